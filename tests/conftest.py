@@ -1,7 +1,5 @@
 """What all tests share: a guard of the checkout, a fresh copy of the project, the optional real data and oracles."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ A hash is of values and not of a file's bytes: a table of results counts with it
 its words; a table of generations counts with its columns, and a model with its bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

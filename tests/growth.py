@@ -1,7 +1,5 @@
 """How the work of a function grows with its input, by processor time: a busy machine slows both sizes alike."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Python announces each file that it opens to an audit hook. The hook fails the te
 writes anywhere in it, or that works in it or starts a process in it, where every relative path would lead to artifacts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -4,8 +4,6 @@
 prints the number of models and exits with 1 on a contradiction.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 A stage's own process spends seconds on its imports. A test that needs many stages, and not their processes, saves these.
 """
 
-from __future__ import annotations
-
 import sys
 
 

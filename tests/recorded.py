@@ -1,7 +1,5 @@
 """Which keys of params.yaml the code reads: settings that note every access."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

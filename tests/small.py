@@ -1,7 +1,5 @@
 """The whole pipeline with params that take seconds per stage, for the end-to-end tests."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -3,8 +3,6 @@
 Wording has one golden page and one golden terminal; a better sentence elsewhere breaks no test.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

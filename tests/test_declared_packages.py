@@ -1,7 +1,5 @@
 """Every imported package is declared, and every declared package is used and frozen."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """README and docs/: links, pages, commands, targets and presets exist, an example prints what it says, pages stay short."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The comparison with the golden values names what differs, and says by its exit status whether anything does."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """No test touches a run in the checkout."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

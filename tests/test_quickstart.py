@@ -1,7 +1,5 @@
 """The cells of docs/quickstart.md print what the page says, on the models and answers of the page's preset."""
 
-from __future__ import annotations
-
 import doctest
 import platform
 import re

@@ -1,7 +1,5 @@
 """Each folder keeps to its budget of lines; a folder without a budget fails."""
 
-from __future__ import annotations
-
 from tests.benchmarks.size import budgets, lines_by_folder
 
 

@@ -1,7 +1,5 @@
 """The wheel of the repository: it installs only `lethe`, and its commands work in a folder without a pipeline."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ The pages are those of a made-up run, game and comparison, and data/report where
 finding is serious.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

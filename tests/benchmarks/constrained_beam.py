@@ -1,7 +1,5 @@
 """Constrained beam search for near-verbatim mass as published (arXiv 2603.24917), written from its description."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Sequence
 

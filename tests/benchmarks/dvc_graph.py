@@ -6,8 +6,6 @@ write of a stage's entry into dvc.lock, as after every stage that ran. ``--idle`
 benchmarks); its exit status is 1 above `MOST` processor seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

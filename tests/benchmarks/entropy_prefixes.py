@@ -7,8 +7,6 @@ than that of the matched control. A second call continues an interrupted one; ``
 docs/evidence.md`` the table replaces what stands between ``<!-- prefixes -->`` and ``<!-- end prefixes -->``.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 from collections.abc import Mapping, Sequence

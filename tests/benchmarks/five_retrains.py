@@ -5,8 +5,6 @@ five-retrains`, and prints how often each word was given; a model that never saw
 ``--write docs/verdict.md`` the table replaces what stands between ``<!-- retrains -->`` and ``<!-- end retrains -->``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import permutations
 from pathlib import Path

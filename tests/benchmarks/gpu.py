@@ -4,8 +4,6 @@ tokens, memory by stage.
 Without a GPU the same stages run at a tiny size: ``--tiny``, which the tests use too.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence

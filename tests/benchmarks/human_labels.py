@@ -5,8 +5,6 @@ replacement, so the truth is the people's share of leaks, and some of the draws 
 first of `PEOPLE`, or the majority of the columns that begin with ``human``; every other column of 0 and 1 is a judge.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the tables of docs/ share: options, Markdown, and the text between ``<!-- NAME -->`` and ``<!-- end NAME -->``."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence

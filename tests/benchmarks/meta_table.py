@@ -5,8 +5,6 @@ data/meta/NAME/result.json below this folder, or below ``--folder``, and replace
 ``<!-- end runs -->``; the picture lies beside that page. The pages of the runs have every number and sentence.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ Each process does its work twice and the second time counts, so the start of nei
 Without a GPU the seconds are the process's own processor time, to which other work adds little.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Callable

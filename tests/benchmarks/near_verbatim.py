@@ -3,8 +3,6 @@
 python -m tests.benchmarks.near_verbatim MODEL TEXT [--windows 20] [--distance 3]
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m tests.benchmarks passages MODEL TEXT [--windows 200]
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

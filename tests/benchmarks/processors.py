@@ -7,8 +7,6 @@ processor approximates (the reciprocal square root), QEMU computes exactly: a di
 processor, but equal bytes come from code that both run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@
 claim, and a note says what each guarantees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lethe import config

@@ -4,8 +4,6 @@ Each engine samples each model in a separate process, so that start-up and peak 
 are those of the answers, up to and including the end token; padding after a finished answer does not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 Widths are medians over runs; a gain above 1 is a narrower bound. The former bounds are written out here.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

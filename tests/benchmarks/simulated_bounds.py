@@ -1,7 +1,5 @@
 """The bounds among the simulations of `tests.benchmarks.simulations`, and the claims of the meta-evaluation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import Decimal

@@ -4,8 +4,6 @@
 those of the names. A miss is the share of runs in which a bound excludes the truth.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -1,7 +1,5 @@
 """Lines, files, public names and longest functions of the product, beside the budgets of pyproject.toml."""
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from collections import Counter

@@ -3,8 +3,6 @@
 The model is tiny and the pipeline small, so the seconds are those of Lethe itself and not of training or sampling.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

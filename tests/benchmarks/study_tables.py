@@ -5,8 +5,6 @@
 ``attacks.png`` and ``sweeps`` copies the figure of each sweep to the folder of the page. Bounds round themselves.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@ undisturbed run, no process of the case may live, and nothing printed may be a t
 ``--folder``; a second call with the same sources and seed continues. The exit status is 1 where a case fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

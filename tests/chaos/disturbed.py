@@ -1,7 +1,5 @@
 """One case of `make chaos`: who is killed by which signal and when, the run after it, and what must hold of both."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

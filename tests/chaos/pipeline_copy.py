@@ -4,8 +4,6 @@ One is a copy of this repository with the smallest sizes, whose stages load torc
 a report) and stages that write their outputs in small steps, so that a run takes seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

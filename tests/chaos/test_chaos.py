@@ -1,7 +1,5 @@
 """A short run of the chaos on the miniature pipeline."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The commands of the contract on fixed inputs, how a case is run, and how two results of it are compared."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

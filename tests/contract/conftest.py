@@ -1,7 +1,5 @@
 """The tiny model that the cases of the contract share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

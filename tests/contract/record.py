@@ -3,8 +3,6 @@
 The record is what other people's checks rely on. It is written anew only where a result is meant to change.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """What people read of the commands, in one file: `python -m tests.contract.terminal [--write]`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

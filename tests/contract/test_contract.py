@@ -1,7 +1,5 @@
 """Every command of the contract gives the JSON that other people's checks read: each recorded key, each recorded value."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every number that a command prints as JSON is one of the rows that the same call writes as a table."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Every word that the commands print stands in terminal.txt; `python -m tests.contract.terminal --write` replaces it."""
 
-from __future__ import annotations
-
 from tests.contract.terminal import GOLDEN, printed
 
 

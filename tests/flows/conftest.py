@@ -1,7 +1,5 @@
 """What the tests of the flows share: one Prefect server, and a miniature repository per test."""
 
-from __future__ import annotations
-
 import os
 import urllib.request
 from pathlib import Path

@@ -1,7 +1,5 @@
 """More faults of a machine than the suite has time for; `python -m tests.benchmarks faults` runs these."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Faults of a machine for the tests: a full disk, a read-only folder, a server that hangs."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json

@@ -1,7 +1,5 @@
 """A miniature repository: the shape of the real one (a chain, branches, a report), with stages that take no time."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

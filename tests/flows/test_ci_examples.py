@@ -1,7 +1,5 @@
 """The examples of docs/gate.md, each step run in a shell as its service runs it, on a clone of a tiny pipeline."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

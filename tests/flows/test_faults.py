@@ -1,7 +1,5 @@
 """What `lethe run` does on a machine with a fault: the results are right or absent, and one sentence says why."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

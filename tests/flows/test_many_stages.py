@@ -1,7 +1,5 @@
 """A folder of many stages: Prefect has a task for each stage that runs, and for each clean stage of a small folder."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

@@ -1,7 +1,5 @@
 """Every preset resolves against the schema; the published settings run with a tiny model in place of the checkpoint."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What got worse: changed verdicts and proved changes, the command of params, the gate of `lethe run`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """`lethe serve`: runs follow the schedule, report what changed, and leave nothing behind."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import signal

@@ -1,7 +1,5 @@
 """The server of a run: its address, its first tables, its log, and what counts as its loss."""
 
-from __future__ import annotations
-
 import threading
 
 import httpx

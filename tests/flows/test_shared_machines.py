@@ -1,7 +1,5 @@
 """Several machines on one pipeline: results through a DVC remote, stages on Dask workers that share no folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`lethe ui` serves this folder's runs only on 127.0.0.1 and leaves nothing behind."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import urllib.error

@@ -5,8 +5,6 @@ fits one visible line, within five seconds of processor time and within 1 GiB ab
 is 1 where a case fails; the case's number repeats the case alone (`--only`), and ``--first`` continues an earlier call.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import resource

@@ -1,7 +1,5 @@
 """What a stranger's file may hold: seeded changes of a valid file, from single bits to its whole structure."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

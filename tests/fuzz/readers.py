@@ -1,7 +1,5 @@
 """One valid file for each reader of users' files, and the call that reads such a file."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

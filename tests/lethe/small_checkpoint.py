@@ -1,7 +1,5 @@
 """Two questions, and a checkpoint of a few thousand random weights whose tokenizer knows their answers."""
 
-from __future__ import annotations
-
 import types
 from pathlib import Path
 

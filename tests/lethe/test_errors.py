@@ -1,7 +1,5 @@
 """How the end of a stage is told."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """The examples of docs/extending.md work unchanged, and each touches one module and params.yaml."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The numbers do not depend on what the environment or the processor would choose."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Progress: a bar on a terminal, lines elsewhere, notes for the flow that shows several stages together."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Every registry lists its members without importing them, each member meets its kind's contract, others can add some."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 The exit status is 0 only if the service knew every package and the page names each weakness.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Two clones share their results through an S3-compatible remote; `tests.benchmarks s3` runs these beside a real dvc-s3."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """An MLflow and a Prefect server on PostgreSQL take the runs of two clones at once; `tests.benchmarks servers` runs these."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import os

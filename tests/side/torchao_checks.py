@@ -5,8 +5,6 @@ torchao's grid is symmetric too, but its scale maps the largest magnitude to hal
 The twin below is that grid in plain arithmetic.
 """
 
-from __future__ import annotations
-
 import copy
 from types import SimpleNamespace
 

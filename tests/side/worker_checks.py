@@ -4,8 +4,6 @@ Each worker of the Dask cluster lives in a network namespace of its own and sees
 other worker; all results pass through an S3 server. A user who may not make namespaces gets the same cluster on 127.0.0.1.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Stage `attack@NAME`: relearned rows are not asked, each seed has its own stream, the same run gives the same bytes."""
 
-from __future__ import annotations
-
 import os
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Stage `audit@NAME`: every kind of entry runs, faulty DP-SGD is caught and right DP-SGD is not, mistakes are named."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

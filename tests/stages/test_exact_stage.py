@@ -1,7 +1,5 @@
 """Stage `exact`, and what `metrics`, `compare`, the report and MLflow read from its output."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

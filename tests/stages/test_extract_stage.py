@@ -1,7 +1,5 @@
 """Stage `extract` on a text of the user's own: from the file to the table and the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stage `game@NAME` as DVC runs it: what DVC, MLflow, the report and `lethe audit swap` then show."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

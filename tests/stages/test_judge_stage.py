@@ -1,7 +1,5 @@
 """Stage `judge@NAME`, and how score and metrics use its columns and its measured error."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

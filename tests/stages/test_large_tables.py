@@ -1,7 +1,5 @@
 """The stages score and metrics read a table of answers in parts: memory does not grow with the number of questions."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a stage reads of params.yaml is what dvc.yaml lists for it, and a changed value changes what the stage writes."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Stage `report` as DVC runs it: complete files, the same bytes again, a broken artifact named."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

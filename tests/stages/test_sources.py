@@ -1,7 +1,5 @@
 """The stage `sources`: an edit of a module runs again the stages that can load the module, and no other."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from dvc.repo import Repo

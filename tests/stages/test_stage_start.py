@@ -1,7 +1,5 @@
 """How every stage starts: no numerical library before the instruction set is fixed, and in a python with the libraries."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

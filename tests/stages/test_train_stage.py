@@ -1,7 +1,5 @@
 """Training by DVC alone: the same bytes whatever the environment asks for, after a kill, and by two processes."""
 
-from __future__ import annotations
-
 import copy
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """A meta-evaluation of tiny sizes: the preset with few models, little training and few answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lethe.config.yaml import changed_document, read_preset

@@ -1,7 +1,5 @@
 """Several seeds in one table: medians, ranges, and the seeds in which each claim held."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The simulation of the paper's appendix B: the truth, the specification's table, the test of fit."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """A folder as a user of the library has it: a small model, rows, scores, and one evaluated run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`lethe.audit`: the numbers are the commands', from values in memory as from files."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """`lethe.bounds` and `lethe.score`: each form of the input gives the same result, a mistake is a sentence."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model in memory instead of a folder: the same answers, the model unchanged, nothing written."""
 
-from __future__ import annotations
-
 import pytest
 
 import lethe

@@ -1,7 +1,5 @@
 """`import lethe`: what it costs, what it offers, and that every docstring's example runs."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import subprocess

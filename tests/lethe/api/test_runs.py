@@ -1,7 +1,5 @@
 """`lethe.load_run` and its figures: the tables are the artifacts', the figures draw them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

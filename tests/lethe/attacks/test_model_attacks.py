@@ -1,7 +1,5 @@
 """Every attack on a tiny model, against plain arithmetic; the rows of relearning; what a budget leaves alone."""
 
-from __future__ import annotations
-
 import copy
 import sys
 

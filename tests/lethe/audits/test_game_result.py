@@ -1,7 +1,5 @@
 """From outcomes to qualities: what is averaged over what."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import numpy as np

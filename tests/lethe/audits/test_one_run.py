@@ -1,7 +1,5 @@
 """The reader of guesses, over files of every kind: the right counts, or an error that names file, row and column."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The text game: whole authors move, references never learned them, planted signals are found, leakage is bounded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The `lethe` command as the tests call it: in this process, without a shell."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

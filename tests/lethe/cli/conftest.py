@@ -1,7 +1,5 @@
 """One small checkpoint for all tests of the command line; a test that changes files copies them first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`lethe bounds` on files: the oracles, missing scores, the gate, pass^k, and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`lethe bounds LOG`: the same numbers as the same scores in a CSV, what is refused, and broken logs."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """`lethe certify` and `lethe verify`: evidence that adds up, what is refused by name, and broken files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """`lethe compare`: folders, logs, tables and revisions; what holds, what is not compared, and the gate."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`lethe exact`: brute force over every answer of a tiny model, the contract of its JSON, what it refuses, how it resumes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

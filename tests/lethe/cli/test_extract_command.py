@@ -1,7 +1,5 @@
 """`lethe extract`: p_z by hand on every window, the contract of its JSON, reference models, resuming, what it refuses."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

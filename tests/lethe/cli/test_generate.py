@@ -1,7 +1,5 @@
 """Commands are made from public functions: every option has a help text and a type, and every example is legal."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`lethe label`: the order of labelling, keys, a session that is killed and continued, and the bounds that follow."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`lethe plan`: samples, words and costs; each number follows from counts and given rates, and no rate is invented."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """`lethe sample`: the answers of the public function, on a terminal, as JSON and in a file."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """`lethe score LOG` and `lethe score tofu-log`: texts of a log are scored again, and the aggregates of TOFU computed."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """A default is written once: where params.yaml differs from the defaults of Python and the command line, here is why."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

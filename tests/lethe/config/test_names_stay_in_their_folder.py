@@ -1,7 +1,5 @@
 """A name that becomes part of a path cannot leave the folder that the path begins with."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import PurePosixPath
 

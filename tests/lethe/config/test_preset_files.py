@@ -1,7 +1,5 @@
 """Presets: one reader for all commands, and one way to set keys of params.yaml without writing the file."""
 
-from __future__ import annotations
-
 import pytest
 
 from lethe.config.yaml import changed_document, read_preset

@@ -1,7 +1,5 @@
 """Small copies of published benchmarks in their files' real layouts, with harmless texts."""
 
-from __future__ import annotations
-
 import json
 
 from lethe.config.schema import Data

@@ -1,7 +1,5 @@
 """The kinds of published benchmarks, in their files' real layouts with harmless texts: files, names, broken files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

@@ -1,7 +1,5 @@
 """A text cut into windows: the ranges of the splits, the words of a window, what is refused."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The harmless stand-ins of the alignment preset, their splits, and the recipes of the two models that learn them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from lethe.data.kinds import requests

@@ -1,7 +1,5 @@
 """The kind `tofu`: on a small copy of its layout, from a folder and by name, and on the real files."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs of models whose results are written down row by row: what decides is what a test says, without any artifact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any

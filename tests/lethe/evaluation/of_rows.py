@@ -1,7 +1,5 @@
 """The numbers of a model and of its questions, from rows in the making."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from lethe.results.table import Numbers, Result, Results, Rows

@@ -1,7 +1,5 @@
 """A word by a model judge is said of its verdicts, names the judge, and gives way to a misfit and to a person's labels."""
 
-from __future__ import annotations
-
 import pytest
 
 from lethe.config.evaluating import JudgeEntry

@@ -1,7 +1,5 @@
 """The average leak probability: exact bounds and sampled answers at half the level each, where both are of one event."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

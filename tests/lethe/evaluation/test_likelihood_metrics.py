@@ -1,7 +1,5 @@
 """Metrics from likelihood measures, on tables small enough to count by hand."""
 
-from __future__ import annotations
-
 import statistics
 
 import pandas as pd

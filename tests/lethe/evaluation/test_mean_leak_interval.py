@@ -1,7 +1,5 @@
 """The mean of P(leak): its exact interval, and that of samples and exact bounds together, keep their levels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What was drawn for a question: counted as a naive reader would count."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

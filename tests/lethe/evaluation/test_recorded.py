@@ -1,7 +1,5 @@
 """What measures write as rows comes back from the table as it was written."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from pathlib import Path

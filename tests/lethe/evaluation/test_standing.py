@@ -1,7 +1,5 @@
 """Which evidence decides the two words on a model, and with which level. tests/lethe/results has the rule itself."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A toy language whose productions leak with known probabilities, and an engine that draws from it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lethe.sampling.engine import Answers

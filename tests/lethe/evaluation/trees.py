@@ -1,7 +1,5 @@
 """Exact bounds of questions with known masses."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The recipe for cache keys: every module that makes a result changes its key, and no other module does."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 

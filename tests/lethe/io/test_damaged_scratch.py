@@ -1,7 +1,5 @@
 """Scratch files that the disk has damaged count as missing; tables for spreadsheets and terminals are harmless."""
 
-from __future__ import annotations
-
 import csv
 import os
 

@@ -1,7 +1,5 @@
 """The schema version of artifacts: every one carries it, and another version is refused with what to do."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A sample of `make fuzz`: some hundred broken files for all readers; and the files that once broke a reader."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

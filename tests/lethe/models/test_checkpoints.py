@@ -1,7 +1,5 @@
 """Model folders and hub names: what is loaded, from a hub's cache made here, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """DP-SGD as it is trained: rates, noise and clipping as asked for, and a budget that the accountants agree on."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

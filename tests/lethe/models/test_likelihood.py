@@ -1,7 +1,5 @@
 """Losses and likelihoods of given answers against loops over rows and tokens, with nothing padded."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

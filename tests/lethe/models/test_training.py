@@ -1,7 +1,5 @@
 """The schedule of a training, its end at the first number that is not finite, its state on disk and that state's key."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

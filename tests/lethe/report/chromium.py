@@ -1,7 +1,5 @@
 """A headless Chromium for tests, driven through its debugging pipe: what a page logs, asks for and shows."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import fcntl

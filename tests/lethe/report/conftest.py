@@ -1,7 +1,5 @@
 """One made-up run for all tests of the report; a test that changes artifacts copies them first."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Made-up results for the pages beside the report: a game with the numbers of its paper, and a comparison."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lethe.audits.unlearning_game.result import GameResult

@@ -4,8 +4,6 @@ The models differ as real ones do: Base answers, Retrain hits by chance, unlearn
 greedily. One generation is hostile.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Collection

@@ -1,8 +1,6 @@
 """The requirements of axe-core (`axe` of the benchmarks) as rules that need no axe-core, with and without the
 page's script."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lethe.report import chromium

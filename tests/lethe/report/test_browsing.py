@@ -1,7 +1,5 @@
 """The page clicked and typed through in a real browser: any question, any order, with and without a script."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The report in a real browser: silent, alone, safe, readable."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The rows of `dvc plots`: a panel per checkpoint, few lines in each, and the template that draws them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What holds: the outcome follows the numbers in either direction."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

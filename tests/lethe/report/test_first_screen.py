@@ -1,7 +1,5 @@
 """What the page says first about each model: two words, ranges, plain sentences."""
 
-from __future__ import annotations
-
 import json
 import re
 

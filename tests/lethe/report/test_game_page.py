@@ -1,7 +1,5 @@
 """The game's page and its trends: on the paper's own numbers every trend holds, on others it does not."""
 
-from __future__ import annotations
-
 import copy
 import re
 from html import unescape

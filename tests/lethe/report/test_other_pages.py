@@ -1,7 +1,5 @@
 """The pages of games and of comparisons obey what the report obeys: one policy, no request, readable anywhere."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lethe.report import chromium, other_pages

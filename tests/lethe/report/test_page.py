@@ -1,7 +1,5 @@
 """The page: complete, byte-identical, free of what the artifacts do not hold, and safe."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import json

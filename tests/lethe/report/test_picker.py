@@ -1,7 +1,5 @@
 """The block that the page's script reads: complete, small, and safe whatever a model wrote."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """How often a word of the verdict is false: many runs at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Changes between two runs: only what the ends of both prove, and a false one with probability at most alpha."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A quantity is added by one row of the vocabulary and the line that computes it, and stands in every view of the table."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

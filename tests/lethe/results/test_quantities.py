@@ -1,7 +1,5 @@
 """The vocabulary: every quantity once, every exported name for one number, and few headlines."""
 
-from __future__ import annotations
-
 import ast
 import string
 import subprocess

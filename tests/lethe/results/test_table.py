@@ -1,7 +1,5 @@
 """The table of results: rows come back from a file as they were, and are read under their exported names."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

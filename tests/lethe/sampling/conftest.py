@@ -1,7 +1,5 @@
 """Tiny random models with a tokenizer of single letters, so that a text tells its tokens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Model folders for the tests, and exact arithmetic on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Near-verbatim mass against every continuation written out, and against constrained beam search."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

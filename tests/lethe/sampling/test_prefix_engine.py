@@ -1,7 +1,5 @@
 """The prefix engine, its rows and its frontier against naive twins: every sample alone, without cache."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

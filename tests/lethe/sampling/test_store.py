@@ -1,7 +1,5 @@
 """Kept answers are reused only for the same way of drawing, and a further number of answers is a further look."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Diversity: counts, and self-BLEU against NLTK's sentence_bleu, each sample against all others."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 

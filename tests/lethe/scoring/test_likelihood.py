@@ -1,7 +1,5 @@
 """Likelihood measures on answers small enough to work out by hand."""
 
-from __future__ import annotations
-
 import math
 import zlib
 

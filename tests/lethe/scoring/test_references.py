@@ -1,7 +1,5 @@
 """Answers to a wording that asks for something else are scored against that, by every scorer and judge."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

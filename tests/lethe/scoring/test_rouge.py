@@ -1,7 +1,5 @@
 """ROUGE against the package rouge-score: equal to the last bit, on any text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings

@@ -1,7 +1,5 @@
 """Every scorer of the registry keeps the contract that the score stage relies on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

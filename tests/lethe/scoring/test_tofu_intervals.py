@@ -1,7 +1,5 @@
 """open-unlearning's TOFU_EVAL.json: its aggregates again from its rows, each with an interval."""
 
-from __future__ import annotations
-
 import json
 import math
 

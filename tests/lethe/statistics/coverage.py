@@ -1,7 +1,5 @@
 """How often each bound misses the truth: `make coverage` prints the table, the tests run a small part of it."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Distributions on [0, 1] with known values, tolerated misses, and the paper's bounds as printed, for simulations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 ``python -m tests.lethe.statistics.judge_error_coverage`` prints the table, the tests run a small part of it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

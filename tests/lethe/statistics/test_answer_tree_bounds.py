@@ -1,7 +1,5 @@
 """The interval of P(leak): closed forms, naive twins, and how often it misses the truth."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Edit distances row by row against the full table, and the numbers of a text."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Claims over many prompts, curves by attack budget, and intervals for comparisons: formulas, coverage, edges."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Differences of means: coverage, false claims under the null, and the p-value against the intervals that it inverts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import beta, binom

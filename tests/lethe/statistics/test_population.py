@@ -1,7 +1,5 @@
 """Questions as a sample: coverage with the worst law searched, and ranks over pairs of runs."""
 
-from __future__ import annotations
-
 from itertools import combinations, permutations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Results with a guarantee give a `Bound`: its value is the result's own, and every reader rounds it outward."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

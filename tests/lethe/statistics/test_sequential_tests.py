@@ -1,7 +1,5 @@
 """Tests that may be checked after every sample, bounds at a stop, e-values: twins, and coverage under rules that look."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

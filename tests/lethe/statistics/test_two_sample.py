@@ -1,7 +1,5 @@
 """Thresholds, AUC, entropies and the permutation test of a trend against naive twins, and coverage of the AUC."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

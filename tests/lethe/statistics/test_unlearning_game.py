@@ -1,7 +1,5 @@
 """The game's arithmetic: oracles, what the definition forbids, grounding, bounds, coverage."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

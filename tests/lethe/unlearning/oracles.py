@@ -4,8 +4,6 @@ A case holds logits and hidden states; models that return just these replace the
 that the product's own code runs: masks, reductions, weights, the retain term, the dual step.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Each method's forget loss against a twin in plain loops: its value, its gradient by differences, its mask."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

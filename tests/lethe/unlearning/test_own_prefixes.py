@@ -1,7 +1,5 @@
 """Forget entropy on the model's own continuations: against plain loops, numeric gradients, and the true prefix."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

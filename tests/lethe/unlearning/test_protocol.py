@@ -1,7 +1,5 @@
 """The protocol: the published cases of every method, the frozen model, and the likelihoods of second answers."""
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -1,7 +1,5 @@
 """What real models need from the loop: parts of a step, memory, precision, resumed runs, adapters, records."""
 
-from __future__ import annotations
-
 import copy
 import os
 import signal

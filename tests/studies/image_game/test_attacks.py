@@ -1,7 +1,5 @@
 """Every attack finds a planted signal, none finds one on null data; the likelihood ratio sees through difficulty."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import logsumexp

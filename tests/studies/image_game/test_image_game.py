@@ -1,7 +1,5 @@
 """The image game on a hundred digits: splits, grounding, resuming, comparisons."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

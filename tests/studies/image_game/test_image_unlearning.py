@@ -1,7 +1,5 @@
 """Every defender is exercised; what each must and must not touch."""
 
-from __future__ import annotations
-
 import copy
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """`lethe study game` as a user runs it: one small game."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

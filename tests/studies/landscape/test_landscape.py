@@ -1,7 +1,5 @@
 """The privacy-utility landscape: strategies of the grid, resumed runs, an overfitted network above a private one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The AUC over models: against naive twins, on null data, by Monte-Carlo coverage."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """`lethe study meta-evaluation` whole, with tiny sizes: resumed after a kill, and on the public checkpoints' names."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """From the numbers of models to a result: utility, directions, what comes back, and models that were not attacked."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The registry of numbers: all keys take part, new members by themselves, larger where a model knows more."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logs of every format in which one value is replaced by another, of any type, or stands twice."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

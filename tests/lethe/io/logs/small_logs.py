@@ -1,7 +1,5 @@
 """Small logs of every format, in the form in which the tools write them."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

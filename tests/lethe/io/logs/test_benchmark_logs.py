@@ -1,7 +1,5 @@
 """Logs of benchmarks and plain tables: what each file says about its answers, and what it does not."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

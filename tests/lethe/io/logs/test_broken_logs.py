@@ -1,7 +1,5 @@
 """Broken logs: each is read, or refused in one sentence, in little time and memory."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Inspect's logs: epochs, what is missing, and what contradicts independent draws."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

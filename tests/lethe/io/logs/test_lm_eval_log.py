@@ -1,7 +1,5 @@
 """lm-eval's samples: each repeat once for any number of filters, scores where they belong, settings by name."""
 
-from __future__ import annotations
-
 import json
 import math
 

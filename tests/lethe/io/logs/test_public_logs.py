@@ -1,7 +1,5 @@
 """Every public log of a real tool, read to the expected table."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """garak's reports and promptfoo's results: status, missing generations, repeats, caches, seeds, and their own counts."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

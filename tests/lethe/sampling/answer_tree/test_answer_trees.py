@@ -1,7 +1,5 @@
 """From questions to answer trees: the real model, the two looks, what is kept, and how rows are spent."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """The automaton says of token sequences what the keyword scorer says of their texts."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import numpy as np

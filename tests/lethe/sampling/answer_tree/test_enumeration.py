@@ -1,7 +1,5 @@
 """A growth against the definition: every answer of tiny models, for every setting, and each outlook asked anew."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

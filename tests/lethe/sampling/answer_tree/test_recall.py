@@ -1,7 +1,5 @@
 """Questions from rows, and the recall that the automaton proves, against the definition of ROUGE-L."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 from pathlib import Path

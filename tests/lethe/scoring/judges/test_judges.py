@@ -1,7 +1,5 @@
 """Each judge of the registry: its score against a plain pass of the model per prompt, and cases without a verdict."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import sys

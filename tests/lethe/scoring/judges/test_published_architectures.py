@@ -3,8 +3,6 @@
 HarmBench's classifiers are Llama-2 and Mistral, StrongREJECT's is Gemma, and entailment checkpoints are RoBERTa or DeBERTa.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

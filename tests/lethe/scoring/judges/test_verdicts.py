@@ -1,7 +1,5 @@
 """Many answers: each distinct answer is judged once, across questions, and a killed run judges only the rest."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

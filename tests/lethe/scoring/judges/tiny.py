@@ -1,7 +1,5 @@
 """Tiny checkpoints for the judges: random weights, with a head that distinguishes typical prompts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How often each lower bound of Epsilon* exceeds the truth: `tests.benchmarks epsilon-star-coverage` prints the table."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 

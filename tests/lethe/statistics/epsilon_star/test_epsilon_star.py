@@ -1,7 +1,5 @@
 """Epsilon*: every oracle, fits and supremum against twins, coverage of the lower bounds, mechanisms, the named edges."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -6,8 +6,6 @@ whose bits share randomness, where steinke and mahloujifar must hold and exact a
 r chosen after the fact.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

@@ -5,8 +5,6 @@ method is valid. The second group, `COUNTEREXAMPLES`, share randomness between b
 private as the null states, but the number of errors differs from that of independent channels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

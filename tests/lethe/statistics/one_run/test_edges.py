@@ -1,7 +1,5 @@
 """The one-run audit: its edges, every oracle, closed forms, and levels that hold where the assumptions do."""
 
-from __future__ import annotations
-
 import json
 import math
 

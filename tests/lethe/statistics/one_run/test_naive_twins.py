@@ -1,7 +1,5 @@
 """Each fast method against a slow one written directly from its formula."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
