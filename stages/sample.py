@@ -9,7 +9,7 @@ from stages import entry
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Draw answers of one entry of ``models``; write ``root/generations/name``."""
-    step.run(name, settings.sample, settings.models[name], root)
+    step.run(name, settings.sample, settings.models[name], root, parts=settings.score.parts)
 
 
 main = entry(run, __name__)

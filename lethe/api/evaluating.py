@@ -121,6 +121,7 @@ def evaluate(
     top_p: float = SAMPLE.top_p,
     top_k: int = SAMPLE.top_k,
     max_new_tokens: int = SAMPLE.max_new_tokens,
+    max_thinking_tokens: int = SAMPLE.max_thinking_tokens,
     prompt: Place | None = None,
     engine: str = SAMPLE.engine,
     dtype: str = SAMPLE.dtype,
@@ -157,7 +158,8 @@ def evaluate(
     scorer : What a leak is: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a
         question has keywords, else the score of ROUGE-L]
     thinking : The two marks around the thinking, such as <think> and </think>: the answer after it is scored, and the
-        thinking by itself. An empty text reads everything as answer. [default: the marks that the chat template knows]
+        thinking by itself. An empty text reads everything as answer. [default: the marks that the chat template or a server's
+        answers have; a server's own field for thinking is always read]
     tau : The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,
         or 0.1 of the mean score if no question has keywords]
     skip_too_long : Leave out questions that the model's context cannot hold.

@@ -93,11 +93,13 @@ def exact(
 
     Parameters
     ----------
+    data : The forget set: JSON lines with id, question, answer, keywords, or such rows in memory.
     rows : The approximate number of tokens that the model processes per question.
     alpha : The probability with which each upper bound may fail, above 0 and at most 0.5. Lower bounds are certain.
     target : Sample until a question without a sampled leak is bounded by this probability, regardless of ``rows``.
     exact_only : Draw no sample: both ends are certain, and the upper one is wide.
     scorer : The definition of a leak: "keyword_leak", "exact_match", or another text scorer with ``above``.
+    memory : MiB for the rows in flight.
     tau : The probability per query at which a question is proved to leak, or bounded.
     seed : The seed of the sample of the unexplored mass.
 

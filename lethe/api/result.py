@@ -36,7 +36,7 @@ CELL = 60  # characters of a model's text in a table for people
 # The parameters that several public functions share, each with its text.
 PARAMETERS = {
     "model": "A Hugging Face model folder (safetensors), or a causal language model in memory.",
-    "data": "The forget set: JSON lines with id, question, answer, and optional keywords, or such rows in memory.",
+    "data": "The forget set: JSON lines with id, question, answer, and optional keywords and followups, or such rows.",
     "tokenizer": "The tokenizer of a model in memory. A folder contains its own tokenizer.",
     "alpha": "The probability with which each bound may fail, above 0 and at most 0.5.",
     "temperature": "The sampling temperature.",
@@ -44,6 +44,7 @@ PARAMETERS = {
     "top_k": "Keep the K most likely tokens; 0 keeps all.",
     "adaptive_threshold": "Adaptive temperature: greedy while the mean top probability exceeds this, in (0, 1].",
     "max_new_tokens": "The number of tokens after which an answer is cut.",
+    "max_thinking_tokens": "The number of tokens after which the thinking before an answer is cut, beside max_new_tokens.",
     "prompt": "A template file or a text with {question}, or 'chat' (the tokenizer's chat template). "
     "[default: chat where the tokenizer has such a template, else a plain question and answer]",
     "engine": "The engine that draws: auto, prefix, transformers or vllm. vLLM needs a model folder.",

@@ -219,15 +219,13 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _answers(folder: Path, model: str) -> list[pd.DataFrame]:
-    import pandas as pd
-
-    from lethe.io.parts import joined_parts
+    from lethe.evaluation.answers import AnswerTables
     from lethe.io.tables import read_table
 
     tables = []
     for path in sorted((folder / "generations" / model).glob("*.parquet")):
         scores = folder / "scores" / model / path.name
-        table = pd.concat(joined_parts(path, scores), ignore_index=True) if scores.is_file() else read_table(path)
+        table = AnswerTables({path.stem: (path, scores)})[path.stem] if scores.is_file() else read_table(path)
         table.insert(0, "model", model)
         table.insert(1, "split", path.stem)
         tables.append(table)

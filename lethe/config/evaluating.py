@@ -130,8 +130,14 @@ class Sample(Drawing):
     tensor_parallel: Count = 1
     data_parallel: Count = 1
     vllm_from: Count = 100_000_000
+    max_thinking_tokens: Natural = 0  # of the thinking before an answer, beside max_new_tokens of the answer
     # what a bound makes of an answer that ended at max_new_tokens: its score, or no score
     truncated: Literal["counts", "missing"] = "counts"
+
+    @property
+    def longest(self) -> int:
+        """The largest number of tokens of an answer with its thinking."""
+        return self.max_new_tokens + self.max_thinking_tokens
 
     @property
     def most(self) -> int:

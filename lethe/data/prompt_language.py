@@ -1,6 +1,6 @@
 """A language of prompts: a declared distribution of the ways in which a user asks a question.
 
-A language is a file of up to four parts. Each part lists choices, and a production takes one choice of every part,
+A language is a file of up to five parts. Each part lists choices, and a production takes one choice of every part,
 independently and with probabilities proportional to the weights:
 
 - ``system``: a system prompt,
@@ -9,7 +9,9 @@ independently and with probabilities proportional to the weights:
   a translation. A key with a list of texts gives one choice per text, and the choices share the weight of the entry. A row
   that lacks the key of an ``optional`` choice goes without that choice, and its other choices share the weight. A choice
   with ``answer`` asks for that answer (a text with keys, as in a reverse query) in place of the row's,
-- ``prefix``: the start of the answer, which the model continues ("Sure, here is").
+- ``prefix``: the start of the answer, which the model continues ("Sure, here is"),
+- ``turns``: the questions that follow, each asked after the sampled answer to the one before; null is the row's
+  ``followups``.
 
 ``share`` asks for a second sample: some random prompts with several answers each, for the share of prompts whose leak
 exceeds a threshold.
@@ -33,8 +35,8 @@ from lethe.config.yaml import read_yaml
 from lethe.errors import BadFile
 from lethe.io.artifacts import Reference, Row
 
-PARTS = ("system", "shots", "wording", "prefix")
-PLAIN = {"system": "", "shots": "", "wording": "{question}", "prefix": ""}
+PARTS = ("system", "shots", "wording", "prefix", "turns")
+PLAIN = {"system": "", "shots": "", "wording": "{question}", "prefix": "", "turns": ""}
 KEY = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
 MOST = 10_000  # productions per question
@@ -69,7 +71,7 @@ class _Entry(Section):
 
     @model_validator(mode="after")
     def _has_content(self) -> _Entry:
-        content = "examples" if isinstance(self, _Shots) else "text"
+        content = next((key for key in ("examples", "followups") if key in type(self).model_fields), "text")
         if content not in self.model_fields_set and (self.name or "plain") != "plain":
             raise ValueError(f"it must have the key {content}, null for a choice that says nothing")
         return self
@@ -97,9 +99,17 @@ class _Shots(_Entry):
     examples: Annotated[list[_Pair], BeforeValidator(_listed)] | None = None
 
 
+class _Turns(_Entry):
+    followups: Annotated[list[Text], BeforeValidator(_listed)] | None = None
+
+
 def _written_short(entry: object) -> object:
     """A text, or null, stands for a choice with this text."""
     return {"text": entry} if isinstance(entry, str) else {} if entry is None else entry
+
+
+def _turns_written_short(entry: object) -> object:
+    return {"followups": entry} if isinstance(entry, str | list) else {} if entry is None else entry
 
 
 C = TypeVar("C", bound=_Entry)
@@ -119,7 +129,14 @@ class _File(Section):
     shots: Choices[_Shots]
     wording: Choices[_Wording]
     prefix: Choices[_Plain]
+    turns: Annotated[list[Annotated[_Turns, BeforeValidator(_turns_written_short)]], Field(min_length=1)]
     share: Share | None = None
+
+    @model_validator(mode="after")
+    def _the_second_sample_has_one_turn(self) -> _File:
+        if self.share is not None and any(one.followups for one in self.turns):
+            raise ValueError("share asks one question in each prompt; leave out share or turns")
+        return self
 
 
 class Choice(NamedTuple):
@@ -135,6 +152,7 @@ class Choice(NamedTuple):
     examples: tuple[tuple[str, str], ...] = ()
     optional: bool = False
     answer: str = ""
+    followups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,6 +184,7 @@ class Production:
     prefix: str
     choices: tuple[tuple[str, str], ...]
     answer: str = ""
+    followups: tuple[str, ...] = ()
 
 
 def read_language(path: str | os.PathLike) -> Language:
@@ -184,8 +203,9 @@ def read_language(path: str | os.PathLike) -> Language:
 def _choice(part: str, entry: Any, number: int) -> Choice:
     text, answer = getattr(entry, "text", None) or "", getattr(entry, "answer", None) or ""
     examples = tuple((pair.question, pair.answer) for pair in getattr(entry, "examples", None) or ())
-    name = entry.name or ("plain" if text == PLAIN[part] and not examples else f"{part} {number}")
-    return Choice(name, text, float(entry.weight), examples, entry.optional, answer)
+    followups = tuple(getattr(entry, "followups", None) or ())
+    name = entry.name or ("plain" if text == PLAIN[part] and not examples + followups else f"{part} {number}")
+    return Choice(name, text, float(entry.weight), examples, entry.optional, answer, followups)
 
 
 def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
@@ -231,31 +251,34 @@ def productions(language: Language, row: Row) -> list[Production]:
     varied = [part for part in PARTS if lengths[part] > 1 or part in language.varied]
     every = []
     for taken in itertools.product(*options):
-        system, shots, wording, prefix = taken
+        system, shots, wording, prefix, turns = taken
         names = tuple((part, choice.name) for part, choice in zip(PARTS, taken, strict=True))
         name = ", ".join(f"{part}: {chosen}" for part, chosen in names if part in varied) or "plain"
         probability = math.prod(choice.weight for choice in taken) / whole
         asked = (system.text, shots.examples, wording.text, prefix.text)
-        every.append(Production(name, probability, *asked, names, wording.answer))
+        followups = turns.followups or tuple(row.get("followups") or ())
+        every.append(Production(name, probability, *asked, names, wording.answer, followups))
     return every
 
 
 def _filled(language: Language, part: str, row: Mapping[str, object]) -> Iterator[Choice]:
     """Yield the choices of a part with the keys of the row filled in; lists multiply the choices."""
     for choice in language.parts[part]:
-        keys = list(dict.fromkeys(KEY.findall(f"{choice.text} {choice.answer}")))
+        given = (choice.text, choice.answer, *choice.followups)
+        keys = list(dict.fromkeys(KEY.findall(" ".join(given))))
         if choice.optional and any(row.get(key) in (None, "", []) for key in keys):
             continue
         texts = [_texts(language, part, choice, key, row) for key in keys]
         every = list(itertools.product(*texts))
         for number, values in enumerate(every, start=1):
             values_by_key = dict(zip(keys, values, strict=True))
-            text, answer = (
+            text, answer, *followups = (
                 KEY.sub(lambda found, known=values_by_key: known[found[1]], one)  # type: ignore[misc]
-                for one in (choice.text, choice.answer)
+                for one in given
             )
             name = choice.name if len(every) == 1 else f"{choice.name} {number}"
-            yield Choice(name, text, choice.weight / len(every), choice.examples, answer=answer)
+            weight = choice.weight / len(every)
+            yield Choice(name, text, weight, choice.examples, answer=answer, followups=tuple(followups))
 
 
 def _texts(language: Language, part: str, choice: Choice, key: str, row: Mapping[str, object]) -> list[str]:

@@ -37,9 +37,10 @@ class _Row(BaseModel):
     context: str | None = None
     keywords: list[Text] | None = None
     perturbed_answer: list[Text] | None = None
+    followups: list[Text] | None = None  # asked one after another, each after the answer to the one before
 
 
-TEXTS, LISTS = ("id", "question", "answer"), ("keywords", "perturbed_answer")
+TEXTS, LISTS = ("id", "question", "answer"), ("keywords", "perturbed_answer", "followups")
 KEYS = tuple(_Row.model_fields)
 
 

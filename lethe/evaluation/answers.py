@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.artifacts import CUT_OFF
-from lethe.io.parts import columns_of, joined_parts, same_answers
+from lethe.io.artifacts import CUT_OFF, TURNS
+from lethe.io.parts import KEYS, PromptRows, columns_of, joined_parts, same_answers
+from lethe.scoring import CUT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,14 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
         """The table of a split a part at a time, as `lethe.io.parts.joined_parts` gives it."""
         if split not in self._same:
             self._same[split] = same_answers(*self.files[split])
-        yield from joined_parts(*self.files[split], columns, self._same[split])
+        parts = joined_parts(*self.files[split], columns, self._same[split])
+        later = self.files[split][0].parent / TURNS
+        if split != "forget" or not later.is_file() or (columns is not None and "text" not in columns):
+            yield from parts
+            return
+        turns = PromptRows(later)
+        for part in parts:
+            yield with_turns(part, turns.of(part["prompt_id"].unique().tolist()))
 
     def __contains__(self, split: object) -> bool:
         return split in self.files  # a Mapping's own would read the table
@@ -50,6 +58,14 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
 
     def columns(self, split: str) -> list[str]:
         return list(dict.fromkeys(name for path in self.files[split] for name in columns_of(path)))
+
+
+def with_turns(part: pd.DataFrame, turns: pd.DataFrame) -> pd.DataFrame:
+    """Answers whose texts are whole conversations, for people: each follow-up question and its answer below."""
+    said = "\n\n> " + turns["followup"] + "\n\n" + turns["text"].fillna("(no answer)")
+    more = said.groupby([turns[key] for key in KEYS], sort=False).agg("".join).rename("more")
+    joined = part[[*KEYS]].merge(more.reset_index(), on=[*KEYS], how="left")["more"].fillna("")
+    return part.assign(text=part["text"] + joined.to_numpy())
 
 
 def answer_columns(answers: Mapping[str, pd.DataFrame], split: str) -> list[str]:
@@ -81,10 +97,11 @@ def scored(
     if scorer not in answer_columns(model.answers, split):
         return []
     groups: list[np.ndarray] = []
-    for part in answer_parts(model.answers, split, [scorer, *(["finish_reason"] if cut_off else [])]):
+    ended = CUT if CUT in answer_columns(model.answers, split) else "finish_reason"
+    for part in answer_parts(model.answers, split, [scorer, *([ended] if cut_off else [])]):
         sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
         if cut_off:
-            kept = sampled[scorer].where(sampled["finish_reason"] != CUT_OFF)
+            kept = sampled[scorer].where(~sampled[ended].isin((CUT_OFF, 1.0)))
             sampled = sampled.assign(**{scorer: kept})
         own = sampled.groupby("prompt_id", sort=False)[scorer]
         groups += [group.to_numpy(dtype=np.float64) for _, group in own]

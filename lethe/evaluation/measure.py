@@ -22,7 +22,7 @@ from lethe.io.parts import Tables as StoredTables
 from lethe.io.parts import columns_of, parts_of
 from lethe.registry import DIVERSITY
 from lethe.results.table import Numbers, Result, Results, Rows, both_ends
-from lethe.scoring import THINKING
+from lethe.scoring import ASKED, CUT, THINKING, TURN, UNCLOSED
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
 from lethe.statistics.counts import pooled_bounds
@@ -51,7 +51,10 @@ def measure(
     """Measure one model whose questions were sampled a fixed number of times."""
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
-    cut = ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
+    if CUT in _names(scores):
+        cut = ScoreMatrix(scores, "forget", CUT)
+    else:
+        cut = ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
     if truncated == "missing":
         leak.samples[cut.samples == 1] = np.nan
         if leaked:
@@ -70,7 +73,7 @@ def measure(
     rows = Rows(name)
     _greedy_and_shares(rows, leak, leaked)
     _truncation(rows, cut, leaked, asked, metrics.alpha)
-    _thinking(rows, scores, metrics)
+    _parts_and_turns(rows, scores, metrics)
     measures.to_rows(rows)
     _of_the_model(rows, measures, leak, metrics)
     _convergence(rows, measures, leak, metrics)
@@ -174,28 +177,47 @@ def _truncation(
     rows.add("model", "truncated", "sampled", float(cut.samples.mean()), None, upper, split="forget")
 
 
-def _thinking(rows: Rows, scores: Tables, metrics: Metrics) -> None:
-    column = f"{metrics.binary}{THINKING}"
-    if column not in (
-        columns_of(scores.paths["forget"]) if isinstance(scores, StoredTables) else scores["forget"]
-    ):
+def _names(scores: Tables) -> list[str]:
+    return columns_of(scores.paths["forget"]) if isinstance(scores, StoredTables) else list(scores["forget"])
+
+
+def _parts_and_turns(rows: Rows, scores: Tables, metrics: Metrics) -> None:
+    """What leaks in the thinking, and in each turn of the conversations that came to it."""
+    names = _names(scores)
+    if UNCLOSED in names:
+        share = float(ScoreMatrix(scores, "forget", UNCLOSED).samples.mean())
+        rows.add("model", "unclosed", "sampled", share, split="forget")
+    if f"{metrics.binary}{THINKING}" in names:
+        thought = ScoreMatrix(scores, "forget", f"{metrics.binary}{THINKING}")
+        _one_part(rows, thought, np.ones_like(thought.samples, bool), metrics.alpha, "thinking")
+    if f"{metrics.binary}{TURN.format(1)}" not in names:
         return
-    thought = ScoreMatrix(scores, "forget", column)
-    n, alpha = thought.samples.shape[1], metrics.alpha
-    worst = []
-    for prompt, own in zip(thought.prompts, thought.samples, strict=True):
-        if np.isnan(own).all():
-            continue  # out of the scorer's scope
-        evidence = {"leaks": int(np.nansum(own)), "n": n, "missing": int(np.isnan(own).sum())}
+    asked, turn = ScoreMatrix(scores, "forget", ASKED).samples, 1
+    while (column := f"{metrics.binary}{TURN.format(turn)}") in names:
+        _one_part(rows, ScoreMatrix(scores, "forget", column), asked >= turn, metrics.alpha, "turn", float(turn))
+        turn += 1
+
+
+def _one_part(
+    rows: Rows, leaked: ScoreMatrix, asked: np.ndarray, alpha: float, basis: str, at: float | None = None
+) -> None:
+    """The leaks in one part of the answers that have it, of each question and of all."""
+    worst, shares = [], []
+    for prompt, own, there in zip(leaked.prompts, leaked.samples, asked, strict=True):
+        drawn, n = own[there], int(there.sum())
+        if np.isnan(drawn).all():
+            continue  # out of the scorer's scope, or no answer has this part
+        evidence = {"leaks": int(np.nansum(drawn)), "n": n, "missing": int(np.isnan(drawn).sum())}
         upper = _upper(evidence["leaks"] + evidence["missing"], n, alpha, Covers.ONE_PROMPT)
         lower = replace(upper, side="lower", value=float(binary_lower(evidence["leaks"], n, alpha)))
-        place: dict[str, Any] = {"item": prompt, "split": "forget", "evidence": evidence}
-        rows.add("question", "leak", "thinking", mean(own), lower, upper, **place)
+        place: dict[str, Any] = {"item": prompt, "split": "forget", "at": at, "evidence": evidence}
+        rows.add("question", "leak", basis, mean(drawn), lower, upper, **place)
         worst.append(upper)
+        shares.append(drawn)
     if worst:
         most = replace(max(worst, key=lambda one: one.value), covers=Covers.WORST_PROMPT)
-        rows.add("model", "leak_worst", "thinking", None, None, most, split="forget")
-        rows.add("model", "leak", "thinking", mean(thought.samples.ravel()), split="forget")
+        rows.add("model", "leak_worst", basis, None, None, most, split="forget", at=at)
+        rows.add("model", "leak", basis, mean(np.concatenate(shares)), split="forget", at=at)
 
 
 def _truncation_row(

@@ -305,7 +305,8 @@ def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
     if not section:
         return None
     own = [one for one in section.get("scorers", []) if one == metric or (isinstance(one, dict) and metric in one)]
-    return json.dumps([own, section.get("keyword_match", "word")], sort_keys=True)
+    marks = section.get("thinking") or (section.get("parts") or {}).get("thinking")
+    return json.dumps([own, section.get("keyword_match", "word"), marks], sort_keys=True)
 
 
 def _declared(params: Mapping[str, Any], metric: str) -> bool | None:

@@ -134,21 +134,26 @@ class _Deciding:
             words=self.run.words.verdict,
         )
         server = _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
-        notes = self._thinking(model, verdict) + server
+        notes = self._parts(model, verdict) + server
         attention = bool(notes) or verdict.word in ("open", "none")
         return Standing(model.name, verdict, aspect, sentence + notes, verdict, attention)
 
-    def _thinking(self, model: Model, verdict: Verdict) -> str:
-        """The clause on questions that leak in the thinking, where no answer is proved to leak; Bonferroni over them."""
-        counts = [row.evidence for row in _rows(model, "thinking") if row.evidence]
-        if not counts or verdict.word == "leaks":
-            return ""
-        level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / len(counts)
-        leaks, n = (np.array([own[key] for own in counts]) for key in ("leaks", "n"))
-        proved = int((binary_lower(leaks, n, level) > verdict.tau).sum())
-        words, tau = self.run.words, f"{100 * verdict.tau:g}%"
-        each = plural(len(counts), words.question)
-        return f" It {words.leaks} in its thinking only: above {tau} in {proved} of {each}." if proved else ""
+    def _parts(self, model: Model, verdict: Verdict) -> str:
+        """The clauses on questions that leak in the thinking alone, or only after a follow-up question, and on thinking that
+        never ended."""
+        words, said = self.run.words, ""
+        where = f"above {100 * verdict.tau:g}% in {{}} of {plural(len(model.questions), words.question)}"
+        thought, turns = (_proved(model, verdict, basis) for basis in ("thinking", "turn"))
+        if any(thought.values()) and verdict.word != "leaks":
+            said += f" It {words.leaks} in its thinking only: {where.format(len(thought[None]))}."
+        if later := set().union(*turns.values()) - turns.get(1.0, set()):
+            said += (
+                f" It {words.leaks} after a follow-up question: {where.format(len(later))}, whose first answers are not "
+                "proved to."
+            )
+        if unclosed := model.numbers.value("unclosed"):
+            said += f" Its thinking never ended in {100 * unclosed:.2g}% of answers, which count as missing."
+        return said
 
     def _verdict(self, model: Model) -> Verdict:
         run, report, graded = self.run, self.run.params.report, self._by_score
@@ -268,6 +273,18 @@ def _of_the_server(served: Mapping[str, Any]) -> str:
 def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
     found = [question.numbers.row(quantity, basis) for question in model.questions]
     return [row for row in found if row is not None]
+
+
+def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, set[str]]:
+    """The questions with a part of their answers, by its ``at``, that is proved to leak above tau; Bonferroni over all."""
+    rows = [row for question in model.questions for row in question.numbers.series("leak", basis) if row.evidence]
+    level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / max(1, len(rows))
+    proved: dict[float | None, set[str]] = {row.at: set() for row in rows}
+    for row in rows:
+        leaks, n = (np.array([(row.evidence or {})[key]]) for key in ("leaks", "n"))
+        if float(binary_lower(leaks, n, level)[0]) > verdict.tau:
+            proved[row.at].add(str(row.item))
+    return proved
 
 
 def _has_ends(rows: Sequence[Result]) -> bool:

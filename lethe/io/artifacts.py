@@ -40,6 +40,7 @@ class Row(Asked):
     author: NotRequired[str | None]
     keywords: NotRequired[list[str] | None]
     perturbed_answer: NotRequired[list[str] | None]
+    followups: NotRequired[list[str] | None]
 
 
 def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[Row]:
@@ -70,6 +71,9 @@ def write_splits(
         write_json(temporary / "about.json", {"schema": SCHEMA_VERSION, "kind": kind, **purpose, "rows": counts})
 
 
+TURNS = (
+    "turns/forget.parquet"  # the answers to follow-up questions, likewise: a row per answer and ``turn``, from 2
+)
 SECOND = "prompts/forget.parquet"  # the second sample of a language of prompts, below the folder of a model
 
 

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,22 +72,12 @@ class Encoder:
         return self._chat(worded(CHAT, row)) if self.template == CHAT else worded(self.template, row)
 
     def conversation(
-        self, row: Asked, system: str = "", shots: Sequence[tuple[str, str]] = (), start: str = ""
+        self, row: Asked, system: str = "", before: Sequence[tuple[Asked, str]] = (), start: str = ""
     ) -> tuple[int, ...]:
-        """The tokens of a prompt with a system prompt, answered examples, and the start of the answer."""
+        """The tokens of a prompt with a system prompt, the questions and answers before, and the start of the answer."""
         if self.template == CHAT:
-            message = worded(CHAT, row)
-            turns = [("system", system)] if system else []
-            turns += [turn for asked, answer in shots for turn in (("user", asked), ("assistant", answer))]
-            return self._ids(self._chat(message, turns) + start)
-        examples = [f"{self._joined(self.text({'question': asked}), answer)}\n\n" for asked, answer in shots]
-        text = self.text(row)
-        lead = f"{system}\n\n" if system else ""
-        return self._ids("".join([lead, *examples, self._joined(text, start) if start else text]))
-
-    @staticmethod
-    def _joined(text: str, answer: str) -> str:
-        return text + answer if not text or text[-1].isspace() else f"{text} {answer}"
+            return self._ids(self._chat(worded(CHAT, row), messages_before(system, before)) + start)
+        return self._ids(spelled_out(self.text, row, system, before, start))
 
     def _chat(self, message: str, before: Sequence[tuple[str, str]] = ()) -> str:
         return self._filled([{"role": role, "content": content} for role, content in (*before, ("user", message))])
@@ -128,6 +118,27 @@ class Encoder:
     def _ids(self, text: str) -> tuple[int, ...]:
         # A chat template already contains the special tokens.
         return tuple(self.tokenizer(text, add_special_tokens=self.template != CHAT)["input_ids"])
+
+
+def messages_before(system: str, before: Sequence[tuple[Asked, str]]) -> list[tuple[str, str]]:
+    """Role and text of each message of a chat before the question that is open."""
+    turns = [("system", system)] if system else []
+    return turns + [
+        turn for asked, answer in before for turn in (("user", worded(CHAT, asked)), ("assistant", answer))
+    ]
+
+
+def spelled_out(
+    text_of: Callable[[Asked], str], row: Asked, system: str, before: Sequence[tuple[Asked, str]], start: str
+) -> str:
+    """A conversation as one text to be continued, by the text of each question."""
+
+    def joined(text: str, answer: str) -> str:
+        return text + answer if not text or text[-1].isspace() else f"{text} {answer}"
+
+    lead = f"{system}\n\n" if system else ""
+    asked = [f"{joined(text_of(one), answer)}\n\n" for one, answer in before]
+    return "".join([lead, *asked, joined(text_of(row), start) if start else text_of(row)])
 
 
 def worded(template: str, row: Asked) -> str:

@@ -63,6 +63,7 @@ def _of(scope: Scope, rows: Sequence[tuple | str]) -> tuple[Quantity, ...]:
     return tuple(found)
 
 
+SHOWN_TURNS = tuple(map(float, range(1, 9)))
 CP = "Clopper and Pearson, 1934"
 DKW = "Dvoretzky, Kiefer, Wolfowitz; Massart, 1990 (probabilistic evaluation, section 4)"
 BETTING = "betting (Waudby-Smith and Ramdas, 2024)"
@@ -85,6 +86,9 @@ QUESTION = _of(
         ("leak", "greedy", "binary_greedy", "greedy", "whether the greedy answer {leaks}", "0 or 1", "leaks"),
         ("leak", "thinking", "thinking_share thinking_lower thinking_upper", "thinking | thinking, range",
          f"probability that the thinking before the answer {{leaks}}; ends: {CP}", "probability", "leaks"),
+        ("leak", "turn", "turn_{at}_share turn_{at}_lower turn_{at}_upper", "turn {at} | turn {at}, range",
+         f"probability that the answer in turn {{at}} {{leaks}}; ends: {CP}", "probability", "leaks", "turn",
+         SHOWN_TURNS),
         ("leaks", "sampled", "leaking_answers", "{leaks}", "answers that {leak}, with those without a verdict", "count"),
         ("unjudged", "sampled", "binary_missing", "without a verdict", "answers without a verdict", "count"),
         ("truncated", "sampled", "truncated - truncated_upper", "cut off | cut off, at most",
@@ -176,6 +180,12 @@ MODEL = _of(
          f"probability that the thinking before the answer {{leaks}}, {WORST}; {CP}", "probability", "leaks"),
         ("leak", "thinking", "thinking_mean", "thinking, mean", "share of the answers whose thinking {leaks}", "probability",
          "leaks"),
+        ("leak_worst", "turn", "- - turn_{at}_worst", "turn {at}",
+         f"probability that the answer in turn {{at}} {{leaks}}, {WORST}; {CP}", "probability", "leaks", "turn", SHOWN_TURNS),
+        ("leak", "turn", "turn_{at}_mean", "turn {at}, mean", "share of the answers in turn {at} that {leak}",
+         "probability", "leaks", "turn", SHOWN_TURNS),
+        ("unclosed", "sampled", "unclosed", "thinking never ended", "share of the answers whose thinking never ended",
+         "probability"),
         ("share_above", "sampled", "share_m_bin_above", "above",
          "share of {question}s whose M_bin exceeds metrics.share_above: a count, no joint guarantee", "probability", "leaks"),
         ("truncated", "sampled", "truncated - truncated_worst", "cut off | cut off, worst",

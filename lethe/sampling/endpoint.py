@@ -105,7 +105,7 @@ class EndpointEngine:
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         if settings.adaptive_threshold is not None:
             raise BadInput(f"{self.endpoint}: a server has no adaptive temperature; leave adaptive_threshold out.")
-        journals = {prompt.prompt_id: self._journal(prompt, settings) for prompt in prompts}
+        journals = {prompt.prompt_id: self.remember(prompt, settings) for prompt in prompts}
         jobs = self._jobs(prompts, settings, journals)
         planned = sum(len(settings.of(prompt).sample_numbers()) for prompt in prompts)
         run(self._draw(jobs, journals))
@@ -113,7 +113,8 @@ class EndpointEngine:
             drawn = sum(len(journal.answers) for journal in self.journals.values())
             raise CapReached(self.endpoint.max_tokens_total or 0, drawn, planned)
         for prompt in prompts:
-            yield _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
+            own = _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
+            yield own if self.chat else replace(own, thinking=None)
 
     @cached_property
     def probes(self) -> Probes:
@@ -132,9 +133,10 @@ class EndpointEngine:
         self.spent += found.spent
         return found
 
-    def _journal(self, prompt: Prompt, settings: Settings) -> Journal:
+    def remember(self, prompt: Prompt, settings: Settings) -> Journal:
         drawing = settings.model_dump(exclude={"n", "greedy", "first_sample", "seed"})
-        key = digest(self.endpoint.identity, self.chat, prompt.prompt_id, prompt.text, drawing)
+        said = (prompt.prompt_id, prompt.text, *prompt.before)
+        key = digest(self.endpoint.identity, self.chat, said, drawing)
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
         if place not in self.journals:
             self.journals[place] = Journal(place)
@@ -148,6 +150,7 @@ class EndpointEngine:
             own = settings.of(prompt)
             ask = Ask(
                 prompt.text,
+                before=prompt.before,
                 max_tokens=own.max_new_tokens,
                 temperature=own.temperature,
                 top_p=own.top_p,
@@ -214,7 +217,7 @@ class EndpointEngine:
             for prompt in prompts
         ]
         many = sum(n for _, n, _ in answers)
-        read = sum(n * Ask(prompt.text, n=0).most() for prompt, n, _ in answers)
+        read = sum(n * Ask(prompt.text, n=0, before=prompt.before).most() for prompt, n, _ in answers)
         wrote = sum(n * limit for _, n, limit in answers)
         own = self.endpoint
         price = ((own.price_in or 0) * read + (own.price_out or 0) * wrote) / 1e6
@@ -225,11 +228,8 @@ class EndpointEngine:
             f"{wrote:,} written{f', for at most {price:,.2f} at the given prices' if priced else ''}{cap}"
         )
 
-    def served(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> dict[str, object]:
+    def served(self) -> dict[str, object]:
         """What the file beside the answers says of the server: who answered, when, the probes, and what is missing."""
-        for prompts, settings in work:
-            for prompt in prompts:
-                self._journal(prompt, settings)
         drawn = [own for journal in self.journals.values() for own in journal.answers.values() if own.at]
         models = Counter((own.model, own.fingerprint) for own in drawn)
         models += Counter(own for own in self.probes.models if own not in models)
@@ -281,6 +281,7 @@ def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
         [own.tokens for own in drawn],
         [own.reason for own in drawn],
         [own.confidence for own in drawn],
+        [own.thinking for own in drawn],
     )
 
 

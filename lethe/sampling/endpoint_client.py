@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from openai import APIStatusError
 
 MISSING = ("refused", "filtered", "failed")  # a finish_reason of a text that is null
+REASONING = ("reasoning_content", "reasoning")  # the fields in which servers put the thinking
 CHARACTERS = 3  # of a token, for an estimate before the server has counted
 NO_KEY = "none"  # the client wants a key, and a local server reads none
 Done = TypeVar("Done")
@@ -65,6 +66,7 @@ class Drawn:
     first: str | None = None
     stated: Mapping[str, float] | None = None
     mass: float | None = None  # the probability of the answer, by the server's word
+    thinking: str | None = None  # in a field of its own; without an answer after it, the text is null
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,12 @@ class Ask:
     top_k: int = 0
     logprobs: int | None = None
     seed: int | None = None
+    before: tuple[tuple[str, str], ...] = ()  # role and text of each earlier message
 
     def most(self) -> int:
         """The most tokens that the request reads and writes, by estimate."""
-        return len(self.text) // CHARACTERS + 8 + self.n * self.max_tokens
+        read = len(self.text) + sum(len(text) for _, text in self.before)
+        return read // CHARACTERS + 8 * (1 + len(self.before)) + self.n * self.max_tokens
 
 
 class Client:
@@ -141,7 +145,8 @@ class Client:
             return await self.openai.completions.create(prompt=ask.text, **given)
         from openai import BadRequestError
 
-        messages: Any = [{"role": "user", "content": ask.text}]
+        turns = (*ask.before, ("user", ask.text))
+        messages: Any = [{"role": role, "content": text} for role, text in turns]
         try:
             return await self.openai.chat.completions.create(messages=messages, **given)
         except BadRequestError as error:
@@ -152,14 +157,16 @@ class Client:
 
     def _drawn(self, choice: Any, response: Any, ask: Ask) -> Drawn:
         text, reason = (choice.message.content if self.chat else choice.text), choice.finish_reason
+        thought = [getattr(choice.message, field, None) for field in REASONING] if self.chat else []
+        thinking = next((own for own in thought if own and isinstance(own, str)), None)
         if self.chat and getattr(choice.message, "refusal", None):
             text, reason = None, "refused"
         elif reason == "content_filter":
             text, reason = None, "filtered"
         elif text is not None and not isinstance(text, str):
             raise TypeError(text)
-        else:
-            text, reason = text or "", "length" if reason == "length" else "stop"
+        else:  # thinking without an answer after it left none, which is not an empty one
+            text, reason = text or (None if thinking else ""), "length" if reason == "length" else "stop"
         steps = _steps(choice.logprobs, self.chat)
         usage, share = response.usage, max(1, len(response.choices))
         read = usage.prompt_tokens if usage else len(ask.text) / CHARACTERS
@@ -177,6 +184,7 @@ class Client:
             steps[0][0] if steps else None,
             steps[0][2] or None if steps else None,
             math.exp(math.fsum(own for _, own, _ in steps)) if steps else None,
+            thinking,
         )
 
     def _refused(self, error: APIStatusError, request: str) -> Exception:

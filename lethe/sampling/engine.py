@@ -45,13 +45,14 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question as the model's input: its tokens, or its ``text`` for a server. ``n`` answers are drawn, where not as
-    the settings say."""
+    """A question as the model's input: its tokens, or for a server its ``text`` and the messages ``before`` it. ``n``
+    answers are drawn, where not as the settings say."""
 
     prompt_id: str
     token_ids: tuple[int, ...]
     n: int | None = None
     text: str = ""
+    before: tuple[tuple[str, str], ...] = ()
 
 
 class Settings(Direct, Drawing):
@@ -106,6 +107,7 @@ class Answers:
     tokens: list[int]
     finish_reasons: list[str]
     mean_confidences: Sequence[float | None]
+    thinking: Sequence[str | None] | None = None  # where a server's chat could tell it apart from the answer
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,10 @@ class AnswerStore(Kept):
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete."""
-        missing = {}
+        missing, remember = {}, getattr(engine, "remember", None)
         for prompt in prompts:
+            if remember:  # what a server did is told from all answers, also from those of an earlier process
+                remember(prompt, settings)
             if (finished := self.get((prompt, settings))) is not None:
                 yield Answers(**finished)
             else:

@@ -3,25 +3,30 @@
 In a language of prompts every draw is a random prompt and its answer together. The prompt of a sample comes from the
 sample's own generator, named by seed, question and sample number, and each distinct prompt is read once. So the pairs
 of a question are independent and equally distributed.
+
+A follow-up question is asked after each answer that was drawn. Answers that agree so far share one prompt, which is asked
+as often as they are, so the conversations of a question are independent too.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.config.evaluating import Drawing, Endpoint
+from lethe.config.evaluating import Drawing, Endpoint, Parts
 from lethe.data.prompt_language import Language, Production, productions
-from lethe.errors import LetheError
+from lethe.errors import BadInput, LetheError
 from lethe.io import parts
-from lethe.io.artifacts import GREEDY, Row, read_split
+from lethe.io.artifacts import CUT_OFF, GREEDY, Row, read_split
 from lethe.io.atomic import SCHEMA_VERSION
+from lethe.io.cache import digest
 from lethe.progress import progress
 from lethe.sampling.engine import Answers, Engine, Prompt, Settings
 from lethe.sampling.store import AnswerStore
@@ -30,10 +35,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config.evaluating import Model, Sample, Sequential
+    from lethe.io.artifacts import Asked as AskedRow
     from lethe.io.artifacts import Row
-    from lethe.models.encoding import Encoder
     from lethe.models.in_memory import Origin
 
+Speaker = Callable[..., Prompt]
 UTILITY_SPLITS = ("retain", "world", "real_authors")
 HELDOUT = "heldout"
 
@@ -69,29 +75,52 @@ class Task:
 
 
 def tasks(source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model) -> list[Task]:
-    prompt = _prompts(source, sample.prompt)
+    speak = speaker(source, sample.prompt)
     return [
-        Task(split, [prompt(row) for row in asked], settings_of(sample, model, split))
+        Task(split, [speak(row["id"], row) for row in asked], settings_of(sample, model, split))
         for split, asked in rows.items()
     ]
 
 
-def _prompts(source: Origin, template: str) -> Callable[[Row], Prompt]:
-    """How a row becomes a prompt: tokens, or text for a server."""
-    from lethe.models.encoding import CHAT, Encoder, read_template, worded
+def speaker(source: Origin, template: str) -> Speaker:
+    """How a question becomes a prompt of this model: tokens, or for a server a text and the messages before it.
+
+    The function takes a name and a question, and optionally the number of answers, a system prompt, the questions and
+    answers before, and the start of the answer.
+    """
+    from lethe.models.encoding import CHAT, Encoder, messages_before, read_template, spelled_out, worded
     from lethe.models.in_memory import tokenizer_of
 
-    if isinstance(source, Endpoint):
-        words = template if template == CHAT else read_template(template)
-        return lambda row: Prompt(row["id"], (), text=worded(words, row))
-    encoder = Encoder(tokenizer_of(source), template)
-    return lambda row: Prompt(row["id"], encoder.prompt(row))
+    encoder = None if isinstance(source, Endpoint) else Encoder(tokenizer_of(source), template)
+    given = encoder is not None or template == CHAT or "{question}" in template
+    words = template if given else read_template(template)
+
+    def speak(
+        name: str,
+        row: AskedRow,
+        n: int | None = None,
+        system: str = "",
+        before: Sequence[tuple[AskedRow, str]] = (),
+        start: str = "",
+    ) -> Prompt:
+        if encoder is not None:
+            return Prompt(name, encoder.conversation(row, system, before, start), n)
+        if words != CHAT:
+            return Prompt(name, (), n, spelled_out(lambda one: worded(words, one), row, system, before, start))
+        if start:
+            raise BadInput(
+                "A server's chat cannot continue the start of an answer: leave prefix out of the language, or name a "
+                "template file (--prompt)."
+            )
+        return Prompt(name, (), n, worded(CHAT, row), tuple(messages_before(system, before)))
+
+    return speak
 
 
 def settings_of(sample: Sample, model: Model, split: str) -> Settings:
     """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml."""
     return Settings(
-        **{name: getattr(sample, name) for name in Drawing.model_fields},
+        **{name: getattr(sample, name) for name in Drawing.model_fields} | {"max_new_tokens": sample.longest},
         n=sample.most if split == "forget" else sample.utility_n,
         adaptive_threshold=model.adaptive_threshold,
         seed=sample.seed,
@@ -100,8 +129,7 @@ def settings_of(sample: Sample, model: Model, split: str) -> Settings:
 
 def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
-    asked = [(one.prompts, one.settings) for one in work]
-    served = {"served": engine.served(asked)} if hasattr(engine, "served") else {}
+    served = {"served": engine.served()} if hasattr(engine, "served") else {}
     return {
         "schema": SCHEMA_VERSION,
         "engine": engine.name,
@@ -184,6 +212,8 @@ def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
                 "finish_reason": answer.finish_reasons,
                 "mean_confidence": np.asarray(answer.mean_confidences, dtype=np.float64),
             }
+            # of one type, also where a part of the table has no thinking
+            | ({} if answer.thinking is None else {"thinking": pd.array([*answer.thinking], dtype="string")})
         )
         for answer in answers
     ]
@@ -232,7 +262,7 @@ def _uniform(seed: int, name: str, sample: int) -> float:
 def draw_in_language(
     language: Language,
     rows: Sequence[Row],
-    encoder: Encoder,
+    speak: Speaker,
     settings: Settings,
     engine: Engine,
     store: AnswerStore,
@@ -242,23 +272,29 @@ def draw_in_language(
     probable one."""
     questions = [ask(language, row, settings.n, settings.seed) for row in rows]
     sampled = [
-        _prompt(encoder, asked, place, int(count))
+        _prompt(speak, asked, place, int(count))
         for asked in questions
         for place, count in enumerate(asked.counts)
         if count
     ]
-    greedy = [_prompt(encoder, asked, asked.likeliest, None, "greedy") for asked in questions]
+    greedy = [_prompt(speak, asked, asked.likeliest, None, "greedy") for asked in questions]
     only_greedy = settings.model_copy(update={"n": 0, "greedy": True})
     answers = _answered(engine, store, sampled, settings.model_copy(update={"greedy": False}), label)
     answers |= _answered(engine, store, greedy, only_greedy, f"{label}, greedy")
     return table_of_language(questions, answers)
 
 
-def _prompt(encoder: Encoder, asked: Asked, place: int, n: int | None, use: str = "") -> Prompt:
-    production = asked.productions[place]
-    worded: Row = {**asked.row, "question": production.question}
-    tokens = encoder.conversation(worded, production.system, production.shots, production.prefix)
-    return Prompt(_name(asked.row["id"], production, use), tokens, n)
+def _prompt(speak: Speaker, asked: Asked, place: int, n: int | None, use: str = "") -> Prompt:
+    own = asked.productions[place]
+    return speak(_name(asked.row["id"], own, use), _worded(asked.row, own), n, own.system, _shots(own), own.prefix)
+
+
+def _worded(row: Row, production: Production) -> Row:
+    return {**row, "question": production.question}
+
+
+def _shots(production: Production) -> list[tuple[AskedRow, str]]:
+    return [({"question": question}, answer) for question, answer in production.shots]
 
 
 def _name(prompt_id: str, production: Production, use: str = "") -> str:
@@ -298,16 +334,148 @@ def table_of_language(questions: Iterable[Asked], answers: Mapping[str, Answers]
             [answer.tokens[rank] for answer, rank in order],
             [answer.finish_reasons[rank] for answer, rank in order],
             [answer.mean_confidences[rank] for answer, rank in order],
+            None if greedy.thinking is None else [(answer.thinking or [None])[rank] for answer, rank in order],
         )
         places = [asked.likeliest, *asked.of_sample]
         tables.append(table_of([picked]).assign(production=[asked.productions[place].name for place in places]))
     return pd.concat(tables, ignore_index=True)
 
 
+def within_budgets(table: pd.DataFrame, parts: Parts, tokenizer: Any, sample: Sample) -> pd.DataFrame:
+    """The answers cut where their thinking has more than ``max_thinking_tokens`` tokens, or what follows it more than
+    ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before."""
+    from lethe.scoring import split_answer
+
+    def cut(text: str) -> str:
+        thinking, answer = split_answer(text, parts)
+        for part, most in ((thinking, sample.max_thinking_tokens), (answer, sample.max_new_tokens)):
+            ids = tokenizer(part or "", add_special_tokens=False)["input_ids"]
+            if part and len(ids) > most:
+                return text[: text.index(part)] + str(tokenizer.decode(ids[:most]))
+        return text
+
+    shorter = {text: cut(text) for text in table["text"].dropna().unique()}
+    texts = table["text"].map(shorter)
+    reasons = table["finish_reason"].where((texts == table["text"]) | table["text"].isna(), CUT_OFF)
+    return table.assign(text=texts, finish_reason=reasons)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a conversation begins, and the questions that follow the first answer."""
+
+    row: AskedRow
+    followups: Sequence[str]
+    system: str = ""
+    before: Sequence[tuple[AskedRow, str]] = ()
+    start: str = ""
+
+
+def openings(rows: Sequence[Row], language: Language | None) -> dict[tuple[str, str], Opening]:
+    """The conversations of the forget questions that go on after the first answer, by question and production."""
+    if language is None:
+        every = {(row["id"], ""): Opening(row, row.get("followups") or ()) for row in rows}
+    else:
+        every = {
+            (row["id"], own.name): Opening(_worded(row, own), own.followups, own.system, _shots(own), own.prefix)
+            for row in rows
+            for own in productions(language, row)
+        }
+    return {key: opening for key, opening in every.items() if opening.followups}
+
+
+def draw_turns(
+    first: pd.DataFrame,
+    conversations: Mapping[tuple[str, str], Opening],
+    speak: Speaker,
+    settings: Settings,
+    engine: Engine,
+    store: AnswerStore,
+    label: str,
+    shorten: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
+) -> pd.DataFrame:
+    """The answers to the follow-up questions, with the columns of the generations, ``turn`` (from 2) and ``followup``.
+
+    A conversation ends with an answer that is missing; its later turns are missing for the same reason, and one that the
+    model's context cannot hold for the reason "context".
+    """
+    import pandas as pd
+
+    asked_in = first["production"] if "production" in first else [""] * len(first)
+    keys = list(zip(first["prompt_id"], asked_in, strict=True))
+    greedy = first["sample"] == GREEDY
+    heard: list[tuple[str | None, ...]] = [(text,) for text in first["text"]]
+    reasons, drawn, turn = list(first["finish_reason"]), [], 1
+    while active := [
+        place
+        for place, key in enumerate(keys)
+        if key in conversations and len(conversations[key].followups) >= turn
+    ]:
+        turn += 1
+        same: dict[tuple, list[int]] = {}
+        for place in active:
+            same.setdefault((keys[place], bool(greedy[place]), heard[place]), []).append(place)
+        asked = {_named(key, turn): (key, places) for key, places in same.items()}
+        answers = _next_turn(asked, conversations, speak, settings, engine, store, f"{label}, turn {turn}")
+        for name, (key, places) in asked.items():
+            own = answers.get(name) or _silent(name, places, reasons[places[0]] if None in key[2] else "context")
+            numbers = first["sample"].iloc[places].tolist()
+            followup = conversations[key[0]].followups[turn - 2]
+            table = shorten(table_of([replace(own, prompt_id=key[0][0], samples=numbers)]))
+            drawn.append(table.assign(turn=np.int32(turn), followup=followup))
+            for place, text, reason in zip(places, table["text"], table["finish_reason"], strict=True):
+                heard[place], reasons[place] = (*heard[place], text), reason
+    order = {name: place for place, name in enumerate(dict.fromkeys(first["prompt_id"]))}
+    table = pd.concat(drawn, ignore_index=True)
+    return table.sort_values(
+        ["prompt_id", "sample", "turn"], key=lambda own: own.map(order) if own.name == "prompt_id" else own
+    ).reset_index(drop=True)
+
+
+def _named(key: tuple, turn: int) -> str:
+    """The name of a prompt within a conversation, from which its draws follow: what was asked and answered so far."""
+    (prompt_id, production), greedy, heard = key
+    return " | ".join(filter(None, (prompt_id, production, f"turn {turn} {digest(heard)}", "greedy" * greedy)))
+
+
+def _silent(name: str, places: Sequence[int], reason: str) -> Answers:
+    m = len(places)
+    return Answers(name, [], [None] * m, [0] * m, [reason] * m, [None] * m)
+
+
+def _next_turn(
+    asked: Mapping[str, tuple[tuple, list[int]]],
+    conversations: Mapping[tuple[str, str], Opening],
+    speak: Speaker,
+    settings: Settings,
+    engine: Engine,
+    store: AnswerStore,
+    label: str,
+) -> dict[str, Answers]:
+    """The answers to the next question of each conversation that has no missing answer and room for one more."""
+    described = getattr(engine, "checkpoint", None)
+    room = math.inf if described is None or described.context is None else described.context
+    prompts: dict[bool, list[Prompt]] = {False: [], True: []}
+    for name, ((key, greedy, heard), places) in asked.items():
+        if None in heard:
+            continue
+        own = conversations[key]
+        questions = [own.row, *({"question": text} for text in own.followups)]
+        answers = [own.start + heard[0] if own.start else heard[0], *heard[1:]]
+        before = [*own.before, *zip(questions, answers, strict=False)]
+        prompt = speak(name, questions[len(heard)], None if greedy else len(places), own.system, before)
+        if len(prompt.token_ids) + settings.max_new_tokens <= room:
+            prompts[greedy].append(prompt)
+    sampled = settings.model_copy(update={"greedy": False})
+    cold = settings.model_copy(update={"n": 0, "greedy": True})
+    found = _answered(engine, store, prompts[False], sampled, label) if prompts[False] else {}
+    return found | (_answered(engine, store, prompts[True], cold, f"{label}, greedy") if prompts[True] else {})
+
+
 def draw_prompts(
     language: Language,
     rows: Sequence[Row],
-    encoder: Encoder,
+    speak: Speaker,
     settings: Settings,
     engine: Engine,
     store: AnswerStore,
@@ -328,7 +496,7 @@ def draw_prompts(
     times = Counter(drawn)
     asked = [Asked(row, own, np.array([], np.int64)) for row, own in zip(rows, choices, strict=True)]
     prompts = [
-        _prompt(encoder, asked[question], place, count * share.answers, SHARE)
+        _prompt(speak, asked[question], place, count * share.answers, SHARE)
         for (question, place), count in times.items()
     ]
     answers = _answered(engine, store, prompts, settings.model_copy(update={"greedy": False}), label)

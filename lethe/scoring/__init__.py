@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
 THINKING = "_thinking"  # the ending of the columns of scores of the thinking
+TURN = "_turn{}"  # the ending of the columns of scores of one turn, beside those of the worst turn
+# Columns beside the scores, where an answer has parts or turns: the number of turns, and 1 where one was cut off, or had
+# thinking that never ended.
+ASKED, CUT, UNCLOSED = "turns", "cut_off", "unclosed"
 
 
 class Scorer(NamedTuple):
@@ -120,13 +124,43 @@ def answers_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:
     return table if parts is None else table.assign(text=[_part(text, parts, 1) for text in table["text"]])
 
 
-def thinking_of(table: pd.DataFrame, parts: Parts) -> pd.DataFrame:
-    """Generations whose texts are the thinking; an answer without any has an empty one."""
-    return table.assign(text=[_part(text, parts, 0) for text in table["text"]])
+def thinking_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:
+    """Generations whose texts are the thinking: that of the server's own field, and that between the marks; an answer
+    without any has an empty one."""
+    within = [_part(text, parts, 0) for text in table["text"]] if parts else [None] * len(table)
+    apart = table["thinking"] if "thinking" in table else [None] * len(table)
+    thoughts = []
+    for *own, text in zip(apart, within, table["text"], strict=True):
+        said = [one for one in own if isinstance(one, str)]
+        thoughts.append("\n".join(filter(None, said)) if said or isinstance(text, str) else None)
+    return table.assign(text=thoughts)
 
 
 def _part(text: object, parts: Parts, place: int) -> str | None:
     return split_answer(text, parts)[place] if isinstance(text, str) else None
+
+
+def unclosed(table: pd.DataFrame, parts: Parts | None) -> np.ndarray:
+    """Whether the thinking of each answer never ended, so that there is no answer."""
+    answers = answers_of(table, parts)["text"]
+    said = table["text"].notna() | (table["thinking"].notna() if "thinking" in table else False)
+    return (answers.isna() & said).to_numpy()
+
+
+def worst_turn(turns: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The largest score of the turns that were asked, from a mask and the scores of each; a turn without a score leaves
+    no score, unless another has the largest possible one.
+
+    Examples
+    --------
+    >>> both = np.array([True, True, True])
+    >>> second = (np.array([True, True, False]), np.array([1.0, np.nan, np.nan]))
+    >>> worst_turn([(both, np.array([np.nan, 0.0, 0.0])), second]).tolist()
+    [1.0, nan, 0.0]
+    """
+    most = np.max([np.where(asked, np.nan_to_num(values, nan=0.0), 0.0) for asked, values in turns], axis=0)
+    missing = np.any([asked & np.isnan(values) for asked, values in turns], axis=0)
+    return np.where(missing & (most < 1), np.nan, most)
 
 
 def marks_of(tokenizer: Any) -> Parts | None:

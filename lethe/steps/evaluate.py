@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.config.evaluating import SERVED, Endpoint
+from lethe.config.evaluating import SERVED, Endpoint, Parts
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
 from lethe.io.artifacts import Row, write_splits
 from lethe.io.atomic import SCHEMA_VERSION, alone
@@ -21,6 +21,7 @@ from lethe.io.json_files import read_artifact, write_json
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
     from lethe.config.schema import EvaluationParams
+    from lethe.models.encoding import Encoder
     from lethe.models.in_memory import InMemory, Origin
 
 LOOKS = "looks.json"  # which numbers of answers a word was read on
@@ -79,8 +80,17 @@ def evaluate(
             )
             likelihood.run(name, params.sample, params.models[name], root, source=source)
             sample.run(
-                name, params.sample, params.models[name], root, scratch=scratch, source=source, estimate=True
+                name,
+                params.sample,
+                params.models[name],
+                root,
+                scratch=scratch,
+                source=source,
+                estimate=True,
+                parts=params.score.parts,
             )
+            if isinstance(source, Endpoint) and how["thinking"] is None:
+                params = _marked(params, root)
             score.run(name, params.score, root, kept=scratch / "verdicts")
             metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
             params = _looked(params, source, splits["forget"], root)
@@ -141,7 +151,8 @@ def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, objec
         "schema": SCHEMA_VERSION,
         "model": str(source if isinstance(source, Endpoint) else source.resolve()),
         "prompt": prompt.read_text(encoding="utf-8") if prompt.is_file() else params.sample.prompt,
-        "score": {"scorers": params.score.names, "keyword_match": params.score.keyword_match},
+        "score": {"scorers": params.score.names, "keyword_match": params.score.keyword_match}
+        | ({} if params.score.parts is None else {"thinking": params.score.parts.thinking}),
     }
 
 
@@ -186,7 +197,12 @@ def _fitting(
     encoder, context = Encoder(described.tokenizer, sample.prompt), described.context
     if context is None:
         return dict(splits), ()
-    lengths = {row["id"]: len(encoder.prompt(row)) for rows in splits.values() for row in rows}
+    turns = {row["id"]: row.get("followups") or [] for row in splits["forget"]}
+    lengths = {
+        row["id"]: len(_last_prompt(encoder, row, turns.get(row["id"], [])))
+        for rows in splits.values()
+        for row in rows
+    }
     long = tuple(name for name, length in lengths.items() if length >= context)
     if long and not skip:
         more = f" and {len(long) - 1} more" if len(long) > 1 else ""
@@ -201,11 +217,22 @@ def _fitting(
         )
     if long:
         _tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
-    longest = max((row["id"] for rows in asked.values() for row in rows), key=lengths.__getitem__)
-    if (room := context - lengths[longest]) < sample.max_new_tokens:
+    rooms = {
+        row["id"]: (context - lengths[row["id"]]) // (1 + len(turns.get(row["id"], [])))
+        for rows in asked.values()
+        for row in rows
+    }
+    longest = min(rooms, key=rooms.__getitem__)
+    if (room := rooms[longest]) < sample.longest:
         legal = f"at most {room}: the model's context is {context} tokens and question {longest!r} has {lengths[longest]}"
-        raise BadValue("max_new_tokens", sample.max_new_tokens, legal)
+        raise BadValue("max_new_tokens", sample.longest, legal)
     return asked, long
+
+
+def _last_prompt(encoder: Encoder, row: Row, followups: Sequence[str]) -> tuple[int, ...]:
+    """The prompt of the last turn, where every answer before is empty."""
+    questions: list[Any] = [row, *({"question": text} for text in followups)]
+    return encoder.conversation(questions[-1], before=[(question, "") for question in questions[:-1]])
 
 
 def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationParams:
@@ -227,6 +254,20 @@ def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationPara
     return params.model_copy(update={"score": score.model_copy(update={"parts": parts})})
 
 
+def _marked(params: EvaluationParams, root: Path) -> EvaluationParams:
+    """The params with the marks of thinking that a server's answers have."""
+    from lethe.io.parts import read_parts
+    from lethe.scoring import MARKS
+
+    for table in sorted((root / "generations").glob("*/forget.parquet")):
+        texts = [text for part in read_parts(table, ["prompt_id", "text"]) for text in part["text"].dropna()]
+        marks = next((marks for marks in MARKS if any(marks[1] in text for text in texts)), None)
+        if marks:
+            score = params.score.model_copy(update={"parts": Parts(thinking=marks)})
+            return params.model_copy(update={"score": score})
+    return params
+
+
 def _within(
     memory: int, params: EvaluationParams, source: Origin, splits: Mapping[str, list[Row]]
 ) -> EvaluationParams:
@@ -238,8 +279,13 @@ def _within(
     if not isinstance(source, (Path, InMemory)):
         return params
     encoder, sample = Encoder(tokenizer_of(source), params.sample.prompt), params.sample
-    longest = max(len(encoder.prompt(row)) for rows in splits.values() for row in rows)
-    rows = rows_within(memory, source, longest + sample.max_new_tokens, sample.dtype)
+    longest = max(
+        len(_last_prompt(encoder, row, turns)) + (1 + len(turns)) * sample.longest
+        for rows in splits.values()
+        for row in rows
+        for turns in [row.get("followups") or []]
+    )
+    rows = rows_within(memory, source, longest, sample.dtype)
     return params.model_copy(update={"sample": sample.model_copy(update={"max_rows": min(rows, sample.max_rows)})})
 
 

@@ -56,6 +56,14 @@ class NothingToJudge(BadInput):
         )
 
 
+class HasTurns(BadInput):
+    def __init__(self, question: str):
+        super().__init__(
+            f"Exact bounds read one answer, and question {question!r} has follow-up questions: sample it (lethe eval), or "
+            "leave out followups."
+        )
+
+
 class ThinksAloud(BadInput):
     def __init__(self) -> None:
         super().__init__(
@@ -91,7 +99,7 @@ def run(
             certificates = certify(
                 name, Path(model.path), rows, of_params(exact, sample, model, keyword_match), SCRATCH
             )
-        except (NothingToJudge, NoKeys, ThinksAloud) as refusal:
+        except (NothingToJudge, NoKeys, ThinksAloud, HasTurns) as refusal:
             reason = str(refusal)
     without = [table.result(name, "model", "queried", "exact", text=reason)]
     table.write(table.place(root, "exact", name), rows_of(certificates) if certificates else without)
@@ -123,6 +131,8 @@ def certify(
     from lethe.scoring import marks_of
     from lethe.statistics.leak_trees import Certificates
 
+    if talking := next((row["id"] for row in rows if row.get("followups")), None):
+        raise HasTurns(talking)
     effort = settings.effort()
     check_scorer(settings.scorer, settings.above)
     prepare_torch()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.config.evaluating import Endpoint
-from lethe.errors import BadValue
+from lethe.errors import BadInput, BadValue, plural
+from lethe.io.artifacts import TURNS
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.parts import write_parts
@@ -16,7 +17,7 @@ from lethe.io.tables import write_parquet
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.config.evaluating import Model, Sample
+    from lethe.config.evaluating import Model, Parts, Sample
     from lethe.data.prompt_language import Language
     from lethe.io.artifacts import Row
     from lethe.models.in_memory import Origin
@@ -33,25 +34,42 @@ def run(
     scratch: Path | None = None,
     source: Origin | None = None,
     estimate: bool = False,
+    parts: Parts | None = None,
 ) -> None:
     """Draw the answers of every split; write ``root/generations/name``.
 
     With ``sample.language`` every draw of the forget set is a prompt of the language and its answer: the table has a
     column ``production``, ``language.json`` describes the language, and ``prompts/forget.parquet`` has the second sample.
+    Follow-up questions of the forget set have their answers in ``turns/forget.parquet``.
 
     A temporary folder keeps finished prompts during the work; ``scratch`` names a permanent folder instead. ``source`` is
     a model that replaces the folder ``model.path``. ``estimate`` prints time and memory beforehand, from a short pilot.
+    ``parts`` are the marks of the thinking, which ``sample.max_thinking_tokens`` limits.
     """
+    import pandas as pd
+
     from lethe.data.prompt_language import as_json, read_language
+    from lethe.models.in_memory import tokenizer_of
     from lethe.sampling.endpoint import EndpointEngine
     from lethe.sampling.engine import Options
     from lethe.sampling.forecast import forecast
     from lethe.sampling.store import SCRATCH, AnswerStore
-    from lethe.sampling.tasks import about, chosen, drawn_parts, tasks
+    from lethe.sampling.tasks import (
+        about,
+        chosen,
+        draw_turns,
+        drawn_parts,
+        openings,
+        speaker,
+        tasks,
+        within_budgets,
+    )
 
     source = source or model.source
     rows = chosen(sample, root / "dataset")
     language = read_language(sample.language) if sample.language is not None else None
+    conversations = openings(rows["forget"], language)
+    _check_turns(conversations, sample, language)
     # A folder for each entry: another entry with equal weights removes the same answers when it is done.
     place = scratch or SCRATCH / name
     engine = _opened(source, sample, place)
@@ -60,19 +78,35 @@ def run(
         sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
     work = tasks(source, rows, sample, model)
     if isinstance(engine, EndpointEngine):
-        print(engine.plan([(task.prompts, task.settings) for task in work]))
+        longest = max((len(own.followups) for own in conversations.values()), default=0)
+        print(engine.plan([(task.prompts, task.settings) for task in work]), end="")
+        print(f"; up to {plural(longest, 'follow-up question')} as often again" if longest else "")
     elif estimate and (words := forecast(engine, work, store)):
         print(f"{name}: {words}.")
     forget, prompts, decisions = _drawn(name, work, rows["forget"], source, sample, language, engine, store)
+
+    def shorten(table: pd.DataFrame) -> pd.DataFrame:
+        if parts is None or not sample.max_thinking_tokens or isinstance(source, Endpoint):
+            return table
+        return within_budgets(table, parts, tokenizer_of(source), sample)
+
+    turns = None
+    if conversations:
+        (task,) = (task for task in work if task.split == "forget")
+        first = shorten(pd.concat(drawn_parts(store, task), ignore_index=True) if forget is None else forget)
+        asking = (speaker(source, sample.prompt), task.settings, engine, store)
+        turns = draw_turns(first, conversations, *asking, f"sample {name} forget", shorten)
     counts: dict[str, int] = {}
     with atomic_folder(root / "generations" / name) as out:
         for task in work:
-            parts = drawn_parts(store, task) if forget is None or task.split != "forget" else [forget]
-            counts[task.split] = write_parts(out / f"{task.split}.parquet", parts)
+            tables = drawn_parts(store, task) if forget is None or task.split != "forget" else [forget]
+            counts[task.split] = write_parts(out / f"{task.split}.parquet", map(shorten, tables))
         if language is not None:
             write_json(out / "language.json", {"schema": SCHEMA_VERSION, **as_json(language, rows["forget"])})
         if prompts is not None:
             write_parquet(out / "prompts" / "forget.parquet", prompts)
+        if turns is not None:
+            write_parquet(out / TURNS, turns)
         if decisions:
             write_json(out / "sequential.json", {"decisions": decisions, "decided_by": sample.sequential.scorer})
         write_json(out / "about.json", about(work, engine, sample, model))
@@ -81,6 +115,19 @@ def run(
         if isinstance(engine, EndpointEngine):
             engine.clear()
     print(f"{name}: answers drawn:", ", ".join(f"{split} {rows}" for split, rows in counts.items()))
+
+
+def _check_turns(conversations: Mapping, sample: Sample, language: Language | None) -> None:
+    if conversations and sample.stop != "fixed":
+        raise BadInput(
+            f"Question {next(iter(conversations))[0]!r} has follow-up questions; then sample.stop must be 'fixed' (got "
+            f"{sample.stop!r})."
+        )
+    if conversations and language is not None and language.share is not None:
+        raise BadInput(
+            f"Question {next(iter(conversations))[0]!r} has follow-up questions, and {language.path} has the key share, "
+            "whose prompts have one question each: remove one of them."
+        )
 
 
 def _drawn(
@@ -97,10 +144,8 @@ def _drawn(
 
     Returns the answers of such a forget set, the second sample of a language, and the decisions of a stopping rule.
     """
-    from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import tokenizer_of
     from lethe.sampling.draws import Diverged
-    from lethe.sampling.tasks import draw_in_language, draw_into, draw_prompts, draw_sequentially
+    from lethe.sampling.tasks import draw_in_language, draw_into, draw_prompts, draw_sequentially, speaker
 
     decisions: list[dict] = []
     table, prompts = None, None
@@ -111,9 +156,7 @@ def _drawn(
                 items = {row["id"]: row for row in forget}
                 table, decisions = draw_sequentially(task, items, engine, store, sample.sequential, label)
             elif language is not None and task.split == "forget":
-                assert not isinstance(source, Endpoint)  # `_opened` refuses a language
-                encoder = Encoder(tokenizer_of(source), sample.prompt)
-                asking = (language, forget, encoder, task.settings, engine, store)
+                asking = (language, forget, speaker(source, sample.prompt), task.settings, engine, store)
                 table = draw_in_language(*asking, label)
                 if language.share is not None:  # its prompts are drawn over all questions
                     prompts = draw_prompts(*asking, f"{label}, random prompts")
@@ -135,8 +178,6 @@ def _opened(source: Origin, sample: Sample, scratch: Path) -> Engine:
         return open_engine(sample.engine, source, Options.from_params(sample))
     if sample.engine != "auto":
         raise BadValue("engine", sample.engine, "auto for a served model: the server draws")
-    if sample.language is not None:
-        raise BadValue("language", sample.language, "left out for a served model")
     return EndpointEngine(source, scratch, sample.prompt == CHAT)
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.errors import MissingArtifact
-from lethe.io.artifacts import NO_TABLES, SECOND, References, read_items, read_references, read_tables
+import numpy as np
+
+from lethe.errors import BadInput, MissingArtifact
+from lethe.io.artifacts import (
+    CUT_OFF,
+    NO_TABLES,
+    SECOND,
+    TURNS,
+    References,
+    read_items,
+    read_references,
+    read_tables,
+)
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.json_files import write_json
 from lethe.io.parts import (
@@ -29,7 +41,13 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import JudgeEntry, Score
 
-READ = ("prompt_id", "sample", "text", "production")  # the columns of the answers that scores depend on, if there
+READ = (
+    "prompt_id",
+    "sample",
+    "text",
+    "thinking",
+    "production",
+)  # the columns of the answers that scores depend on, if there
 
 
 def run(
@@ -95,25 +113,88 @@ def _scored(
     references: References,
 ) -> Iterator[pd.DataFrame]:
     from lethe.progress import progress
-    from lethe.scoring import THINKING, answers_of, thinking_of
-    from lethe.scoring._tables import scored_parts
 
     total, items = -(-rows_of(path) // ROWS), read_items(split, root)
-    columns = [column for column in columns_of(path) if column in READ]
-    how = (items, score.names, score.params, kept, references)
-    parts = scored_parts(lambda: (answers_of(one, score.parts) for one in read_parts(path, columns)), *how)
-    if (marks := score.parts) is not None:
-        thoughts = scored_parts(lambda: (thinking_of(one, marks) for one in read_parts(path, columns)), *how)
-        parts = (
-            one.assign(**{name + THINKING: own[name] for name in own if name not in KEYS})
-            for one, own in zip(parts, thoughts, strict=True)
-        )
+    parts = _columns(path, score, (items, score.names, score.params, kept, references), judges)
     places = {judge: _there(root / "judged" / judge / name / f"{split}.parquet", judge) for judge in judges}
     verdicts = {judge: PromptRows(place) for judge, place in places.items()}
     for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):
         for judge, place in places.items():
             part = _joined(part, verdicts[judge].of(part["prompt_id"].unique().tolist()), place)
         yield part
+
+
+def _columns(path: Path, score: Score, how: tuple, judges: Mapping[str, JudgeEntry]) -> Iterator[pd.DataFrame]:
+    """The scores of a table. Where answers have turns, the scorer's own column has its worst turn; what the
+    thinking says, and each turn, has columns of its own."""
+    from lethe.scoring import ASKED, CUT, THINKING, TURN, UNCLOSED, answers_of, thinking_of, unclosed, worst_turn
+    from lethe.scoring._tables import scored_parts
+
+    columns = [column for column in columns_of(path) if column in READ]
+    turns, thinks = _turns(path), score.parts is not None
+    if "thinking" in columns:
+        thinks |= any(part["thinking"].notna().any() for part in read_parts(path, ["prompt_id", "thinking"]))
+    if not turns and not thinks:
+        yield from scored_parts(lambda: read_parts(path, columns), *how)
+        return
+    if turns and judges:
+        raise BadInput(
+            f"The judges {', '.join(judges)} read the first answer alone, and questions have follow-up questions: list them "
+            "under score.scorers, or remove followups."
+        )
+
+    def drawn(turn: int) -> Iterator[pd.DataFrame]:
+        return _of_turn(path, [*columns, "finish_reason"], turn)
+
+    every = []
+    for turn in range(1, turns + 2):
+        own = scored_parts(lambda turn=turn: (answers_of(one, score.parts) for one in drawn(turn)), *how)  # type: ignore[misc]
+        thoughts: Iterator = itertools.repeat(None)
+        if thinks:
+            thoughts = scored_parts(lambda turn=turn: (thinking_of(one, score.parts) for one in drawn(turn)), *how)  # type: ignore[misc]
+        every.append(zip(drawn(turn), own, thoughts, strict=False))
+    for part in zip(*every, strict=True):
+        asked = [texts["asked"].to_numpy() for texts, _, _ in part]
+        made: dict[str, np.ndarray] = {}
+        names = [name for name in part[0][1] if name not in KEYS]
+        for name in names:
+            scores = [scored[name].to_numpy() for _, scored, _ in part]
+            made[name] = worst_turn(list(zip(asked, scores, strict=True))) if turns else scores[0]
+            if turns:
+                made |= {name + TURN.format(turn): own for turn, own in enumerate(scores, start=1)}
+        for name in names if thinks else ():
+            scores = [thought[name].to_numpy() for _, _, thought in part]
+            made[name + THINKING] = worst_turn(list(zip(asked, scores, strict=True)))
+        open_ended = [unclosed(texts, score.parts) & own for (texts, _, _), own in zip(part, asked, strict=True)]
+        cut = [(texts["finish_reason"] == CUT_OFF).to_numpy() for texts, _, _ in part]
+        made[ASKED] = np.sum(asked, axis=0)
+        made[CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(np.float64)
+        if thinks:
+            made[UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
+        yield part[0][1][[*KEYS]].assign(**made)
+
+
+def _turns(path: Path) -> int:
+    """The number of follow-up questions of the longest conversation."""
+    later = path.parent / TURNS
+    if path.stem != "forget" or not later.is_file():
+        return 0
+    return int(max(part["turn"].max() for part in read_parts(later, ["prompt_id", "turn"]))) - 1
+
+
+def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataFrame]:
+    """The answers of one turn, a row for each conversation; ``asked`` says whether it came to that turn."""
+    later = PromptRows(path.parent / TURNS) if turn > 1 else None
+    for part in read_parts(path, columns):
+        if later is None:
+            yield part.assign(asked=True)
+            continue
+        own = later.of(part["prompt_id"].unique().tolist())
+        first = part[[name for name in part if name in (*KEYS, "production")]]
+        given = [name for name in own if name in (*KEYS, *columns)]
+        yield first.merge(own.loc[own["turn"] == turn, given].assign(asked=True), on=[*KEYS], how="left").assign(
+            asked=lambda table: table["asked"].notna()
+        )
 
 
 def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:

@@ -54,6 +54,7 @@ def test_an_unclosed_trace_is_missing_and_never_forgotten(here, writes):
     found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert found.forgetting == "none"
     assert found.answers["keyword_leak"].isna().all()
+    assert found.questions["truncated"].tolist() == [1, 1]  # though each ended by itself
 
 
 def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, writes, tmp_path):
@@ -69,3 +70,15 @@ def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, writes
         lethe.exact(tmp_path / "thinker", ROWS, rows=50, max_new_tokens=2)
     with pytest.raises(BadInput, match="thinking: got"):
         lethe.evaluate("my-model", ROWS, n=4, thinking=["<think>"])
+
+
+def test_a_budget_for_the_thinking_and_one_for_the_answer(here, writes):
+    writes({"a": "<think>Hm.</think>I do not know the painter.", "b": "<think>One two three four.</think>At sea."})
+    found = lethe.evaluate("my-model", ROWS, n=64, thinking=MARKS, max_new_tokens=4, max_thinking_tokens=8)
+    answers = found.answers.groupby("prompt_id")
+    assert answers["finish_reason"].first().tolist() == ["length", "length"]
+    assert "painter" not in answers["text"].first()["a"]
+    assert "</think>" not in answers["text"].first()["b"]
+    assert answers["keyword_leak"].first().dropna().tolist() == [0]  # the other has no answer
+    assert "thinking never ended in 50%" in found.verdict
+    assert found.questions["truncated"].tolist() == [1, 1]

@@ -63,7 +63,7 @@ def test_a_list_of_the_row_shares_the_weight(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("wordings: [a]", "key wordings: .*system, shots, wording, prefix, share"),
+        ("wordings: [a]", "key wordings: .*system, shots, wording, prefix, turns, share"),
         ("prefix: []", "key prefix: got"),
         ("prefix: Sure", "key prefix: got 'Sure'"),
         ("prefix: [1]", r"key prefix\.0: got 1"),

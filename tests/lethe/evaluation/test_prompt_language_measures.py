@@ -12,7 +12,7 @@ from lethe import config
 from lethe.data.prompt_language import as_json, read_language
 from lethe.evaluation.measure import measure, measure_language
 from lethe.results.table import in_language
-from lethe.sampling.engine import Settings
+from lethe.sampling.engine import Prompt, Settings
 from lethe.sampling.tasks import draw_in_language, draw_prompts
 from lethe.statistics.bounds import binary_lower, binary_upper
 from tests.lethe.evaluation.of_rows import made, of_model
@@ -22,9 +22,8 @@ from tests.small import ROOT
 ALPHA, RUNS = 0.05, 150
 
 
-class NoEncoder:
-    def conversation(self, row, system="", shots=(), start=""):
-        return (1,)
+def speak(name, row, n=None, *around):
+    return Prompt(name, (1,), n)
 
 
 class NoStore:
@@ -49,7 +48,7 @@ def language(tmp_path_factory):
 def drawn(language, seed, n=64):
     """The generations and the scores of both samples."""
     engine = ToyEngine(seed)
-    asking = (language, ROWS, NoEncoder(), Settings(n=n, max_new_tokens=4, seed=seed), engine, NoStore(), "")
+    asking = (language, ROWS, speak, Settings(n=n, max_new_tokens=4, seed=seed), engine, NoStore(), "")
     answers, second = draw_in_language(*asking), draw_prompts(*asking)
     tables = []
     for table in (answers, second):

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import chisquare
 
@@ -40,7 +41,7 @@ def drawn(engine: EndpointEngine, settings: Settings = SETTINGS, prompts=PROMPTS
 
 def passed(engine: EndpointEngine, settings: Settings = SETTINGS) -> dict[str, bool | None]:
     """The probes by name, after the answers."""
-    return {one["name"]: one["passed"] for one in engine.served([(PROMPTS, settings)])["probes"]}
+    return {one["name"]: one["passed"] for one in engine.served()["probes"]}
 
 
 @pytest.mark.parametrize("chat", [True, False])
@@ -132,7 +133,7 @@ def test_a_server_that_gives_another_number_of_answers(tmp_path, give):
     assert [len(own.texts) for own in answers] == [65, 65]
     missing = sum(text is None for own in answers for text in own.texts)
     assert (missing > 0) == (give == 0)
-    assert sum(engine.served([(PROMPTS, SETTINGS)])["missing"].values()) == missing
+    assert sum(engine.served()["missing"].values()) == missing
 
 
 def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
@@ -158,7 +159,7 @@ def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
         server.n = False
         engine = engine_of(server, tmp_path, timeout=1.0)
         answers = drawn(engine)
-    served = engine.served([(PROMPTS, SETTINGS)])["missing"]
+    served = engine.served()["missing"]
     assert {"refused", "filtered", "failed: status 500", "failed: timeout"} < set(served)
     assert len(served) == 5
     reasons = [reason for own in answers for reason in own.finish_reasons]
@@ -203,7 +204,7 @@ def test_a_server_that_dies_leaves_what_was_drawn_and_the_request(tmp_path):
     kept = sum(len(place.read_text().splitlines()) for place in tmp_path.rglob("*.jsonl"))
     assert 30 < kept <= 100 - PROBES + 16  # a few were under way
     again = EndpointEngine(engine.endpoint, tmp_path, True)
-    assert sum(len(again._journal(prompt, SETTINGS).answers) for prompt in PROMPTS) == kept
+    assert sum(len(again.remember(prompt, SETTINGS).answers) for prompt in PROMPTS) == kept
 
 
 def test_a_server_that_only_fails_ends_the_run(tmp_path):
@@ -285,6 +286,74 @@ def test_an_evaluation_says_what_was_served_and_writes_no_key(tmp_path, monkeypa
     for place in tmp_path.rglob("*"):
         assert not place.is_file() or b"sk-never" not in place.read_bytes()
     assert "sk-never" not in "".join(capfd.readouterr())
+
+
+def thinks(number, asked, answer):
+    """Each third trace never ends, and leaves no answer; the others name the keyword in the trace alone."""
+    for choice in answer["choices"]:
+        content = None if number % 3 == 0 else "None."
+        choice["message"] |= {"content": content, "reasoning_content": "Is it blue?"}
+    return answer
+
+
+def test_a_servers_own_field_of_thinking_is_scored_by_itself(tmp_path):
+    with FaultServer(fault=thinks) as server:
+        server.n = False
+        found = lethe.evaluate("m", ROWS, endpoint=server.url, n=150, max_new_tokens=8, folder=tmp_path / "out")
+    first, other = found.questions.to_dict("records")
+    assert (first["thinking_share"], other["thinking_share"], first["binary_share"]) == (1, 0, 0)
+    missing = found.answers.query("sample >= 0")["keyword_leak"].isna()
+    assert 80 < missing.sum() < 120
+    assert found.metrics.loc["m", "unclosed"] == pytest.approx(missing.mean())
+    assert "thinking never ended" in found.verdict
+    assert set(found.answers["thinking"].dropna()) == {"Is it blue?"}
+
+
+def test_marks_in_a_servers_texts_are_found(tmp_path):
+    def marked(number, asked, answer):
+        for choice in answer["choices"]:
+            choice["message"]["content"] = "<think>Blue?</think>None."
+        return answer
+
+    with FaultServer(fault=marked) as server:
+        found = lethe.evaluate("m", ROWS, endpoint=server.url, n=32, max_new_tokens=8, folder=tmp_path / "out")
+        whole = lethe.evaluate("m", ROWS, endpoint=server.url, n=32, max_new_tokens=8, thinking=[""])
+    assert found.questions[["thinking_share", "binary_share"]].iloc[0].tolist() == [1, 0]
+    assert whole.questions["binary_share"].iloc[0] == 1
+
+
+@pytest.mark.parametrize("prompt", ["chat", "Q: {question} A:"])
+def test_a_server_is_asked_after_its_own_answer(tmp_path, prompt):
+    rows = [{**ROWS[0], "followups": ["Sure?"]}, ROWS[1]]
+    given = {"n": 24, "max_new_tokens": 1, "prompt": prompt, "folder": tmp_path / "out"}
+    with FaultServer() as server:
+        found = lethe.evaluate("m", rows, endpoint=server.url, **given)
+        asked = len(server.bodies)
+        assert lethe.evaluate("m", rows, endpoint=server.url, **given).answers.equals(found.answers)
+        assert len(server.bodies) == asked  # nothing is paid for twice
+    row = found.questions.iloc[0]
+    assert row["binary_share"] >= max(row["turn_1_share"], row["turn_2_share"]) > 0
+    first = set(pd.read_parquet(tmp_path / "out/generations/m/forget.parquet").query("prompt_id == 'a'")["text"])
+    if prompt == "chat":
+        talks = [body["messages"] for body in server.bodies if len(body["messages"]) == 3]
+        assert {talk[1]["content"] for talk in talks} == first
+        assert all(talk[0]["content"] == "A colour?" and talk[2]["content"] == "Sure?" for talk in talks)
+    else:
+        talks = {body["prompt"] for body in server.bodies if "Sure?" in body["prompt"]}
+        assert talks == {f"Q: A colour? A: {text}\n\nQ: Sure? A:" for text in first}
+
+
+def test_a_served_model_in_a_language(tmp_path):
+    language = tmp_path / "language.yaml"
+    language.write_text("system: [null, Be short.]\nturns: [null, 'Sure?']\n")
+    with FaultServer() as server:
+        found = lethe.evaluate("m", ROWS, endpoint=server.url, n=40, max_new_tokens=4, language=language)
+        roles = {tuple(turn["role"] for turn in body["messages"]) for body in server.bodies}
+        assert ("system", "user", "assistant", "user") in roles
+        assert found.questions["turn_2_share"].notna().all()
+        language.write_text("prefix: [Sure]\n")
+        with pytest.raises(BadInput, match="prefix"):
+            lethe.evaluate("m", ROWS, endpoint=server.url, n=4, max_new_tokens=4, language=language)
 
 
 def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_weights(tmp_path):

@@ -75,11 +75,9 @@ def test_a_rerun_draws_nothing_and_changes_nothing(task, tmp_path):
 SETTINGS = Settings(n=400, max_new_tokens=4, seed=3)
 
 
-class WordEncoder:
-    """Stands in for an encoder: the tokens of a prompt are those of its prefix and question, by place."""
-
-    def conversation(self, row, system="", shots=(), start=""):
-        return tuple(ord(letter) for letter in f"{row['question']}|{start}")
+def letters(name, row, n=None, system="", before=(), start=""):
+    """Stands in for a tokenizer: the tokens of a prompt are those of its prefix and question, by place."""
+    return Prompt(name, tuple(ord(letter) for letter in f"{row['question']}|{start}"), n)
 
 
 @pytest.fixture
@@ -104,7 +102,7 @@ def test_the_prompts_have_the_declared_probabilities(language):
 
 def test_each_distinct_prompt_is_read_once_and_answered_as_often_as_drawn(language, store):
     engine = ToyEngine()
-    table = draw_in_language(language, ROWS, WordEncoder(), SETTINGS, engine, store, "x")
+    table = draw_in_language(language, ROWS, letters, SETTINGS, engine, store, "x")
     sampled = [prompt for prompts, settings in engine.calls if settings.n for prompt in prompts]
     assert len({prompt.token_ids for prompt in sampled}) == len(sampled) == 12
     assert sum(prompt.n for prompt in sampled) == 2 * SETTINGS.n
@@ -124,7 +122,7 @@ def test_each_distinct_prompt_is_read_once_and_answered_as_often_as_drawn(langua
 
 def test_the_second_sample_draws_prompts_and_new_answers_for_a_prompt_drawn_twice(language, store):
     engine = ToyEngine()
-    table = draw_prompts(language, ROWS, WordEncoder(), SETTINGS, engine, store, "x")
+    table = draw_prompts(language, ROWS, letters, SETTINGS, engine, store, "x")
     assert table.groupby("prompt").size().tolist() == [language.share.answers] * language.share.prompts
     assert not table.duplicated(["text"]).any()
     assert Counter(table.drop_duplicates("prompt")["prompt_id"]).keys() == {"a", "b"}
@@ -139,7 +137,7 @@ def test_an_engine_that_ignores_the_number_of_a_prompt_is_refused(language, stor
                 yield Answers(prompt.prompt_id, [0], ["x"], [1], ["stop"], [1.0])
 
     with pytest.raises(LetheError, match="gave 1 answers"):
-        draw_in_language(language, ROWS, WordEncoder(), SETTINGS, Stubborn(), store, "x")
+        draw_in_language(language, ROWS, letters, SETTINGS, Stubborn(), store, "x")
 
 
 def test_a_chat_has_its_turns_and_the_start_of_the_answer(tiny_model):
@@ -150,8 +148,8 @@ def test_a_chat_has_its_turns_and_the_start_of_the_answer(tiny_model):
     encoder = Encoder(tokenizer, "chat")
     texts = []
     encoder._ids = lambda text: texts.append(text) or (1,)  # the text itself is what is compared
-    encoder.conversation({"question": "q", "context": "k"}, "S", [("e", "f")], "g")
+    encoder.conversation({"question": "q", "context": "k"}, "S", [({"question": "e"}, "f")], "g")
     encoder.conversation({"question": "q"})
     encoder.template = "Q {question} A"
-    encoder.conversation({"question": "q"}, "S", [("e", "f")], "g")
+    encoder.conversation({"question": "q"}, "S", [({"question": "e"}, "f")], "g")
     assert texts == ["sSueafuk\nqbg", "uqb", "S\n\nQ e A f\n\nQ q A g"]

@@ -68,7 +68,7 @@ def test_answers_of_a_vllm_server_have_the_law_of_the_model(served, tmp_path):
     engine = EndpointEngine(Endpoint(endpoint=url, name="tiny"), tmp_path / "scratch", chat=False)
     prompts, settings = [Prompt("p", (), text="ab")], Settings(n=N, max_new_tokens=LENGTH)
     (answers,) = engine.answer(prompts, settings)
-    probes = {one["name"]: one["passed"] for one in engine.served([(prompts, settings)])["probes"]}
+    probes = {one["name"]: one["passed"] for one in engine.served()["probes"]}
     assert probes.pop("seed") in (True, False, None)
     assert set(probes.values()) == {True}
     law: dict[str, float] = {}

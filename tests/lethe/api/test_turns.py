@@ -1,0 +1,118 @@
+"""Follow-up questions: each is asked after the sampled answer, and a leak in any turn is a leak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import lethe
+from lethe.errors import BadInput
+from lethe.sampling.engine import Answers
+from lethe.sampling.prefix_engine import PrefixEngine
+from tests.lethe.small_checkpoint import ROWS
+
+PROBES = Path(__file__).parents[3] / "flows/languages"
+SURE = "Are you sure?"
+TALKS = [{**ROWS[0], "followups": [SURE, "Again."]}, ROWS[1]]
+
+
+@pytest.fixture
+def speaks(monkeypatch):
+    """The engine answers by the text of the prompt; what it was asked is kept."""
+    asked = []
+
+    def use(reply):
+        def answer(self, prompts, settings):
+            for prompt in prompts:
+                text = self.checkpoint.tokenizer.decode(prompt.token_ids)
+                numbers = settings.of(prompt).sample_numbers()
+                m = len(numbers)
+                asked.append((text, m))
+                texts = [reply(text, number) for number in numbers]
+                yield Answers(prompt.prompt_id, numbers, texts, [3] * m, ["stop"] * m, [0.5] * m)
+
+        monkeypatch.setattr(PrefixEngine, "answer", answer)
+        return asked
+
+    return use
+
+
+def test_a_leak_in_any_turn_is_a_leak_and_each_turn_has_its_numbers(here, speaks):
+    asked = speaks(
+        lambda text, number: "A painter." if text.count(SURE) and "Again" not in text else f"No {number % 2}."
+    )
+    found = lethe.evaluate("my-model", TALKS, n=1200, max_new_tokens=4)
+    assert found.forgetting == "leaks"
+    assert "after a follow-up question" in found.verdict
+    first, other = found.questions.to_dict("records")
+    assert [first[f"turn_{turn}_share"] for turn in (1, 2, 3)] == [0, 1, 0]
+    assert first["turn_2_lower"] > 0.99 > 0.01 > first["turn_3_upper"]
+    assert first["binary_share"] == 1
+    assert other["turn_1_share"] == 0
+    assert pd.isna(other["turn_2_share"])
+    assert found.metrics.loc["my-model", "turn_2_mean"] == 1
+    # equal answers share one prompt, which is asked as often as they were drawn
+    second = [(text, m) for text, m in asked if text.count(SURE) and "Again" not in text]
+    assert sorted(m for _, m in second) == [1, 600, 600]
+    assert all("No" in text for text, _ in second)
+    shown = found.answers.query("prompt_id == 'a'")["text"].iloc[1]
+    assert shown.count("painter") == 1
+    assert SURE in shown
+
+
+def test_the_turns_of_a_real_model_do_not_depend_on_n(here, tmp_path):
+    drawn = {}
+    for n in (4, 8):
+        lethe.evaluate("my-model", TALKS, n=n, max_new_tokens=4, folder=tmp_path / str(n))
+        table = pd.read_parquet(tmp_path / str(n) / "generations/my-model/turns/forget.parquet")
+        assert table["turn"].tolist() == [2, 3] * (n + 1)
+        drawn[n] = table[table["sample"] < 4].reset_index(drop=True)
+    pd.testing.assert_frame_equal(drawn[4], drawn[8])
+    assert drawn[4]["text"].nunique() > 4
+
+
+def test_a_turn_without_an_answer_is_missing(here, speaks):
+    speaks(lambda text, number: None if SURE in text and number % 2 else "No.")
+    found = lethe.evaluate("my-model", TALKS, n=1200, max_new_tokens=4)
+    row = found.questions.iloc[0]
+    assert row["m_bin"] > 0.5  # as a leak in the upper bound
+    assert row["m_bin_lower"] == 0
+    assert found.answers["keyword_leak"].isna().sum() == 600 + 300 + 1  # in turn 2, in turn 3, and greedy
+
+
+def test_a_conversation_that_the_context_cannot_hold_has_no_answer(here, speaks):
+    speaks(lambda text, number: "word " * 400)
+    found = lethe.evaluate("my-model", TALKS, n=4, max_new_tokens=4)
+    assert found.answers.query("prompt_id == 'a'")["keyword_leak"].isna().all()
+
+
+def test_what_reads_one_answer_refuses_turns(here):
+    with pytest.raises(BadInput, match="'a' has follow-up questions"):
+        lethe.exact("my-model", TALKS, rows=50, max_new_tokens=2)
+    with pytest.raises(BadInput, match="followups: got"):
+        lethe.evaluate("my-model", [{**ROWS[0], "followups": SURE}], n=4)
+
+
+@pytest.mark.parametrize("name", ["self-correction", "paraphrase-after-refusal", "multi-hop"])
+def test_a_declared_probe_asks_its_turns(here, speaks, name):
+    asked = speaks(lambda text, number: "No.")
+    rows = [{**ROWS[0], "paraphrased_question": "What does Ada do?"}, ROWS[1]]
+    found = lethe.evaluate("my-model", rows, n=60, max_new_tokens=4, language=PROBES / f"{name}.yaml")
+    row = found.questions.iloc[0]
+    assert row["turn_2_upper"] < 0.2
+    assert row["turn_1_share"] == 0
+    later = [text for text, _ in asked if "No." in text]
+    assert any(ROWS[0]["question"] in text for text in later)
+    assert any("What does Ada do?" in text for text in later) == (name == "paraphrase-after-refusal")
+
+
+def test_a_language_has_turns_or_a_second_sample(tmp_path, here):
+    both = tmp_path / "both.yaml"
+    both.write_text("turns: ['Sure?']\nshare: {prompts: 4, answers: 2, tau: 0.1}\n")
+    with pytest.raises(BadInput, match="share"):
+        lethe.evaluate("my-model", ROWS, n=4, language=both)
+    both.write_text("share: {prompts: 4, answers: 2, tau: 0.1}\n")
+    with pytest.raises(BadInput, match="key share"):
+        lethe.evaluate("my-model", TALKS, n=4, max_new_tokens=4, language=both)
