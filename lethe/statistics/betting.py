@@ -1,16 +1,19 @@
 """Bounds of a mean and of a standard deviation by betting (Waudby-Smith and Ramdas 2024, section 4).
 
 A bet against the claim "the mean is at least m" can refute the claim. With stakes lambda_t fixed before X_t is seen, the
-capital prod (1 + lambda_t (m - X_t)) is a non-negative supermartingale if the mean is at least m, and so is the average of
-two capitals. By Ville's inequality such a capital ever reaches 1 / alpha with probability at most alpha. The bound is the
-smallest refuted m. The bound depends on the order of the draws, which must be the order of sampling.
+capital prod (1 + lambda_t (m - X_t)) is a non-negative supermartingale if the mean is at least m. By Ville's inequality it
+ever reaches 1 / alpha with probability at most alpha. The bound is the smallest refuted m. The bound depends on the order of
+the draws, which must be the order of sampling.
 
-The two capitals differ in the largest stake (`CAPS`). Their stakes follow from what is still missing and what is still to
-come (Voráček and Orabona 2025): sqrt(2 (ln(2 / alpha) - log capital) / (draws left * variance)), where the capital is that
-at the start of a block of draws. The claims refuted in this way are all m from a point on. For let F(c) be the log capital at
-the end of a block that starts with log capital c below G = ln(2 / alpha). As u / (1 + u) <= ln(1 + u), the derivative of F is
-at least 1 - (F - c) / (2 (G - c)), hence not negative while F <= 2 G - c, so F cannot fall below G once it is there. Every
-factor grows with m, so by induction a larger m has more capital at the end of each block, until it is refuted.
+The stake is the same within a block of draws, and follows from what is still missing and what is still to come (Voráček and
+Orabona 2025): s = sqrt(2 (G - c) / (draws left * variance)), where G = ln(1 / alpha) and c is the log capital at the start
+of the block. With third central moment k, a stake of s gains less than the variance alone says if k > 0, by the next term of
+ln(1 + u), so lambda = s / (1 + 2/3 s k / variance), with a divisor within `DIVISORS`, and capped.
+
+The claims refuted in this way are all m from a point on. For let F(c) be the log capital within a block that starts with c
+below G. The elasticity of lambda in G - c is at most 1, so with u_t = lambda (m - X_t) and u / (1 + u) <= ln(1 + u), the
+derivative of F is at least 1 - (F - c) / (G - c), hence not negative while F <= G: F cannot fall below G once it is there.
+Every factor grows with m, so by induction a larger m has more capital at the end of each block, until it is refuted.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ import numpy as np
 
 from lethe.statistics.checks import check_alpha, check_scores
 
-# The largest stakes, as shares of the largest stake that cannot lose all capital; fixed beforehand.
-CAPS = (0.5, 0.95)
-PRIOR_MEAN, PRIOR_VARIANCE = 0.5, 0.25
+CAP = 0.9  # the largest stake, as a share of the largest stake that cannot lose all capital; fixed beforehand
+PRIOR = 0.5  # each moment of one prior observation, a fair coin
+DIVISORS = (0.5, 1.5)  # least and largest, by which skewness changes a stake
 LEAST_MISSING = 0.3  # log capital: a bet that has almost reached its goal goes on with stakes of this size
-BLOCKS = 64  # of equally many draws, but none longer than LONGEST, with which no product of factors overflows
-LONGEST = 64
-TOLERANCE = 1e-10
+BLOCKS = 24  # of equally many draws, but none longer than LONGEST, with which no product of factors underflows
+LONGEST = 128
+TOLERANCE = 1e-9
 
 
 def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
@@ -39,7 +42,7 @@ def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
     (2024), section 4; Voráček and Orabona (2025), "STaR-Bets".
 
     >>> mean_upper(np.zeros((1, 100)), alpha=0.05).round(4).tolist()
-    [0.0366]
+    [0.0343]
     """
     scores = check_scores(scores)
     check_alpha(alpha)
@@ -69,28 +72,26 @@ def predictable_squares(scores: np.ndarray) -> np.ndarray:
     """
     judged = ~np.isnan(scores)
     values = np.where(judged, scores, 0.0)
-    centres = PRIOR_MEAN + np.cumsum(values, axis=1) - values
+    centres = PRIOR + np.cumsum(values, axis=1) - values
     centres /= 1 + np.cumsum(judged, axis=1) - judged
     return np.square(np.where(judged, scores - centres, np.maximum(centres, 1 - centres)))
 
 
 def _smallest_refuted(values: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
-    """The smallest mean at which the log capital reaches ln(1 / alpha), approached from the refuted side.
-
-    Chandrupatla's method takes about ten evaluations per row, and bisection about fifty.
-    """
+    """The smallest mean at which the log capital reaches ln(1 / alpha), approached from the refuted side."""
     draws, goal = np.ascontiguousarray(values.T), math.log(1 / alpha)
-    sizes = _sizes(draws, recomputed)
-
+    sizes, skews = _sizes(draws, recomputed)
     bounds = np.ones(len(values))
-    at_one = _log_capital(bounds, draws, sizes, goal, recomputed) - goal
+    at_one = _log_capital(bounds, draws, sizes, skews, goal, recomputed) - goal
 
     def excess(mean: np.ndarray, place: np.ndarray) -> np.ndarray:
         if not mean.any():  # a bet against 0 never gains
             return np.full(len(mean), -goal)
         if (mean == 1).all():
             return at_one[place]
-        own = (draws, sizes) if len(place) == len(values) else (draws[:, place], sizes[:, place])
+        own = (draws, sizes, skews)
+        if len(place) < len(values):
+            own = (draws[:, place], sizes[:, place], skews[:, place])
         return _log_capital(mean, *own, goal, recomputed) - goal
 
     refutable = np.flatnonzero(at_one >= 0)
@@ -118,44 +119,53 @@ def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.nd
     check_alpha(alpha)
     goal, draws = math.log(1 / alpha), np.ascontiguousarray(scores.T)
     means = np.full(len(scores), mean)
-    return np.minimum(1.0, np.exp(-_log_capital(means, draws, _sizes(draws, False), goal, recomputed=False)))
+    return np.minimum(1.0, np.exp(-_log_capital(means, draws, *_sizes(draws, False), goal, recomputed=False)))
 
 
 def _log_capital(
-    mean: np.ndarray, draws: np.ndarray, sizes: np.ndarray, goal: float, recomputed: bool
+    mean: np.ndarray, draws: np.ndarray, sizes: np.ndarray, skews: np.ndarray, goal: float, recomputed: bool
 ) -> np.ndarray:
     """(P,) the largest log capital at the end of a block that the bets against each column's ``mean`` reach.
 
-    ``draws`` and ``sizes`` have the shape (n, P). A bet against m = 1 that wins every draw has stakes without a cap, and a
-    bet against m = 0 never gains.
+    ``draws`` has the shape (n, P). A bet against m = 1 that wins every draw has stakes without a cap, and a bet against
+    m = 0 never gains.
     """
-    n, step = len(draws), _block(len(draws))
+    gains = mean - draws
     with np.errstate(divide="ignore"):
-        caps = np.array(CAPS)[:, None] / (1 - mean)
-    logs, target, path = np.zeros(caps.shape), goal + math.log(len(CAPS)), []
-    missing, factors = np.full(caps.shape, goal), np.empty((step, *caps.shape))
-    for start in range(0, n, step):
-        block, own = slice(start, start + step), factors[: n - start]
-        if recomputed:
-            missing = np.maximum(target - logs, LEAST_MISSING)
-        np.multiply(sizes[block, None], np.sqrt(missing), out=own)
-        np.minimum(own, caps, out=own)
-        own *= (mean - draws[block])[:, None]
-        own += 1
-        logs = logs + np.log(own.prod(axis=0))
-        path.append(logs)
-    return np.maximum(np.max(np.logaddexp(*np.stack(path, axis=1)) - math.log(len(CAPS)), axis=0), 0.0)
+        cap = CAP / (1 - mean)
+
+    def stakes(sizes: np.ndarray, skews: np.ndarray) -> np.ndarray:
+        divisors = np.minimum(np.maximum(1 + skews * sizes, DIVISORS[0]), DIVISORS[1])
+        return np.minimum(sizes / divisors, cap)
+
+    if not recomputed:
+        gains *= stakes(sizes * math.sqrt(goal), skews)
+        return np.maximum(np.cumsum(np.log1p(gains, out=gains), axis=0, out=gains).max(axis=0), 0.0)
+    step, log, best = _block(len(draws), recomputed), np.zeros(len(mean)), np.zeros(len(mean))
+    for place, (size, skew) in enumerate(zip(sizes, skews, strict=True)):
+        block = gains[place * step : (place + 1) * step]
+        block *= stakes(size * np.sqrt(np.maximum(goal - log, LEAST_MISSING)), skew)
+        block += 1
+        log = log + np.log(block.prod(axis=0))
+        best = np.maximum(best, log)
+    return best
 
 
-def _sizes(draws: np.ndarray, recomputed: bool) -> np.ndarray:
-    """(n, P) sqrt(2 / (draws left * s2_{t-1})), a stake by the root of the missing log capital."""
-    n, counts = len(draws), np.arange(2, len(draws) + 2)[:, None]
-    means = (PRIOR_MEAN + np.cumsum(draws, axis=0)) / counts
-    variances = (PRIOR_VARIANCE + np.cumsum(np.square(draws - means), axis=0)) / counts
-    before = np.concatenate([np.full((1, draws.shape[1]), PRIOR_VARIANCE), variances[:-1]])
-    left = n - np.arange(n)[:, None] // _block(n) * _block(n) if recomputed else n
-    return np.sqrt(2 / (left * before))
+def _sizes(draws: np.ndarray, recomputed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """By block and column, from earlier draws: sqrt(2 / (draws left * variance)), and 2/3 of the third moment / variance."""
+    n = len(draws)
+    starts = np.arange(0, n, _block(n, recomputed))
+    counts, moments = 1 + starts[:, None], []
+    power = np.ones_like(draws)
+    for _ in range(3):
+        power = power * draws
+        sums = np.cumsum(np.add.reduceat(power, starts, axis=0), axis=0)
+        moments.append((PRIOR + np.concatenate([np.zeros((1, draws.shape[1])), sums[:-1]])) / counts)
+    mean, second, third = moments
+    variance = second - mean**2
+    left = (n - starts)[:, None] if recomputed else n
+    return np.sqrt(2 / (left * variance)), 2 / 3 * (third - 3 * mean * second + 2 * mean**3) / variance
 
 
-def _block(n: int) -> int:
-    return min(max(n // BLOCKS, 1), LONGEST)
+def _block(n: int, recomputed: bool) -> int:
+    return min(-(-n // BLOCKS), LONGEST) if recomputed else 1

@@ -381,7 +381,7 @@ def tighter_bounds(
 
     >>> found = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> found.mean_upper.round(4).tolist(), found.exceedance.round(4).tolist()
-    ([0.0366], [[0.0583]])
+    ([0.0343], [[0.0583]])
     """
     scores = check_scores(scores, missing)
     check_alpha(alpha)

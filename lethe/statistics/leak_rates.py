@@ -36,15 +36,12 @@ QUERIES = (*(digit * 10**power for power in range(6) for digit in (1, 2, 5)), 10
 SUBSETS = (2, 5, 10, 20, 50, 100, 200)  # the k at which subsets of the answers bound the mean of leak@k
 INDEPENDENT = "independent answers to each question"
 CLOPPER_PEARSON = "Clopper-Pearson on one answer, carried to k"
-LARGEST, MEAN = (
-    "the largest upper bound; the largest lower bound, Bonferroni over the questions",
-    "the best of the questions' own bounds together (Bonferroni), the pooled rate and subsets of the answers (U-statistic, "
-    "Chernoff), alpha / 3 each",
+LARGEST = "the largest upper bound; the largest lower bound, Bonferroni over the questions"
+OWN, POOLED, SUBSETS_OF = (
+    "the questions' own bounds together (Bonferroni)",
+    "the pooled rate (half of alpha)",
+    "subsets of the answers (U-statistic, Chernoff)",
 )
-MEAN_OF_TWO = (
-    "the best of the questions' own bounds together (Bonferroni) and the pooled rate, half of the level each"
-)
-MEAN_OF_ONE = "the questions' own bounds together (Bonferroni)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,32 +147,32 @@ class Rate:
     def mean(self, alpha: float, ks: Sequence[int] = QUERIES) -> Band:
         """The mean of leak@k over the questions: the probability that k answers to a random question contain a leak.
 
-        Each side is the best of three bounds, each at alpha / 3. (1) The average of the questions' own ends at alpha / (3
-        m). (2) The pooled rate: 1 - (1 - p)^k is concave in p and at least p, so the mean lies between the average rate and
-        leak@k of the average rate; needs equal n. (3) The share U of k-subsets with a leak: m floor(n / k) kl(U, mean) <=
+        Each side is the best of three bounds, whose levels add up to alpha. (1) The average of the questions' own ends at
+        alpha / (4 m). (2) The pooled rate at alpha / 2, the best where little leaks: 1 - (1 - p)^k is concave in p and at
+        least p, so the mean lies between the average rate and leak@k of the average rate; needs equal n, otherwise the other
+        two share its level. (3) At alpha / 4, the share U of k-subsets with a leak: m floor(n / k) kl(U, mean) <=
         ln(1 / level) on each side (Hoeffding 1963, section 5b; the product of the questions' moment generating functions is
         largest for equal questions), at each k of `SUBSETS` up to the smallest n, Bonferroni; leak@k rises with k and
-        leak@k / k falls, which carries these bounds to all other k. With a judge, only (1) and (2), half of the level each.
+        leak@k / k falls, which carries these bounds to all other k. With a judge, only (1) and (2), half of alpha each.
 
         >>> band = Rate.of([0, 0, 512, 0], n=1024).mean(alpha=0.01, ks=[1, 1000])
         >>> band.lower.round(4).tolist(), band.upper.round(4).tolist()
-        ([0.1126, 0.25], [0.1396, 0.9993])
+        ([0.1123, 0.25], [0.1389, 0.9994])
         """
         k, m = self._of_all(ks), len(self.leaks)
         grid = [own for own in SUBSETS if own <= self.n.min()] if m > 1 and not self.judge else []
         pooled = m > 1 and bool((self.n == self.n[0]).all())
-        parts = 1 + pooled + bool(grid)
-        low, high = self._ends(alpha, 1 / parts / m)
+        share = (1 - pooled / 2) / (1 + bool(grid))  # of alpha, for each bound but the pooled one
+        low, high = self._ends(alpha, share / m)
         lower, upper = at_least_once(low, k).mean(axis=0), at_least_once(high, k).mean(axis=0)
         if pooled:
-            low, high = self._pooled(alpha, 1 / parts)
+            low, high = self._pooled(alpha, 1 / 2)
             lower, upper = np.maximum(lower, low), np.minimum(upper, at_least_once(high, k)[0])
         if grid:
-            low, high = self._subsets(grid, k, alpha / parts)
+            low, high = self._subsets(grid, k, alpha * share)
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
-        method = (MEAN_OF_ONE, MEAN_OF_TWO, MEAN)[parts - 1]
-        if grid and not pooled:
-            method = MEAN.replace(", the pooled rate", "").replace("alpha / 3", "alpha / 2")
+        names = [OWN, *[POOLED] * pooled, *[SUBSETS_OF] * bool(grid)]
+        method = OWN if len(names) == 1 else f"the best of {', '.join(names[:-1])} and {names[-1]}"
         assumes = f"{INDEPENDENT} and between them"
         estimate = self._estimate(k).mean(axis=0)
         return self._band(k, estimate, (lower, upper), alpha, Covers.AVERAGE, method, assumes)
@@ -268,7 +265,7 @@ def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: flo
 
     >>> band = pass_hat_k(np.array([8, 4]), np.array([8, 8]), np.zeros(2), alpha=0.05, ks=[1, 2])
     >>> band.estimate.round(4).tolist(), band.lower.round(4).tolist(), band.upper.round(4).tolist()
-    ([0.75, 0.6071], [0.4554, 0.2074], [0.9357, 0.8916])
+    ([0.75, 0.6071], [0.4762, 0.2268], [0.9273, 0.8995])
     """
     check_alpha(alpha)
     failed = np.asarray(n) - np.asarray(right) - np.asarray(missing)
@@ -277,9 +274,13 @@ def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: flo
     return Band(band.k, estimate, lower, upper, alpha, band.covers, band.method, band.assumes, band.n)
 
 
-CERTIFY, DETECT = 0.25, 0.01  # beta of the upper and of the lower side
+CERTIFY = {
+    0.03: 0.75,
+    0.3: 0.25,
+}  # beta of the upper side: its share of alpha; the first is for prompts that never leak
+DETECT = {0.01: 1.0}  # of the lower side
 RANDOM_PROMPTS = "independent random prompts of the language, and independent draws of each"
-SHARE_METHOD = "Clopper-Pearson over prompts, each {how} by Clopper-Pearson at {beta:g}"
+SHARE_METHOD = "Clopper-Pearson over prompts, each {how} by Clopper-Pearson at {betas}"
 
 
 def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
@@ -290,8 +291,8 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
     is above tau. A prompt above tau is certified with probability at most beta, so P(not certified) >= share * (1 - beta),
     and a prompt at or below tau is detected with probability at most beta, so P(detected) <= share + (1 - share) * beta.
     Clopper-Pearson over the prompts bounds the left sides at ``alpha``, and solving for the share gives its bounds. They
-    hold for any beta fixed beforehand. A large one certifies more of the prompts that leak a little: `CERTIFY` loses a
-    factor 1 / (1 - beta) where no prompt leaks, and gains far more where most leak a little.
+    hold for any beta fixed beforehand. A large one certifies more of the prompts that leak a little, and loses a factor 1 /
+    (1 - beta) where no prompt leaks. The upper bound is the better one of two, whose levels add up to ``alpha`` (`CERTIFY`).
 
     Where a judge gives the answers' leaks, a prompt with leak p is called a leak with probability q = p se + (1 - p) fp,
     where se is the judge's sensitivity and fp its false positive rate, in every prompt alike. Where se >= se_l, fp >= fp_l
@@ -301,15 +302,16 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
 
     >>> rate = Rate.of([0] * 90 + [30] * 10, 64)  # of independently drawn prompts
     >>> [share_exceeding(rate, 0.1, 0.05, side).percent() for side in ("lower", "upper")]
-    ['4.5%', '21.9%']
+    ['4.5%', '17.5%']
     """
     check_alpha(alpha)
     prompts, assumes, level = len(rate.leaks), RANDOM_PROMPTS, alpha
     if not prompts or np.isnan(rate.leaks).any():
         raise BadValue("leaks", f"{prompts} counts", "one count per prompt, and at least one prompt")
     check_share("tau", tau)
-    beta = CERTIFY if side == "upper" else DETECT
-    method, value = SHARE_METHOD.format(how="certified" if side == "upper" else "detected", beta=beta), None
+    betas, how = (CERTIFY, "certified") if side == "upper" else (DETECT, "detected")
+    method = SHARE_METHOD.format(how=how, betas=" or ".join(f"{beta:g}" for beta in betas))
+    value = None
     if rate.judge is not None:
         error, corner = rate.judge.error(alpha / 3), 0 if side == "upper" else 1
         sensitivity, false_positive = error.sensitivity[corner], error.false_positive[corner]
@@ -318,10 +320,15 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
         if sensitivity <= false_positive:
             value = 1.0 if side == "upper" else 0.0
         tau, level = tau * sensitivity + (1 - tau) * false_positive, alpha / 3
-    if value is None and side == "upper":
-        left = np.count_nonzero(rate_bounds(rate.leaks, rate.n, beta, rate.missing)[1] > tau)
-        value = min(1.0, float(binary_upper(left, prompts, level)) / (1 - beta))
-    elif value is None:
-        detected = np.count_nonzero(rate_bounds(rate.leaks, rate.n, beta, rate.missing)[0] > tau)
-        value = max(0.0, (float(binary_lower(detected, prompts, level)) - beta) / (1 - beta))
+    if value is None:
+        ends = []
+        for beta, share in betas.items():
+            lower, upper = rate_bounds(rate.leaks, rate.n, beta, rate.missing)
+            if side == "upper":
+                left = float(binary_upper(np.count_nonzero(upper > tau), prompts, share * level))
+                ends.append(min(1.0, left / (1 - beta)))
+            else:
+                detected = float(binary_lower(np.count_nonzero(lower > tau), prompts, share * level))
+                ends.append(max(0.0, (detected - beta) / (1 - beta)))
+        value = min(ends) if side == "upper" else max(ends)
     return Bound(value, side, alpha, Covers.PROMPTS_OF_LANGUAGE, assumes, method, prompts)

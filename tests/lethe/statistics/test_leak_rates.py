@@ -159,20 +159,20 @@ def chernoff(u: float, m: int, n: int, k: int, level: float) -> tuple[float, flo
 
 @pytest.mark.parametrize("counts", [[20, 25, 30], [0, 3, 50], [0, 0, 0]])
 def test_the_mean_by_hand(counts):
-    """Three bounds at a third each; subsets at the k of the grid, together, and between them by monotonicity."""
+    """The pooled rate at half of alpha, the others at a quarter; subsets at the k of the grid, together, and between them by monotonicity."""
     n, alpha, ks = 50, 0.06, [1, 4, 5, 100]
     found = mean_over_questions(counts, n, alpha, ks)
     upper = np.minimum(
-        at_least_once(binary_upper(counts, n, 0.02 / 3), ks).mean(axis=0),
-        at_least_once(binary_upper(sum(counts), 150, 0.02), ks),
+        at_least_once(binary_upper(counts, n, 0.015 / 3), ks).mean(axis=0),
+        at_least_once(binary_upper(sum(counts), 150, 0.03), ks),
     )
     lower = np.maximum(
-        at_least_once(binary_lower(counts, n, 0.02 / 3), ks).mean(axis=0), binary_lower(sum(counts), 150, 0.02)
+        at_least_once(binary_lower(counts, n, 0.015 / 3), ks).mean(axis=0), binary_lower(sum(counts), 150, 0.03)
     )
     used = [k for k in SUBSETS if k <= n]
     for k in used:
         share = unbiased(counts, [n] * 3, [k]).mean()
-        low, high = chernoff(float(share), 3, n, k, 0.02 / len(used))
+        low, high = chernoff(float(share), 3, n, k, 0.015 / len(used))
         for place, own in enumerate(ks):
             upper[place] = min(upper[place], high * max(own / k, 1))
             lower[place] = max(lower[place], low * min(own / k, 1))

@@ -12,7 +12,7 @@ from lethe.errors import BadValue
 from lethe.statistics import leak_rates
 from lethe.statistics.bound import Covers
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_rates import CERTIFY, DETECT, Rate
+from lethe.statistics.leak_rates import CERTIFY, Rate
 
 
 def share_exceeding(leaks, answers, tau, alpha, side):
@@ -39,12 +39,16 @@ def lower(k, n, alpha):
 def test_against_the_formulas_written_out(drawn):
     answers, leaks = drawn
     tau, alpha = 0.2, 0.05
-    not_certified = sum(upper(k, answers, CERTIFY) > tau for k in leaks)
-    detected = sum(lower(k, answers, DETECT) > tau for k in leaks)
+    bounds = []
+    for level, share in CERTIFY.items():
+        not_certified = sum(upper(k, answers, level) > tau for k in leaks)
+        bounds.append(min(1, upper(not_certified, len(leaks), share * alpha) / (1 - level)))
+    assert sum(CERTIFY.values()) == 1
+    detected = sum(lower(k, answers, 0.01) > tau for k in leaks)
     above = share_exceeding(leaks, answers, tau, alpha, "upper")
     below = share_exceeding(leaks, answers, tau, alpha, "lower")
-    assert above.value == pytest.approx(min(1, upper(not_certified, len(leaks), alpha) / (1 - CERTIFY)))
-    assert below.value == pytest.approx(max(0, (lower(detected, len(leaks), alpha) - DETECT) / (1 - DETECT)))
+    assert above.value == pytest.approx(min(bounds))
+    assert below.value == pytest.approx(max(0, (lower(detected, len(leaks), alpha) - 0.01) / 0.99))
     assert (above.covers, above.n) == (Covers.PROMPTS_OF_LANGUAGE, len(leaks))
 
 
