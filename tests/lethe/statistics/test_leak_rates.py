@@ -159,7 +159,7 @@ def chernoff(u: float, m: int, n: int, k: int, level: float) -> tuple[float, flo
 
 @pytest.mark.parametrize("counts", [[20, 25, 30], [0, 3, 50], [0, 0, 0]])
 def test_the_mean_by_hand(counts):
-    """The pooled rate at half of alpha, the others at a quarter; subsets at the k of the grid, together, and between them by monotonicity."""
+    """The pooled rate at half of alpha, the others at a quarter; the subsets of all sizes together."""
     n, alpha, ks = 50, 0.06, [1, 4, 5, 100]
     found = mean_over_questions(counts, n, alpha, ks)
     upper = np.minimum(
