@@ -62,6 +62,7 @@ def tiny_params() -> dict[str, Any]:
     params["unlearn"]["methods"]["npo_entropy"]["epochs"] = 2
     params["sample"] |= {"n": 32, "utility_n": 3, "utility_questions": 3, "max_new_tokens": 8}
     params["sample"]["sequential"]["chunk"] = 32  # at most n
+    params["extract"] = {"suffix": 8, "near": 1, "beam": 2, "further": 0, "samples": 4}
     return params
 
 

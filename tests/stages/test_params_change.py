@@ -29,6 +29,7 @@ READS = {"sample.sequential": "sample@base", "sample.row_budget": "sample@base",
 LISTED_WHOLE = {
     "compare": {"exact", "models"},
     "prepare": {"data.tofu"},
+    "extract@npo_entropy_at": {"extract", "models", "sample"},  # adaptive temperature is refused
     "unlearn@npo_entropy": {"unlearn.recipe.reference"},  # of methods that need the model before unlearning
 }
 # The page prints the seeds of whole params, and no key below these holds one.
@@ -40,6 +41,7 @@ CHANGES = {
     "train.recipe.lr": ("train@retrain", 1e-3),
     "unlearn.methods.npo_entropy.beta": ("unlearn@npo_entropy", 0.3),
     "sample.temperature": ("sample@base", 0.5),
+    "extract.top_k": ("extract@base", 3),
     "metrics.alpha": ("metrics@base", 0.05),
 }
 OUTS = {
@@ -48,6 +50,7 @@ OUTS = {
     "unlearn": ["data/models/{}"],
     "sample": ["data/generations/{}"],
     "exact": ["data/results/exact/{}.parquet"],
+    "extract": ["data/results/extract/{}.parquet"],
     "metrics": ["data/results/metrics/{}.parquet", "data/metrics/{}.json"],
 }
 # Files that only repeat the params; a change must show in the results themselves.
