@@ -17,13 +17,7 @@ from lethe.errors import BadInput
 from lethe.io.json_files import read_artifact
 from lethe.report.svg import LIGHT, picture
 from lethe.text import number
-from studies.meta_evaluation.page import (
-    COLUMNS,
-    WHAT,
-    draw,
-    guarantee,
-    target_of,
-)
+from studies.meta_evaluation.page import COLUMNS, WHAT, draw, guarantee, target_of
 from studies.meta_evaluation.worth import MetaResult, Worth
 from tests.benchmarks import marks
 

@@ -6,14 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.flows.faults import (
-    contents,
-    done,
-    go_on,
-    pid_of_module,
-    waiting,
-    whys,
-)
+from tests.flows.faults import contents, done, go_on, pid_of_module, waiting, whys
 from tests.flows.miniature import command_of, processes_of
 from tests.flows.records import flow_runs
 

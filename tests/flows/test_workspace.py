@@ -12,23 +12,6 @@ from lethe.errors import BadFile, BadValue
 from tests.flows.miniature import wait_until
 
 
-def test_the_part_of_the_graph_that_wanted_stages_need():
-    upstream = {
-        "prepare": [],
-        "sample@a": ["prepare"],
-        "sample@b": ["prepare"],
-        "report": ["sample@a", "sample@b"],
-    }
-    graph = workspace.Graph(upstream, {"sample@b": ["changed"]})
-    assert graph.behind() == ["sample@b", "report"]
-    part = graph.towards(["sample@a"])
-    assert (list(part.upstream), part.behind(), part.whole) == (["prepare", "sample@a"], [], False)
-    assert list(graph.towards(["sample"]).upstream) == ["prepare", "sample@a", "sample@b"]
-    assert graph.towards(["report"]).behind() == ["sample@b", "report"]
-    with pytest.raises(BadValue, match="STAGE: got 'sample@c'"):
-        graph.towards(["sample@a", "sample@c"])
-
-
 def test_a_broken_lock_is_named_with_its_remedy(tmp_path):
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n")

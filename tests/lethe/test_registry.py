@@ -10,16 +10,7 @@ from lethe import config
 from lethe.config.fields import Section
 from lethe.config.schema import AuditParams, GameParams, MethodParams
 from lethe.errors import BadInput, BadValue
-from lethe.registry import (
-    AUDITS,
-    DATASETS,
-    ENGINES,
-    GAMES,
-    KINDS,
-    METHODS,
-    SCORERS,
-    register,
-)
+from lethe.registry import AUDITS, DATASETS, ENGINES, GAMES, KINDS, METHODS, SCORERS, register
 from tests.lethe.data.benchmark_files import OPTIONS, write_benchmark
 from tests.small import ROOT
 

@@ -5,13 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from lethe.audits.unlearning_game.result import (
-    HALVES,
-    RANDOM,
-    AttackOutcome,
-    GameResult,
-    results_by_method,
-)
+from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.io.json_files import restored
 
 PAIRS, SEEDS = 3, 2

@@ -12,10 +12,7 @@ from lethe.io.tables import read_table
 from lethe.results.table import Results, read_rows
 from lethe.statistics.bound import Covers
 from tests.lethe.cli.calls import Command
-from tests.lethe.io.logs.small_logs import (
-    small,
-    write_lines,
-)
+from tests.lethe.io.logs.small_logs import small, write_lines
 
 command = Command("bounds")
 call, result, refused = command.call, command.result, command.refused

@@ -9,14 +9,7 @@ from typer.testing import CliRunner
 from lethe.cli.app import app
 from lethe.scoring.tofu import SECTIONS
 from tests.lethe.cli.calls import Command
-from tests.lethe.io.logs.small_logs import (
-    eval_log,
-    header,
-    leak_k_line,
-    lm_eval_line,
-    sample,
-    write_lines,
-)
+from tests.lethe.io.logs.small_logs import eval_log, header, leak_k_line, lm_eval_line, sample, write_lines
 
 command = Command("score")
 call, result, refused = command.call, command.result, command.refused

@@ -14,10 +14,7 @@ from lethe.report import first_screen
 from lethe.report.page import render
 from lethe.statistics.bound import Bound, Covers
 from tests.lethe.report.conftest import MODELS, load
-from tests.lethe.report.synthetic import (
-    change_params,
-    write_run,
-)
+from tests.lethe.report.synthetic import change_params, write_run
 from tests.small import ROOT
 
 

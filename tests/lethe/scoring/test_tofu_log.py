@@ -7,14 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadInput, BadValue
-from lethe.scoring.tofu import (
-    SECTIONS,
-    forget_quality,
-    forget_truth,
-    mean_term,
-    model_utility,
-    read_log,
-)
+from lethe.scoring.tofu import SECTIONS, forget_quality, forget_truth, mean_term, model_utility, read_log
 
 
 def section(**changes) -> dict:

@@ -7,15 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studies.landscape.settings import Strategy
-from studies.landscape.training import (
-    Recipe,
-    build,
-    grouped,
-    learn,
-    learn_privately,
-    logits,
-    negative_logits,
-)
+from studies.landscape.training import Recipe, build, grouped, learn, learn_privately, logits, negative_logits
 
 
 @settings(max_examples=60)

@@ -9,10 +9,7 @@ from scipy.special import ndtr
 
 from lethe.errors import BadValue
 from lethe.registry import ONE_RUN_METHODS
-from lethe.statistics.one_run.audit import (
-    audit,
-    log_p_value,
-)
+from lethe.statistics.one_run.audit import audit, log_p_value
 from lethe.statistics.one_run.channel import approx_dp, gaussian, laplace, subsampled_gaussian
 from lethe.statistics.one_run.counts import Counts, release
 from lethe.statistics.one_run.methods import lower_bound
