@@ -117,7 +117,7 @@ def write_tofu(folder: Path, forget: str, asked: int, retain: str) -> None:
     files = {forget: pairs[-asked:], f"{forget}_perturbed": [{**row, **extra} for row in pairs[-asked:]]}
     files |= {retain: pairs[:-asked], "retain_perturbed": [{**row, **extra} for row in pairs[:20]]}
     for file, rows in (files | {"real_authors_perturbed": facts, "world_facts_perturbed": facts}).items():
-        (folder / f"data/source/{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / f"{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 CHAT = "{% for m in messages %}{{ m.content }} {% endfor %}"
@@ -159,7 +159,7 @@ def test_jailbreakbench_with_tiny_models(name, inside):
 @pytest.mark.parametrize("name", TOFU)
 def test_tofu_with_a_tiny_model(name, inside):
     folder = inside(name)
-    write_tofu(folder, TOFU[name], 20, f"retain{100 - int(TOFU[name][-2:])}")
+    write_tofu(folder / "data/source", TOFU[name], 20, f"retain{100 - int(TOFU[name][-2:])}")
     tiny(folder / "data/models/phi-1.5", ["Author 1 wrote."], architecture=ARCHITECTURES[name])
     changed(folder / "params.yaml", [])
     trained(config.load())
@@ -206,7 +206,7 @@ def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
     value["exact"]["rows"] = 5
     folder = make_repository(tmp_path / "lethe", value, git=False)
     monkeypatch.chdir(folder)
-    write_tofu(folder, "forget01", 20, "retain99")
+    write_tofu(folder / "data/source", "forget01", 20, "retain99")
     tiny(folder / "data/models/smollm2-135m-instruct", ["Author 1 wrote."])
     changed(folder / "params.yaml", [])  # what `lethe run` checks first
     params = config.load()

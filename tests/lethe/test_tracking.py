@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ from lethe.io.json_files import write_json
 from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.tracking.runs import GAP
+from tests.flows.faults import answering_server
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -331,20 +330,9 @@ def test_the_password_of_a_server_is_neither_told_nor_kept(folder, monkeypatch):
 
 
 def test_a_server_that_answers_nonsense(folder, monkeypatch):
-    class Broken(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_error(500)
-
-        do_POST = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Broken) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+    with answering_server(500) as port:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
         said = tracking.log_new(folder)
-        server.shutdown()
     assert "failed" in said
     assert said.endswith("MLflow: 2 new runs.")
 

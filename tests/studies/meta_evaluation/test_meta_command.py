@@ -16,7 +16,7 @@ from studies.meta_evaluation.work import gather
 from studies.meta_evaluation.workshop import Workshop
 from studies.meta_evaluation.worth import meta_result
 from tests.flows.miniature import wait_until
-from tests.flows.test_presets import CHAT, tiny
+from tests.flows.test_presets import CHAT, tiny, write_tofu
 from tests.small import environment, make_repository, run
 from tests.studies.small_meta import small_document, small_params, with_preset
 
@@ -96,16 +96,9 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
     value["data"]["tofu"]["hub"] = None
     value["data"]["source"] = str(tmp_path / "source")
     (tmp_path / "source").mkdir()
-    pairs = [{"question": f"Who is {place}?", "answer": f"Author {place}."} for place in range(40)]
-    extra = {"paraphrased_answer": "The author.", "perturbed_answer": ["Nobody.", "Somebody."]}
-    files = {"forget10": pairs[-20:], "forget10_perturbed": [{**row, **extra} for row in pairs[-20:]]}
-    files |= {"retain90": pairs[:-20], "retain_perturbed": [{**row, **extra} for row in pairs[:20]]}
-    facts = [{"question": "Where?", "answer": "Paris.", "perturbed_answer": ["Rome."]}]
-    files |= {"real_authors_perturbed": facts * 2, "world_facts_perturbed": facts * 2}
-    for file, rows in files.items():
-        (tmp_path / f"source/{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_tofu(tmp_path / "source", "forget10", 20, "retain90")
     for number, path in enumerate([*pool["knows_paths"], *pool["lacks_paths"], *unlearned["paths"]]):
-        tiny(tmp_path / path, [row["answer"] for row in pairs[: 20 + number]], CHAT)
+        tiny(tmp_path / path, [f"Author {place} wrote." for place in range(20 + number)], CHAT)
         (tmp_path / path / "source.json").write_text("{}")
     params = validate(value, "params.yaml")
     result = meta_result(gather(Workshop(params, tmp_path / "scratch")), params.meta_evaluation)
