@@ -156,3 +156,10 @@ def test_weights_whose_sum_is_beyond_doubles(audit):
     assert answer(audit(lines, "--json"))["quality"] == 0.625
     said = audit([HEADER + ",weight", *rows(suffix=",0")]).stderr
     assert "got 0.0; must be finite" in said
+
+
+def test_attacks_with_and_without_an_interval_are_told_apart(audit):
+    lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(suffix=",1"), *rows(attack="loss", suffix=",0")]
+    said = " ".join(audit(lines).stdout.split())
+    assert "over 2 seeds" in said
+    assert "No intervals for loss" in said

@@ -293,3 +293,22 @@ def test_an_interrupt_says_what_is_kept(checkpoint, place, monkeypatch):
     result = call(checkpoint)
     assert result.exit_code == 130
     assert "2 finished questions kept" in result.output
+
+
+def test_long_work_begins_with_its_time_and_memory(checkpoint, place):
+    more = ("--n", "400", "--max-new-tokens", "32")
+    shown = call(checkpoint, *more, "--json")
+    assert "802 answers to draw" in shown.stderr
+    assert "GiB" in shown.stderr
+    assert json.loads(shown.stdout)["n"] == 400
+    assert "to draw" not in call(checkpoint, *more).stderr  # nothing is missing
+
+
+def test_a_few_draws_of_one_question_give_wide_ends_and_a_word(checkpoint, place):
+    (place / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    (place / "retain.jsonl").write_text(json.dumps({"id": "r", "question": "Who is Cy?", "answer": "Cy."}) + "\n")
+    result = call(checkpoint, "--data", "one.jsonl", "--retain", "retain.jsonl", "--n", "2", "--json")
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    assert (values["n"], values["forgetting"], values["utility"]) == (2, "open", "open")
+    assert values["m_bin_worst"] == pytest.approx(float(binary_upper(values["binary_any"] * 1, 2, 0.01)))

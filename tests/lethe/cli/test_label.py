@@ -280,3 +280,23 @@ def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
         refused = CliRunner().invoke(app, ["label", str(table), "--json", *option])
         assert refused.exit_code == 2
         assert option[0] in refused.output
+
+
+def test_undo_and_other_keys(tmp_path):
+    labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 1.0, 0)
+    ask(queue, labels, keys("u?yun"), lambda text: None)
+    assert list(labels.known.values()) == [0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        ([{"id": "a", "question": "Code?"}, {"id": "a", "question": "Name?"}], "line 2"),
+        ([{"question": "Code?"}], "id: got None"),
+    ],
+)
+def test_a_dataset_whose_ids_are_not_unique_is_refused(table, tmp_path, rows, named):
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = CliRunner().invoke(app, ["label", str(table), "--json", "--dataset", str(tmp_path / "data.jsonl")])
+    assert told.exit_code == 2
+    assert named in " ".join(told.output.split())

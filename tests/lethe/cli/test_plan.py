@@ -7,7 +7,7 @@ import pytest
 
 from lethe import config
 from lethe.models.encoding import harmbench
-from lethe.steps.costs import judge_costs, model_costs, size_of
+from lethe.steps.costs import judge_costs, model_costs, size_of, stage_costs
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import save_small_checkpoint
 from tests.small import small_params
@@ -127,3 +127,28 @@ def test_more_answers_and_a_wider_tolerance_decide_more():
     assert words[1][0] > 0.9  # a copy of Retrain
     assert words[1][3] > 0.9  # one question leaks in five times the tolerance
     assert many["runs"] >= 100
+
+
+def test_trained_tokens_answers_and_kept_values_are_counted():
+    value = small_params()
+    common = {"lr": 1e-4, "epochs": 2}
+    value["unlearn"]["methods"] = {
+        "kl": {"loss": "kl", "retain_weight": 1.0, **common},
+        "rmu": {"loss": "rmu", "block": 0, **common},
+        "npo": {"loss": "npo", "beta": 0.1, "retain_weight": 1.0, **common},
+    }
+    value["models"] |= {name: {"path": f"data/models/{name}"} for name in value["unlearn"]["methods"]}
+    value["attacks"] = {
+        "a": {"path": "x", "after": {"kind": "noise", "sizes": [0.1, 0.2]}, "n": 7, "seeds": [0, 1, 2]}
+    }
+    params = config.validate(value)
+    stages = {one["name"]: one for one in stage_costs(params, 100.0)}
+    assert stages["base"]["tokens"] > stages["retrain"]["tokens"] > 0
+    assert stages["kl"]["tokens"] == stages["npo"]["tokens"] > 0
+    assert stages["a"]["answers"] % (3 * 3 * 8) == 0
+    assert stages["a"]["seconds"] == pytest.approx(stages["a"]["answers"] * params.sample.max_new_tokens / 100)
+    needs = {name: stages[name]["reference"]["needs"] for name in ("kl", "rmu", "npo")}
+    assert needs == {"kl": "logits", "rmu": "states", "npo": "nothing"}
+    kept = {name: stages[name]["reference"]["cached_bytes"] for name in ("kl", "rmu")}
+    recipe = params.train.recipe
+    assert kept["kl"] * recipe.hidden == kept["rmu"] * recipe.vocabulary
