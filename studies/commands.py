@@ -94,9 +94,7 @@ def game(
 
 def landscape(
     name: Annotated[str, typer.Argument(help="A file of studies/landscape/presets, without its ending.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("-S", help="Change a value, for example -S data.source=adult.csv.")
-    ] = None,
+    set_: Changes = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Train by epochs and by DP-SGD, several runs each; Epsilon* and a lower bound of every model against its utility.
@@ -108,7 +106,7 @@ def landscape(
     """
     from studies.landscape.study import draw, table
 
-    result, values = draw(name, settings or [])
+    result, values = draw(name, set_ or [])
     if as_json:
         print_json(values)
     else:
@@ -192,10 +190,7 @@ def meta_evaluation(
 
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Number of seeds: 0 to COUNT - 1.")] = 5,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value for every seed; repeatable."),
-    ] = None,
+    set_: Changes = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Stages at once. Default: as many as cores.")] = None,
     summary: Annotated[bool, typer.Option("--summary", help="Run nothing; summarise the finished seeds.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,

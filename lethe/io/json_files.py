@@ -8,7 +8,6 @@ answers, verdicts and levels carry none, because the key of each contains the so
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -22,16 +21,12 @@ from lethe.io.atomic import SCHEMA_VERSION, atomic_file, write_text
 T = TypeVar("T")
 KEY, METADATA = "schema", b"lethe_schema"
 FIRST = 1  # the version of an artifact that names none
-PIECES = 10_000  # of JSON, joined for one write
 
 
 def write_json(path: str | os.PathLike, value: object) -> None:
     """Write strict JSON (infinities and NaN become null) with sorted, stable formatting."""
-    encoder = json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False)
-    pieces = encoder.iterencode(plain(value))  # json.dumps would hold a string of each number at once
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        while some := "".join(itertools.islice(pieces, PIECES)):
-            file.write(some)
+        json.dump(plain(value), file, indent=1, ensure_ascii=False, allow_nan=False)  # piece by piece
         file.write("\n")
 
 

@@ -69,36 +69,6 @@ def read_parts(
             yield part
 
 
-class PromptRows:
-    """The rows of prompts that are asked for one group after another, from one pass over a table.
-
-    What is read before its prompts are asked for is kept, so that prompts asked for in the order of the file need a part
-    of memory, and prompts in another order the whole table.
-    """
-
-    def __init__(self, path: str | os.PathLike):
-        self._ahead = read_parts(path)
-        self._kept = [next(self._ahead)]
-        self._none = self._kept[0].iloc[:0]
-
-    def of(self, prompts: Iterable[str]) -> pd.DataFrame:
-        """The rows of these prompts in the order of the file; each prompt can be asked for once."""
-        import pandas as pd
-
-        lacking, parts, ahead = set(prompts), [self._none], self._kept
-        self._kept = []
-        while ahead or lacking:
-            part = ahead.pop(0) if ahead else next(self._ahead, None)
-            if part is None:
-                break
-            asked = part[PROMPT].isin(lacking)
-            lacking -= set(part.loc[asked, PROMPT])
-            parts.append(part[asked])
-            if not asked.all():
-                self._kept.append(part[~asked])
-        return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-
-
 def rows_of(path: str | os.PathLike) -> int:
     """The number of rows of a Parquet file; raises `BadFile`."""
     with _opened(Path(path)) as file:

@@ -126,13 +126,14 @@ def read_table(
     return table
 
 
-def read_arrow(path: str | os.PathLike[str]) -> pa.Table:
-    """Read a Parquet file as an Arrow table; errors are those of `read_table`."""
+def read_arrow(path: str | os.PathLike[str], prompts: Sequence[str] | None = None) -> pa.Table:
+    """Read a Parquet file, or its rows of some prompts, as an Arrow table; errors are those of `read_table`."""
     import pyarrow.parquet as pq
 
     path = Path(path)
     try:
-        arrow = pq.read_table(path, partitioning=None)
+        filters = None if prompts is None else [("prompt_id", "in", prompts)]
+        arrow = pq.read_table(path, partitioning=None, filters=filters)
         arrow.validate(full=True)  # or pandas decodes a damaged text when somebody reads the cell
     except Exception as error:  # pyarrow raises several unrelated classes for a broken file
         raise broken_parquet(path, error) from None

@@ -12,17 +12,17 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from lethe.config.evaluating import Drawing, Threshold
-from lethe.config.fields import Direct, Natural, problem
+from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.io.artifacts import GREEDY
 from lethe.models import checkpoints
@@ -110,44 +110,25 @@ class Answers:
     thinking: Sequence[str | None] | None = None  # where a server's chat could tell it apart from the answer
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Direct):
     """How an engine runs; only ``dtype`` changes the distribution, by its rounding.
 
-    ``dtype`` "auto" is float32 on the CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live
-    sequences, and thereby the memory. The other options concern vLLM: ``tensor_parallel`` devices hold one model,
-    ``data_parallel`` models work in parallel, and ``auto`` selects vLLM for models of at least ``vllm_from`` parameters.
+    ``dtype`` "auto" is float32 on the CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live sequences, and
+    thereby the memory. The others concern vLLM: ``tensor_parallel`` devices hold one model,
+    ``data_parallel`` models work in parallel, and ``auto`` selects vLLM for
+    models of at least ``vllm_from`` parameters.
     """
 
     device: str = "auto"
-    dtype: str = "auto"
-    max_rows: int = 4096
-    tensor_parallel: int = 1
-    data_parallel: int = 1
-    vllm_from: int = 100_000_000
-
-    def __post_init__(self) -> None:
-        if self.dtype not in (legal := ("auto", "float32", "bfloat16", "float16")):
-            raise BadValue("dtype", self.dtype, f"one of {', '.join(legal)}")
-        for name in ("max_rows", "tensor_parallel", "data_parallel", "vllm_from"):
-            if getattr(self, name) < 1:
-                raise BadValue(name, getattr(self, name), "a whole number of at least 1")
-
-    @classmethod
-    def of(cls, options: Options | Mapping | None) -> Options:
-        """The options from keyword values, each checked by name."""
-        if isinstance(options, Options):
-            return options
-        names = [field.name for field in fields(cls)]
-        for name in options or {}:
-            if name not in names:
-                raise BadValue("engine option", name, f"one of {', '.join(names)}")
-        return cls(**(options or {}))
+    dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = "auto"
+    max_rows: Count = 4096
+    tensor_parallel: Count = 1
+    data_parallel: Count = 1
+    vllm_from: Count = 100_000_000
 
     @classmethod
     def from_params(cls, sample: object) -> Options:
-        names = [field.name for field in fields(cls) if hasattr(sample, field.name)]
-        return cls(**{name: getattr(sample, name) for name in names})
+        return cls(**{name: getattr(sample, name) for name in cls.model_fields if hasattr(sample, name)})
 
 
 class CannotOpen(BadFile):
@@ -174,9 +155,10 @@ class Engine(Protocol):
 
 
 def open_engine(
-    kind: str, source: str | PathLike | InMemory, options: Options | Mapping[str, object] | None = None
+    kind: str, source: str | PathLike | InMemory, options: Options | Mapping[str, Any] | None = None
 ) -> Engine:
-    asked, options, reason = kind, Options.of(options), "as requested"
+    asked, reason = kind, "as requested"
+    options = options if isinstance(options, Options) else Options(**(options or {}))
     place = source if isinstance(source, InMemory) else Path(source)
     if kind == AUTO:
         kind, reason = choose(place, options)

@@ -7,7 +7,6 @@ libraries below it. Any change gives another key, so one table never mixes two w
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -93,5 +92,7 @@ def decisive(options: Options) -> dict[str, object]:
     from lethe.sampling.engine import resolve_device, resolve_dtype
 
     device = resolve_device(options.device)
-    values = {key: value for key, value in dataclasses.asdict(options).items() if key != "vllm_from"}
-    return values | {"device": device.type, "dtype": resolve_dtype(options, device)}
+    return options.model_dump(exclude={"vllm_from"}) | {
+        "device": device.type,
+        "dtype": resolve_dtype(options, device),
+    }

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +171,7 @@ class Replicas:
             options.data_parallel,
             mp_context=context,
             initializer=start_replica,
-            initargs=(model_folder, replace(options, data_parallel=1), shares),
+            initargs=(model_folder, options.model_copy(update={"data_parallel": 1}), shares),
         )
 
     def answer(self, groups: Sequence[Sequence[Prompt]], settings: Settings) -> Iterator[Answers]:

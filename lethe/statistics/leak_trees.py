@@ -72,7 +72,6 @@ class AnswerTree:
     leak_at: dict[int, tuple[float, float]]
     heaviest_leaks: tuple[HeavyLeak, ...]
     masses: Masses
-    curve: tuple[tuple[int, float, float], ...] = ()
     note: str = ""
 
     @property
@@ -202,7 +201,7 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
     )
 
 
-FOR_THE_PIPELINE = ("masses", "curve")  # keys that other stages read and people do not
+FOR_THE_PIPELINE = ("masses",)  # keys that other stages read and people do not
 
 
 @dataclass(frozen=True)

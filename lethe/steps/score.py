@@ -26,7 +26,6 @@ from lethe.io.json_files import write_json
 from lethe.io.parts import (
     KEYS,
     ROWS,
-    PromptRows,
     Tables,
     columns_of,
     read_parts,
@@ -34,7 +33,7 @@ from lethe.io.parts import (
     rows_of,
     write_parts,
 )
-from lethe.io.tables import read_table, write_parquet
+from lethe.io.tables import read_arrow, read_table, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,10 +116,9 @@ def _scored(
     total, items = -(-rows_of(path) // ROWS), read_items(split, root)
     parts = _columns(path, score, (items, score.names, score.params, kept, references), judges)
     places = {judge: _there(root / "judged" / judge / name / f"{split}.parquet", judge) for judge in judges}
-    verdicts = {judge: PromptRows(place) for judge, place in places.items()}
     for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):
-        for judge, place in places.items():
-            part = _joined(part, verdicts[judge].of(part["prompt_id"].unique().tolist()), place)
+        for place in places.values():
+            part = _joined(part, read_arrow(place, part["prompt_id"].unique().tolist()).to_pandas(), place)
         yield part
 
 

@@ -272,7 +272,6 @@ def _describe_pipeline(
     client.set_tag(parent, NOTE, "\n".join(said).strip()[:MAX_TAG])
     client.set_tag(parent, "lethe.runs", _fitting(runs))
     client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
-    _log_tables(client, parent, {"models.json": tables.models(pipeline)})
     if pipeline.report is not None:
         client.log_artifacts(parent, str(pipeline.report), "report")
 

@@ -2,7 +2,7 @@
 
 The functions below read their keys from the functions that print them, and from the registries of scorers and
 likelihoods, so a new key, scorer or likelihood takes part without a change here. Another package adds numbers by the entry
-points `lethe.knowledge`: a module with ``values(seen, retrain, asking)``. `Number.knows` is larger where the model knows
+points `lethe.knowledge`: a module with ``values(seen, retrain, params)``. `Number.knows` is larger where the model knows
 more, which each function declares beforehand and no data decides.
 """
 
@@ -34,10 +34,9 @@ from lethe.statistics.leak_trees import PROVED
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.config.evaluating import Metrics
-    from lethe.config.schema import EpsilonStar
     from lethe.io.artifacts import Row
     from lethe.statistics.leak_trees import Certificates
+    from studies.meta_evaluation.settings import MetaParams
 
 KNOWLEDGE = Registry("knowledge number", "knowledge", ())  # the numbers of other packages
 
@@ -114,22 +113,6 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """The settings of the numbers: numbers of answers in ascending order, k of leak@k, and sections of params.yaml."""
-
-    answers: tuple[int, ...]
-    leak_at: tuple[int, ...]
-    metrics: Metrics
-    epsilon_star: EpsilonStar
-    tree_ratio: float = 10.0
-    tree_alpha: float = 0.01
-
-    @property
-    def n(self) -> int:
-        return self.answers[-1]
-
-
-@dataclass(frozen=True)
 class Number:
     """One number of one model; ``each`` has its value per question, ``parts`` the observations that it needs."""
 
@@ -141,11 +124,11 @@ class Number:
     larger: bool = True
 
 
-def numbers(seen: Seen, retrain: Seen | None, asking: Asking) -> dict[str, Number]:
+def numbers(seen: Seen, retrain: Seen, params: MetaParams) -> dict[str, Number]:
     """All numbers of one model by name, those of registered members included; ``retrain`` never saw the forget set."""
     collected: dict[str, Number] = {}
     for values in (*OWN, *(KNOWLEDGE[name].values for name in KNOWLEDGE)):
-        for one in values(seen, retrain, asking):
+        for one in values(seen, retrain, params):
             if one.name in collected:
                 raise BadValue("knowledge number", one.name, "a name that no other member gives")
             collected[one.name] = one
@@ -165,22 +148,20 @@ def of_flat(
             yield key, float(value)
 
 
-def of_retrain(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
-    """Forget quality, PrivLeak and the attack with Retrain as reference; nothing without a Retrain.
+def of_retrain(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
+    """Forget quality, PrivLeak and the attack with Retrain as reference.
 
     A difference from Retrain need not be knowledge: the numbers take part as printed.
     """
-    if retrain is None:
-        return
     rows = Rows(seen.name)
-    against_retrain(rows, seen.likelihoods, retrain.likelihoods, asking.metrics.alpha)
+    against_retrain(rows, seen.likelihoods, retrain.likelihoods, params.metrics.alpha)
     for key, value in of_flat(Numbers(rows.rows).values, frozenset(), ENDINGS):
         knows = SMALLER[key](value) if key in SMALLER else value
         parts = (OTHERS_PART,) if key in OF_TRUTH_RATIO else MEMBERSHIP_PARTS
         yield Number(key, value, knows, parts, larger=key not in SMALLER)
 
 
-def of_trees(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+def of_trees(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
     """The keys of the answer trees, the mean certain lower bound, and its ratio to that of Retrain on the same questions."""
     if seen.trees is None:
         return
@@ -195,11 +176,11 @@ def of_trees(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Numbe
     yield Number("tree_lower_mean", model.mean_lower, model.mean_lower, (TREE_PART,), lower)
     for key, value in of_flat(asdict(model), OF_THE_TREES):
         yield Number(f"tree_{key}", value, value, (TREE_PART,))
-    if retrain is None or retrain.trees is None:
+    if retrain.trees is None or params.exact is None:
         return
     # Under other names the model is compared with Retrain even where the model is Retrain itself.
     pair = {"model": seen.trees, "retrain": retrain.trees}
-    excess = excess_over_retrain(pair, "retrain", asking.tree_ratio, asking.tree_alpha).get("model")
+    excess = excess_over_retrain(pair, "retrain", params.exact.ratio, params.exact.alpha).get("model")
     if excess is None:
         return
     ratios = dict(zip(excess.ids, excess.against.ratio.tolist(), strict=True))
@@ -213,20 +194,20 @@ def of_trees(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Numbe
         yield Number(key, float(printed_value), float(printed_value), (TREE_PART,), own)
 
 
-def of_answers(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+def of_answers(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
     """Every key of a model's metrics that comes from its sampled and greedy answers, at each n: the first n of one draw.
 
     Means, shares and upper bounds are larger where more leaks. The spread (``sd``, ``m_sigma_worst``, ``tighter_sd_worst``)
     counts in the direction of the ED score, mean + rho sd: more spread, more leaks. A model that answers the forget
     questions by heart has little spread, so an AUC below 0.5 is possible and is printed as it is.
     """
-    binary = asking.metrics.binary
+    binary = params.metrics.binary
     inapplicable = {key for key, row in seen.rows.items() if binary and not applies(binary, row)}
-    for n in asking.answers:
+    for n in params.meta_evaluation.answers:
         first = seen.scores[seen.scores["sample"] < n]
         drawn = seen.generations[seen.generations["sample"] < n]
-        rows = measure(seen.name, {"forget": drawn}, {"forget": first}, asking.metrics, inapplicable)
-        yield from _at(rows, n, last=n == asking.n)
+        rows = measure(seen.name, {"forget": drawn}, {"forget": first}, params.metrics, inapplicable)
+        yield from _at(rows, n, last=n == params.meta_evaluation.n)
 
 
 def _at(rows: list[Result], n: int, last: bool) -> Iterator[Number]:
@@ -249,7 +230,7 @@ def _at(rows: list[Result], n: int, last: bool) -> Iterator[Number]:
         yield Number(key if greedy else f"{key}@{n}", value, knows, parts, each, larger=key not in SAFE)
 
 
-def of_epsilon_star(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+def of_epsilon_star(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
     """Epsilon* of the losses on forget rows against held-out rows: estimate and lower bound, which may be infinite."""
     heldout = seen.likelihoods.get("heldout")
     if heldout is None:
@@ -257,7 +238,7 @@ def of_epsilon_star(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterato
     losses = [-table["mia_loss"].dropna().to_numpy() for table in (seen.likelihoods["forget"], heldout)]
     if min(map(len, losses)) < 2:
         return
-    settings = asking.epsilon_star
+    settings = params.epsilon_star
     delta = recommended_delta(len(losses[0])) if settings.delta is None else settings.delta
     outcome = audit(*losses, delta=delta, method=settings.method, cut=settings.cut, alpha=settings.alpha)
     for key in ("epsilon_star", "epsilon_lower"):
@@ -265,7 +246,7 @@ def of_epsilon_star(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterato
         yield Number(key, value, value, MEMBERSHIP_PARTS)
 
 
-def of_game(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+def of_game(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
     """The unlearning game's quality on one split: forget rows against held-out rows, without the swapped half.
 
     The quality is 1 minus the largest advantage |P(accept | forget) - P(accept | held out)| over threshold adversaries, one
@@ -298,17 +279,17 @@ def advantage(forget: np.ndarray, heldout: np.ndarray) -> float:
     return float(ks_2samp(own, other, method="asymp").statistic) if len(own) and len(other) else math.nan
 
 
-def of_leak_at_k(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+def of_leak_at_k(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
     """leak@k: the probability that at least one of k answers leaks, from all drawn answers (Chen et al. 2021, equation 1).
 
     Nothing without a scorer that gives 0 or 1, and nothing for a k above the number of answers.
     """
-    if asking.metrics.binary is None:
+    if params.metrics.binary is None:
         return
-    matrix = ScoreMatrix({"forget": seen.scores}, "forget", asking.metrics.binary)
+    matrix = ScoreMatrix({"forget": seen.scores}, "forget", params.metrics.binary)
     missing = np.isnan(matrix.samples)
     judged = ~missing.all(axis=1)
-    ks = [k for k in asking.leak_at if k <= matrix.samples.shape[1]]
+    ks = [k for k in params.meta_evaluation.leak_at if k <= matrix.samples.shape[1]]
     if not judged.any() or not ks:
         return
     counts = np.where(judged, np.nansum(matrix.samples, axis=1), np.nan)
@@ -316,10 +297,10 @@ def of_leak_at_k(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[N
     for place, k in enumerate(ks):
         each = dict(zip(matrix.prompts, map(float, table[:, place]), strict=True))
         value = mean(table[:, place])
-        yield Number(f"leak_at_{k}", value, value, (answers_part(asking.n),), each)
+        yield Number(f"leak_at_{k}", value, value, (answers_part(params.meta_evaluation.n),), each)
 
 
-def of_likelihoods(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+def of_likelihoods(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
     """Every measure of the likelihood of the true answer: means over the forget set, and membership attacks as AUC.
 
     TOFU's truth ratio of the forget set, mean min(R, 1 / R), is larger where the model knows less; per question -R is
@@ -331,7 +312,7 @@ def of_likelihoods(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator
         sign = -1.0 if name == TRUTH_RATIO else 1.0
         each = dict(zip(forget["prompt_id"], (sign * own).tolist(), strict=True))
         if name.startswith(MEMBERSHIP):
-            area = None if heldout is None else membership(forget[name], heldout[name], asking.metrics.alpha)
+            area = None if heldout is None else membership(forget[name], heldout[name], params.metrics.alpha)
             value = area.value if area else math.nan
             yield Number(f"{name}_auc", value, value, MEMBERSHIP_PARTS, each)
         elif name == TRUTH_RATIO:
@@ -365,15 +346,15 @@ def _tokens(rng: np.random.Generator) -> AnswerTokens:
     return AnswerTokens(-rng.exponential(size=10), -1 - rng.random(10), 1 + rng.random(10), greedy)
 
 
-def of_scorers(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+def of_scorers(seen: Seen, retrain: Seen, params: MetaParams) -> Iterator[Number]:
     """Greedy score, mean and standard deviation of every scorer besides ``metrics.leak`` and ``metrics.binary``."""
-    taken = {"prompt_id", "sample", asking.metrics.leak, asking.metrics.binary}
+    taken = {"prompt_id", "sample", params.metrics.leak, params.metrics.binary}
     for scorer in [column for column in seen.scores.columns if column not in taken]:
         matrix = ScoreMatrix({"forget": seen.scores}, "forget", scorer)
         each = dict(zip(matrix.prompts, map(float, matrix.greedy), strict=True))
         value = mean(matrix.greedy)
         yield Number(f"{scorer}_greedy", value, value, (GREEDY_PART,), each)
-        for n in asking.answers:
+        for n in params.meta_evaluation.answers:
             for name, function in (("mean", np.nanmean), ("sd", np.nanstd)):
                 of_prompts = [
                     float(function(own)) if not np.isnan(own).all() else np.nan for own in matrix.samples[:, :n]
@@ -384,7 +365,7 @@ def of_scorers(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Num
 
 
 # In the order of the printed numbers that are equal by every other rule.
-OWN: tuple[Callable[[Seen, Seen | None, Asking], Iterable[Number]], ...] = (
+OWN: tuple[Callable[[Seen, Seen, MetaParams], Iterable[Number]], ...] = (
     of_retrain,
     of_trees,
     of_answers,

@@ -19,7 +19,7 @@ from lethe.audits.finished_models import in_processes
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
-from studies.meta_evaluation.numbers import Asking, Seen, numbers
+from studies.meta_evaluation.numbers import Seen, numbers
 from studies.meta_evaluation.observing import Observation
 from studies.meta_evaluation.workshop import PoolModel, Workshop
 from studies.meta_evaluation.worth import Member, MetaResult, Target
@@ -38,17 +38,9 @@ class Work:
 
     def member(self, name: str) -> Member:
         shop = self.workshop
-        model, exact = shop.models[name], shop.params.exact
-        asking = Asking(
-            answers=shop.meta.answers,
-            leak_at=shop.meta.leak_at,
-            metrics=shop.params.metrics,
-            epsilon_star=shop.params.epsilon_star,
-            tree_ratio=exact.ratio if exact else 10.0,
-            tree_alpha=exact.alpha if exact else 0.01,
-        )
+        model = shop.models[name]
         seen, utility = Observation(shop, model).seen()
-        values = numbers(seen, self._retrain, asking)
+        values = numbers(seen, self._retrain, shop.params)
         back = self.comes_back(model) if model.role == "unlearned" else {}
         return Member(name, model.role, model.kind, shop.knows(model), utility, values, seen.work, back)
 

@@ -169,7 +169,7 @@ def second_look(
         rows = grown.rows
     elif not first.outline.enumerable:
         zeros = (0.0,) * law.max_new_tokens  # nothing is explored, and nothing sampled
-        grown = Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), *np.zeros((3, 0)))
+        grown = Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), *np.zeros((2, 0)))
         theta, rows = PLAIN, 0
     else:
         growing = partial(grow, question, law, predictor, sight=Sight(question.automaton))
@@ -207,17 +207,8 @@ def second_look(
         leak_at=leak_bands(lower, upper, effort.queries),
         heaviest_leaks=_heaviest(first.heaviest, grown.heaviest),
         masses=grown.masses,
-        curve=_curve(grown),
         note=" ".join(notes),
     )
-
-
-def _curve(grown: Grown) -> tuple[tuple[int, float, float], ...]:
-    """(prefixes explored, certain lower end, certain upper end) after the heaviest 1, 2, 5, 10, ... prefixes, and all."""
-    order = np.argsort(-grown.priorities, kind="stable")
-    leak, clean = np.cumsum(grown.leaked[order]), np.cumsum(grown.cleared[order])
-    counts = sorted({int(step * 10**power) for power in range(10) for step in (1, 2, 5)} | {len(order)})
-    return tuple((n, float(leak[n - 1]), float(1 - clean[n - 1])) for n in counts if 1 <= n <= len(order))
 
 
 def _heaviest(*found: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:

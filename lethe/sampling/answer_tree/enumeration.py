@@ -184,10 +184,9 @@ class _Growing:
         self.rows = self.explored = self.granted = self.sampled = self.leaks = 0
         self.entropy = self.length = 0.0
         self.measures = growth.theta > 1  # whole answers are sampled, so their entropy and length are measured
-        # Of explored rows, in one order: priority, and the masses that leak and that do not.
+        # Of explored rows, in one order: priority, and the mass that leaks or does not.
         self.priorities: list[np.ndarray] = []
-        self.leaked: list[np.ndarray] = []
-        self.cleared: list[np.ndarray] = []
+        self.decided: list[np.ndarray] = []
         self.heavy: list[tuple[float, tuple[int, ...]]] = []
         self.finished: list[tuple[tuple[int, ...], float, int]] = []  # unread answers: tokens, mass, count
 
@@ -260,8 +259,7 @@ class _Growing:
         cleans = masses @ outlook.clean
         self.clean[step] += cleans.sum()
         self.priorities.append(rows.counted)
-        self.leaked.append(leaks)
-        self.cleared.append(cleans)
+        self.decided.append(leaks + cleans)
         if outlook.any_blank:
             self.blank += float((masses @ outlook.blank).sum())
         explored = masses >= outlook.least
@@ -405,8 +403,7 @@ class _Growing:
             explored=self.explored,
             heaviest=tuple(HeavyLeak(text, mass) for text, mass in heaviest),
             priorities=np.concatenate([*self.priorities, np.zeros(0)]),
-            leaked=np.concatenate([*self.leaked, np.zeros(0)]),
-            cleared=np.concatenate([*self.cleared, np.zeros(0)]),
+            decided=np.concatenate([*self.decided, np.zeros(0)]),
             entropy=self.entropy / sampled if measured else float("nan"),
             length=self.length / sampled if measured else float("nan"),
         )

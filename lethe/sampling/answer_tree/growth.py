@@ -84,8 +84,8 @@ class Growth:
 @dataclass(frozen=True)
 class Grown:
     """The result of a growth. ``rest`` is the unexplored mass; ``rows`` went through the model, ``explored`` of them
-    for no sample. ``priorities`` are under the counted guide; ``leaked`` and ``cleared`` are the masses that each
-    prefix's next token decided. ``entropy`` (nats) and ``length`` (tokens) are means over the sampled answers, NaN
+    for no sample. ``priorities`` are under the counted guide; ``decided`` is the mass that each prefix's
+    next token decided. ``entropy`` (nats) and ``length`` (tokens) are means over the sampled answers, NaN
     without samples."""
 
     masses: Masses
@@ -95,14 +95,9 @@ class Grown:
     explored: int
     heaviest: tuple[HeavyLeak, ...]
     priorities: np.ndarray = field(repr=False)
-    leaked: np.ndarray = field(repr=False)
-    cleared: np.ndarray = field(repr=False)
+    decided: np.ndarray = field(repr=False)
     entropy: float = float("nan")
     length: float = float("nan")
-
-    @property
-    def decided(self) -> np.ndarray:
-        return self.leaked + self.cleared
 
 
 FIRST_THETA = 0.05

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lethe import config
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure
 from lethe.registry import LIKELIHOODS, register
@@ -14,7 +13,6 @@ from studies.meta_evaluation.numbers import (
     GREEDY_PART,
     KNOWLEDGE,
     OTHERS,
-    Asking,
     Number,
     Seen,
     answers_part,
@@ -22,10 +20,9 @@ from studies.meta_evaluation.numbers import (
     of_flat,
 )
 from tests.lethe.evaluation.of_rows import made, of_model
-from tests.small import ROOT
+from tests.studies.small_meta import small_params
 
-PARAMS = config.load(ROOT / "params.yaml")
-ASKING = Asking((4, 16), (1, 4, 16, 99), PARAMS.metrics, PARAMS.epsilon_star)
+PARAMS = small_params(leak_at=[1, 4, 16, 99])
 QUESTIONS = 5
 
 
@@ -67,7 +64,7 @@ def retrain() -> Seen:
 
 @pytest.fixture(scope="module")
 def found(base, retrain):
-    return {"base": numbers(base, retrain, ASKING), "retrain": numbers(retrain, retrain, ASKING)}
+    return {"base": numbers(base, retrain, PARAMS), "retrain": numbers(retrain, retrain, PARAMS)}
 
 
 def test_every_key_of_the_metrics_takes_part(base, found):
@@ -119,7 +116,7 @@ def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain)
     try:
         wider = {split: table.assign(tokens=0.5) for split, table in base.likelihoods.items()}
         more = Seen("base", base.rows, base.generations, base.scores.assign(rouge_1=0.25), wider)
-        found = numbers(more, retrain, ASKING)
+        found = numbers(more, retrain, PARAMS)
     finally:
         del LIKELIHOODS.registered["tokens"], KNOWLEDGE.registered["mine"]
     assert found["forget_tokens"].value == 0.5
