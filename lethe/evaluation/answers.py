@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.io.artifacts import CUT_OFF, TURNS
-from lethe.io.parts import KEYS, PromptRows, columns_of, joined_parts, same_answers
+from lethe.io.parts import KEYS, columns_of, joined_parts, same_answers
+from lethe.io.tables import read_arrow
 from lethe.scoring import CUT
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
         if split != "forget" or not later.is_file() or (columns is not None and "text" not in columns):
             yield from parts
             return
-        turns = PromptRows(later)
         for part in parts:
-            yield with_turns(part, turns.of(part["prompt_id"].unique().tolist()))
+            yield with_turns(part, read_arrow(later, part["prompt_id"].unique().tolist()).to_pandas())
 
     def __contains__(self, split: object) -> bool:
         return split in self.files  # a Mapping's own would read the table

@@ -182,12 +182,11 @@ def _turns(path: Path) -> int:
 
 def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataFrame]:
     """The answers of one turn, a row for each conversation; ``asked`` says whether it came to that turn."""
-    later = PromptRows(path.parent / TURNS) if turn > 1 else None
     for part in read_parts(path, columns):
-        if later is None:
+        if turn == 1:
             yield part.assign(asked=True)
             continue
-        own = later.of(part["prompt_id"].unique().tolist())
+        own = read_arrow(path.parent / TURNS, part["prompt_id"].unique().tolist()).to_pandas()
         first = part[[name for name in part if name in (*KEYS, "production")]]
         given = [name for name in own if name in (*KEYS, *columns)]
         yield first.merge(own.loc[own["turn"] == turn, given].assign(asked=True), on=[*KEYS], how="left").assign(
