@@ -119,7 +119,7 @@ def test_a_level_is_solved_once_and_kept_on_disk(tmp_path, monkeypatch):
 def test_a_broken_or_forbidden_cache_costs_time_only(tmp_path):
     levels = Levels(tmp_path)
     levels[30, 0.05] = 0.001
-    levels._place((30, 0.05)).write_text("half a numb")
+    levels.place((30, 0.05)).write_text("half a numb")
     assert berk_jones_eta(30, 0.05, levels) > 0.001
     (tmp_path / "file").write_text("")
     assert 0 < berk_jones_eta(30, 0.05, Levels(tmp_path / "file" / "below")) < 0.05
