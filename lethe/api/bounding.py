@@ -193,7 +193,8 @@ def bounds(
         such a table.
     threshold : Bound the share of answers with a score above this; repeatable. [default: .1 .25 .5 .75 .9]
     missing : worst: a missing score counts against each bound; drop: leave it out. [default: an error; of a log: worst]
-    score : The score of a log [default: its first], or the column of a table.
+    score : The score of a log [default: its first], or the column of a table. A=B is 1 where two columns agree, such as a
+        judge's and a person's.
     together : bonferroni: bounds that hold for all prompts together; holm: the list of prompts certified under
         ``share_above``; with probability 1 - alpha none of them is wrong. JSON: the key `together`.
     share_above : The threshold: prompts whose bound exceeds it are counted, and ``together`` certifies prompts under it.

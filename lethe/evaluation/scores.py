@@ -112,26 +112,34 @@ def mean(values: Iterable[float] | np.ndarray) -> float:
 def read_scores(
     path: Path, missing: str | None, column: str = "score", by: str | None = None
 ) -> list[PromptScores]:
-    """Return the prompts of a file, which its column ``by`` names, in order of first appearance."""
+    """Return the prompts of a file, which its column ``by`` names, in order of first appearance.
+
+    The column "A=B" is 1 where the columns A and B agree.
+    """
     import pandas as pd
 
     from lethe.io.tables import file_line, numeric_column, read_table
 
-    name = by or "prompt_id"
+    name, columns = by or "prompt_id", column.split("=")
     try:
-        table = read_table(path, required=[column, by] if by else [column], text=[name], optional=["sample"])
+        table = read_table(path, required=[*columns, by] if by else columns, text=[name], optional=["sample"])
     except MissingColumn as error:
         others = [one for one in error.present if one not in (name, "sample", "text")]
-        if error.column != column or not (others or "text" in error.present):
+        if error.column not in columns or not (others or "text" in error.present):
             raise
         score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
         remedy = (
             f"Name its column of scores: --score {others[0]}." if others else f"Score its texts first: {score}."
         )
-        raise BadFile(path, f"no column {column!r}; its columns are {', '.join(error.present)}", remedy) from None
+        raise BadFile(
+            path, f"no column {error.column!r}; its columns are {', '.join(error.present)}", remedy
+        ) from None
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
-    values, lines = numeric_column(table, column, path), np.arange(len(table))
+    values, *rest = (numeric_column(table, one, path) for one in columns)
+    for other in rest:
+        values = np.where(np.isnan(values) | np.isnan(other), np.nan, values == other)
+    lines = np.arange(len(table))
     if "sample" in table:
         lines = np.flatnonzero((table["sample"] != GREEDY) & (table["sample"] != str(GREEDY)))
         values, table = values[lines], table.iloc[lines]

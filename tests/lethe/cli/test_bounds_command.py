@@ -216,3 +216,20 @@ def test_questions_as_a_sample_stand_beside_these_questions(tmp_path):
     dropped = result(gap, "--missing", "drop")["population"]
     assert worst["upper"] > dropped["upper"]
     assert result(write_lines(tmp_path / "one.jsonl", rows[:1]))["population"] is None
+
+
+def test_a_score_can_be_the_agreement_of_two_columns(tmp_path):
+    path = tmp_path / "judged.csv"
+    path.write_text("judge,person\n1,1\n0,1\n1,0\n1,1\n,1\n")
+    (row,) = result(path, "--score", "judge=person", "--missing", "drop")["per_prompt"]
+    assert (row["n"], row["mean"], row["missing"]) == (4, 0.5, 1)
+    assert "'persn'" in refused(path, "--score", "judge=persn")
+
+
+def test_the_published_agreement_of_judges(shared):
+    path = shared / "data/human-labels/classifier_comparison.csv"
+    published = {"TDC": 0.81, "GCG": 0.8, "BERT": 0.66, "llama_guard": 0.76, "gpt_4_turbo": 0.74, "gpt_4": 0.88}
+    for judge, agreement in published.items():
+        (row,) = lethe.bounds(path, score=f"{judge}=human_majority").as_json()["per_prompt"]
+        assert row["mean"] == pytest.approx(agreement)
+        assert row["m_bin_lower"] < agreement < row["m_bin"]
