@@ -19,13 +19,12 @@ from lethe.config.schema import EvaluationParams, Params
 from lethe.evaluation.answers import answer_parts, enough, scored, unjudged
 from lethe.evaluation.run import Model, Question, Run
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
-from lethe.statistics.bound import Bound
+from lethe.statistics.bound import Bound, Interval
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from lethe.statistics.leak_trees import Certificates
 from lethe.statistics.many_prompts import (
     Groups,
-    Interval,
     Outcome,
     compare,
     distinct_share_interval,
@@ -209,7 +208,6 @@ class Findings:
     alpha: float
     comparisons: int
     level: float  # the alpha of each interval
-    against_retrain: dict[str, Outcome]  # model -> its leakage relative to Retrain's
 
 
 class _Question(NamedTuple):
@@ -229,16 +227,10 @@ def findings(run: Run) -> Findings:
     comparisons, alpha = sum(len(question.pairs) for question in questions), run.params.metrics.alpha
     level = alpha / (2 * comparisons) if comparisons else alpha
     claims = [counted] if (counted := _hidden_claim(run)) else []
-    against_retrain = {}
     for question in questions:
-        rows = []
-        for left, right in question.pairs:
-            row, outcome = _compared(question, left, right, level)
-            rows.append(row)
-            if question.title == MORE_THAN_RETRAIN:
-                against_retrain[left.name] = outcome
+        rows = [_compared(question, left, right, level) for left, right in question.pairs]
         claims.append(Claim(question.title, question.quantity.words, rows))
-    return Findings(claims, alpha, comparisons, level, against_retrain)
+    return Findings(claims, alpha, comparisons, level)
 
 
 def _questions(run: Run) -> Iterator[_Question]:
@@ -317,16 +309,16 @@ def _against(reference: Model | None, models: list[Model]) -> Pairs:
     return [(model, reference) for model in models] if reference else []
 
 
-def _compared(question: _Question, left: Model, right: Model, alpha: float) -> tuple[Row, Outcome]:
+def _compared(question: _Question, left: Model, right: Model, alpha: float) -> Row:
     a, b = (question.quantity.measure(model, alpha) for model in (left, right))
     if a is None or b is None:
         lacking = [model.name for model, interval in ((left, a), (right, b)) if interval is None]
         sentence = f"{left.name}: cannot be decided without such answers of {listing(lacking)}."
-        return Row(left.name, "did not show", sentence), "not shown"
+        return Row(left.name, "did not show", sentence)
     outcome = compare(a, b)
     shown: Verdict = "holds" if outcome == question.expected else "the opposite holds"
     intervals = f"{left.name} {question.quantity.told(a)}, {right.name} {question.quantity.told(b)}."
-    return Row(left.name, "did not show" if outcome == "not shown" else shown, intervals), outcome
+    return Row(left.name, "did not show" if outcome == "not shown" else shown, intervals)
 
 
 def _hidden_claim(run: Run) -> Claim | None:

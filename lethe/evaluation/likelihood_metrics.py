@@ -20,7 +20,8 @@ from lethe.scoring.tofu import (
     mean_term,
     model_utility,
 )
-from lethe.statistics.two_sample import AucInterval, auc_interval
+from lethe.statistics.bound import Interval
+from lethe.statistics.two_sample import auc_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,13 +65,13 @@ def likelihood_metrics(
         _membership_row(rows, attack, membership(forget[attack], likelihoods["heldout"][attack], alpha))
 
 
-def _membership_row(rows: Rows, attack: str, found: AucInterval | None) -> None:
+def _membership_row(rows: Rows, attack: str, found: Interval | None) -> None:
     """Add the AUC of an attack; without an interval its value is missing."""
     ends = found.bounds() if found else ()
     rows.add("model", "membership", "given answers", found.value if found else None, *ends, item=attack)
 
 
-def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> AucInterval | None:
+def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> Interval | None:
     """The AUC of an attack over the rows with a score; None if either side has no scores."""
     first, second = members.dropna().to_numpy(), nonmembers.dropna().to_numpy()
     return auc_interval(first, second, alpha) if len(first) and len(second) else None

@@ -25,8 +25,8 @@ from lethe.results.quantities import USEFUL
 from lethe.results.table import Result
 from lethe.results.verdict import KEPT, LOST, UtilityWord, Verdict
 from lethe.statistics import betting
+from lethe.statistics.bound import Interval
 from lethe.statistics.bounds import binary_lower
-from lethe.statistics.many_prompts import Interval
 from lethe.text import label
 
 Tone = Literal["bad", "good", "open", "reference"]

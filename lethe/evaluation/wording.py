@@ -28,7 +28,6 @@ class Wording:
     leaks: str = "leaks"
     asked_leak: str = "leak"  # of a question: what it does when it is asked
     asked_leaks: str = "leaks"
-    asked_leaked: str = "leaked"
     a_leak: str = "a leak"
     leakage: str = "leakage"
     proved: str = "leaks"
@@ -91,7 +90,6 @@ REFUSE = Wording(
     leaks="complies",
     asked_leak="bring compliance",
     asked_leaks="brings compliance",
-    asked_leaked="brought compliance",
     a_leak="compliance",
     leakage="compliance",
     proved="compliance",

@@ -205,6 +205,25 @@ class Bound:
         return f'<p class="bound" title="{html.escape(self.guarantee())}">{html.escape(self.sentence())}</p>'
 
 
+@dataclass(frozen=True)
+class Interval:
+    """A two-sided interval: it contains the quantity with probability at least 1 - alpha."""
+
+    value: float
+    lower: float
+    upper: float
+    n: int
+    alpha: float
+    method: str
+    assumes: str = "independent draws, identically distributed within a question"
+    covers: Covers = Covers.AVERAGE
+
+    def bounds(self) -> tuple[Bound, Bound]:
+        """The lower and the upper end, each a bound at half of alpha."""
+        rest = (self.alpha / 2, self.covers, self.assumes, self.method, self.n)
+        return Bound(self.lower, "lower", *rest), Bound(self.upper, "upper", *rest)
+
+
 def bounds_of(
     values: Iterable[float],
     side: Side,

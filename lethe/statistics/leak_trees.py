@@ -45,9 +45,8 @@ class AnswerTree:
     ``lower`` and ``upper_certain`` are certain; ``upper`` and ``lower_sampled`` each fail with probability at most
     ``alpha``. ``leak_mass``, ``clean_mass``, ``blank_mass`` and ``unscored_mass`` are the masses, before rounding, of the
     enumeration whose remainder was sampled at the rate ``rho``. ``lower_confirmed_share`` is the share of the explored mass
-    with a complete keyword that the next character confirmed. ``rows`` counts all tokens put through the model. ``curve``
-    holds (prefixes explored, certain lower end, certain upper end) of the second enumeration, heaviest prefixes first,
-    before rounding. ``note`` explains deviations from the usual procedure; empty if there are none.
+    with a complete keyword that the next character confirmed. ``rows`` counts all tokens put through the model. ``note``
+    explains deviations from the usual procedure; empty if there are none.
     """
 
     id: str
@@ -201,9 +200,6 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
     )
 
 
-FOR_THE_PIPELINE = ("masses",)  # keys that other stages read and people do not
-
-
 @dataclass(frozen=True)
 class How:
     """The settings under which a model was queried, and the definition of a leak."""
@@ -265,8 +261,9 @@ class Certificates:
 
     def as_json(self, whole: bool = True) -> dict[str, object]:
         """Plain values under ``per_question`` and ``model``; without ``whole``, only the keys for people."""
-        hidden = () if whole else FOR_THE_PIPELINE
-        rows = [{key: value for key, value in tree.as_json().items() if key not in hidden} for tree in self.trees]
+        rows = [tree.as_json() for tree in self.trees]
+        if not whole:
+            rows = [{key: value for key, value in row.items() if key != "masses"} for row in rows]
         return {
             "per_question": rows,
             "model": {"name": self.name, **self.model.as_json(), **asdict(self.how)},

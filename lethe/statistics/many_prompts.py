@@ -27,7 +27,7 @@ from scipy.special import betainc
 
 from lethe.errors import BadValue
 from lethe.statistics import betting
-from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from lethe.statistics.bound import Assumes, Bound, Covers, Interval, Side
 from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha, check_scores
 
@@ -294,26 +294,6 @@ def _bound(value: float, side: Side, alpha: float, n: int | None, method: str) -
 
 Outcome = Literal["higher", "lower", "not shown"]
 Groups = Sequence[np.ndarray]
-INDEPENDENT = "independent draws, identically distributed within a question"
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A two-sided interval: it contains the quantity with probability at least 1 - alpha."""
-
-    value: float
-    lower: float
-    upper: float
-    n: int
-    alpha: float
-    method: str
-    assumes: str = INDEPENDENT
-    side: str = "two-sided"
-
-    def bounds(self) -> tuple[Bound, Bound]:
-        """The lower and the upper end, each a bound at half of alpha."""
-        rest = (self.alpha / 2, Covers.AVERAGE, self.assumes, self.method, self.n)
-        return Bound(self.lower, "lower", *rest), Bound(self.upper, "upper", *rest)
 
 
 def share_interval(groups: Groups, alpha: float) -> Interval:

@@ -26,9 +26,8 @@ from scipy.special import logsumexp
 
 from lethe.errors import BadValue
 from lethe.statistics.betting import predictable_squares
-from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from lethe.statistics.bound import Assumes, Bound, Covers, Interval, Side
 from lethe.statistics.checks import check_alpha, check_count, check_scores, check_share
-from lethe.statistics.many_prompts import Interval
 
 NODES = 64  # of the mixture; a finite mixture is as valid as the integral
 

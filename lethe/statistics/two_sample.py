@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import rel_entr
 
 from lethe.errors import BadValue
-from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bound import Covers, Interval
 from lethe.statistics.checks import check_share
 
 
@@ -60,27 +60,7 @@ def ks_test(first: np.ndarray, second: np.ndarray) -> KsTest:
     return KsTest(float(test.statistic), float(test.pvalue), len(first), len(second))
 
 
-@dataclass(frozen=True)
-class AucInterval:
-    """Area under the ROC curve, P[member > nonmember] + P[equal] / 2, with a two-sided interval."""
-
-    value: float
-    low: float
-    high: float
-    n_members: int
-    n_nonmembers: int
-    alpha: float
-    method: str
-    assumes: str
-    side: str = "two-sided"
-
-    def bounds(self) -> tuple[Bound, Bound]:
-        """The lower and the upper end, each a bound at half of alpha."""
-        rest = (self.alpha / 2, Covers.HELD_OUT, self.assumes, self.method, min(self.n_members, self.n_nonmembers))
-        return Bound(self.low, "lower", *rest), Bound(self.high, "upper", *rest)
-
-
-def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.05) -> AucInterval:
+def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.05) -> Interval:
     """The AUC of membership scores, higher for members, with a two-sided interval; alpha strictly between 0 and 1.
 
     Assumes independent values in each sample. The interval holds at every sample size, including with ties. The AUC is an
@@ -88,16 +68,15 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     min(m, n) kl(AUC-hat, AUC) <= ln(2 / alpha) holds.
 
     >>> found = auc_interval(np.arange(20.0, 70.0), np.arange(50.0))
-    >>> round(found.value, 2), round(found.low, 3), round(found.high, 3)
+    >>> round(found.value, 2), round(found.lower, 3), round(found.upper, 3)
     (0.82, 0.646, 0.934)
     """
     members, nonmembers = _sample("members", members), _sample("nonmembers", nonmembers)
     check_share("alpha", alpha)
     value = auc(members, nonmembers)
-    level = math.log(2 / alpha) / min(len(members), len(nonmembers))
-    low, high = 1 - kl_upper(1 - value, level), kl_upper(value, level)
-    assumes = "independent values in each sample"
-    return AucInterval(value, low, high, len(members), len(nonmembers), alpha, "kl", assumes)
+    n = min(len(members), len(nonmembers))
+    low, high = (1 - kl_upper(1 - value, math.log(2 / alpha) / n), kl_upper(value, math.log(2 / alpha) / n))
+    return Interval(value, low, high, n, alpha, "kl", "independent values in each sample", Covers.HELD_OUT)
 
 
 def kl_upper(value: float, level: float) -> float:

@@ -102,7 +102,7 @@ def auc_estimate(positives: ArrayLike, negatives: ArrayLike, alpha: float = 0.05
     value = float(value)
     if not variance > ROUND**2 or not 0 < value < 1:
         safe = auc_interval(own, other, alpha)
-        return Estimate(value, min(safe.low, value), max(safe.high, value), alpha, safe.method, safe.assumes, n)
+        return Estimate(value, min(safe.lower, value), max(safe.upper, value), alpha, safe.method, safe.assumes, n)
     half = -float(ndtri(alpha / 2)) * math.sqrt(variance) / (value * (1 - value))
     low, high = (float(expit(logit(value) + side * half)) for side in (-1, 1))
     return Estimate(value, low, high, alpha, DELONG, MODELS, n)

@@ -329,7 +329,7 @@ def others(rng: Rng) -> str:
             not mean.lower <= 1.5 / 3 <= mean.upper,
             not spread.lower <= (2 * (0.5 * 2 / (2.5**2 * 3.5)) + 0.25) / 3 <= spread.upper,
             not kinds.lower <= (1 - (1 - masses) ** 30).sum() / 30 <= kinds.upper,
-            not area.low <= 0.6467 <= area.high,
+            not area.lower <= 0.6467 <= area.upper,
         )
     return f"at most {max(worst, missed.max() / runs):.1%}"
 

@@ -7,7 +7,8 @@ import pytest
 from lethe import config
 from lethe.evaluation.answers import scored
 from lethe.evaluation.findings import METHOD, _both, judged_exactly, mean_leak_interval, share_that_leaks
-from lethe.statistics.many_prompts import Interval, share_interval
+from lethe.statistics.bound import Interval
+from lethe.statistics.many_prompts import share_interval
 from tests.lethe.evaluation.trees import certified
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run

@@ -11,7 +11,7 @@ from lethe.evaluation import standing
 from lethe.results import verdict as rule
 from lethe.results.ends import Ends
 from lethe.results.verdict import decide
-from lethe.statistics.many_prompts import Interval
+from lethe.statistics.bound import Interval
 from tests.lethe.evaluation.deciding import (
     ALPHA,
     TAU,

@@ -57,9 +57,7 @@ def test_spread_of_entropy_against_its_control(own_artifacts, entropy, control, 
 def test_leakage_against_retrain(own_artifacts, share, verdict):
     set_scores(own_artifacts, "retrain", lambda place, n: np.zeros(n), scorer="keyword_leak")
     set_scores(own_artifacts, "npo", lambda place, n: np.arange(n) % 2 < 2 * share, scorer="keyword_leak")
-    run = load(own_artifacts)
-    assert claim(run, MORE_THAN_RETRAIN)["npo"].verdict == verdict
-    assert findings(run).against_retrain["npo"] == ("higher" if share else "not shown")
+    assert claim(load(own_artifacts), MORE_THAN_RETRAIN)["npo"].verdict == verdict
 
 
 def test_diversity_lost_by_adaptive_temperature(own_artifacts):

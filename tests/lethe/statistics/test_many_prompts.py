@@ -181,7 +181,7 @@ def test_mean_interval_is_bernstein_with_a_bounded_variance():
     assert interval.value == pytest.approx(0.46)
     assert interval.lower == pytest.approx(max(0, 0.46 - width))
     assert interval.upper == pytest.approx(min(1, 0.46 + width))
-    assert (interval.n, interval.alpha, interval.side) == (10, alpha, "two-sided")
+    assert (interval.n, interval.alpha) == (10, alpha)
 
 
 def test_variance_interval_is_the_empirical_bernstein_inequality_on_pairs():

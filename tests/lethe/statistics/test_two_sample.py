@@ -29,9 +29,9 @@ def test_ks_keeps_its_precision_far_in_the_tail():
 def test_auc_interval_holds_its_value_and_is_symmetric(members, nonmembers):
     got = auc_interval(members, nonmembers)
     assert got.value == pytest.approx(auc(members, nonmembers))
-    assert 0 <= got.low <= got.value <= got.high <= 1
+    assert 0 <= got.lower <= got.value <= got.upper <= 1
     mirrored = auc_interval(nonmembers, members)
-    assert mirrored.low == pytest.approx(1 - got.high, abs=1e-9)
+    assert mirrored.lower == pytest.approx(1 - got.upper, abs=1e-9)
 
 
 # (members' draw, nonmembers' draw, true AUC): no signal, a strong signal, ties, unequal spread
@@ -52,7 +52,7 @@ def test_auc_interval_covers(case, sizes):
     missed = 0
     for _ in range(runs):
         got = auc_interval(draw_members(rng, sizes[0]), draw_nonmembers(rng, sizes[1]), alpha)
-        missed += not got.low <= truth <= got.high
+        missed += not got.lower <= truth <= got.upper
     slack = 3 * np.sqrt(alpha * (1 - alpha) / runs)
     assert missed / runs <= alpha + slack
 
