@@ -68,7 +68,7 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
 
 
 def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:
-    """Read one null from a file with the columns ``alpha`` and ``beta``, or from two arrays; see `numeric.from_tradeoff`."""
+    """Read one null from a file with the columns ``alpha`` and ``beta``, or from two arrays; see `tradeoff.from_tradeoff`."""
     from lethe.statistics.one_run.tradeoff import from_tradeoff
 
     if not isinstance(source, Path):

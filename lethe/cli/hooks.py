@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
 # Upper ends of `lethe eval`, the first that a run has: by labels, with a judge's error, n fixed, stopped early.
 LARGEST_LEAK = ("labelled_worst", "judged_worst", "m_bin_worst", "anytime_upper_worst")
-MISFIT = "the calibration does not fit the verdicts, so no bound exists"
+MISFIT = "the calibration {} of {} does not fit the verdicts, so no bound exists"
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
 END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input
 
@@ -118,7 +118,8 @@ def bounds(
         return Answer(result, written, notes)
     judged = getattr(result, "judged", None)
     if judged and judged.worst is None:
-        gate, reason = closed_gate(fail_above, judged.alpha, MISFIT)
+        judge = judged.calibration.judge or "the judge"
+        gate, reason = closed_gate(fail_above, judged.alpha, MISFIT.format(given["calibration"], judge))
     else:
         worst = result.worst()
         name, bound = (judged.worst[0], judged.worst[2]) if judged else (worst.prompt_id, worst.bound)
@@ -272,7 +273,8 @@ def evaluate(call: Call, given: Given, as_json: bool, fail_above: float | None =
     if fail_above is None:
         return Answer(evaluation)
     if evaluation.numbers.values.get("judge_fits") is False and "labelled_worst" not in ends:
-        gate, reason = closed_gate(fail_above, evaluation.numbers.values.get("alpha"), MISFIT)
+        why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
+        gate, reason = closed_gate(fail_above, evaluation.numbers.values.get("alpha"), why)
         return Answer(evaluation, {"gate": gate}, [reason], 1)
     if worst is None:
         raise BadInput("--fail-above: this run has no bound of the worst question's leak probability.")

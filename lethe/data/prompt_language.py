@@ -66,7 +66,7 @@ class _Entry(Section):
     """A choice of a part, as the file writes it; one with a name other than "plain" must have content."""
 
     name: Annotated[str, AfterValidator(_name)] | None = None
-    weight: Positive = 1
+    weight: Positive = Field(1, strict=True)
     optional: StrictBool = False
 
     @model_validator(mode="after")
@@ -91,16 +91,18 @@ class _Wording(_Plain):
         return self
 
 
-def _listed(examples: object) -> object:
-    return examples if isinstance(examples, list) else [examples]
-
-
 class _Shots(_Entry):
-    examples: Annotated[list[_Pair], BeforeValidator(_listed)] | None = None
+    examples: list[_Pair] | None = None
 
 
 class _Turns(_Entry):
-    followups: Annotated[list[Text], BeforeValidator(_listed)] | None = None
+    followups: (
+        Annotated[list[Text], BeforeValidator(lambda own: own if isinstance(own, list) else [own])] | None
+    ) = None
+
+
+def _shots_written_short(entry: object) -> object:
+    return {} if entry is None else entry
 
 
 def _written_short(entry: object) -> object:
@@ -126,7 +128,7 @@ class Share(Section):
 
 class _File(Section):
     system: Choices[_Plain]
-    shots: Choices[_Shots]
+    shots: Annotated[list[Annotated[_Shots, BeforeValidator(_shots_written_short)]], Field(min_length=1)]
     wording: Choices[_Wording]
     prefix: Choices[_Plain]
     turns: Annotated[list[Annotated[_Turns, BeforeValidator(_turns_written_short)]], Field(min_length=1)]

@@ -1,5 +1,6 @@
 """`lethe bounds` on files: the oracles, missing scores, the gate, pass^k, and what is refused."""
 
+import json
 import math
 
 import numpy as np
@@ -159,9 +160,13 @@ def test_a_missing_score_closes_the_gate(tmp_path):
 def test_a_calibration_that_does_not_fit_closes_the_gate(tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("label,verdict\n" + "1,1\n" * 200 + "0,1\n" * 150 + "0,0\n" * 50)
-    done = call(scores(tmp_path), "--calibration", labels, "--fail-above", "0.9")
-    assert done.exit_code == 1
-    assert "calibration" in done.output
+    given = (scores(tmp_path), "--calibration", labels, "--fail-above", "0.9")
+    done = call(*given, "--json")
+    gate = json.loads(done.stdout)["gate"]
+    assert (done.exit_code, gate["closed"], gate["bound"]) == (1, True, None)
+    labels.write_text(labels.read_text().replace("\n", ",harm-1f\n").replace("verdict,harm-1f", "verdict,judge"))
+    done = call(*given)
+    assert (done.exit_code, "harm-1f" in done.output) == (1, True)
 
 
 def test_pass_hat_k_stands_beside_leak_at_k(tmp_path):

@@ -276,6 +276,11 @@ def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
     found = json.loads(result.stdout)
     assert found["gate"]["bound"] == found["judged_worst"] > 0.44
     assert result.exit_code == 1
+    (place / "calibration.csv").write_text("label,verdict\n" + "1,1\n0,1\n" * 200)  # no judge that says no
+    result = call(checkpoint, "--name", "m", "--calibration", "calibration.csv", "--fail-above", "0.99", "--json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["gate"]["closed"], found["gate"]["bound"]) == (1, True, None)
+    assert (found["forgetting"], "keyword_leak" in found["gate"]["reason"]) == ("none", True)
     (place / "forget.jsonl").write_text(
         "".join(json.dumps(row) + "\n" for row in (ROWS[0], {**ROWS[1], "keywords": []}))
     )
