@@ -208,6 +208,9 @@ def sweep(
     preset: Annotated[
         str | None, typer.Option(help="A sweep of flows/sweeps with a figure and the claims that it tests.")
     ] = None,
+    base: Annotated[
+        str | None, typer.Option(metavar="PRESET", help="Preset of `lethe run` that every point starts from.")
+    ] = None,
     random: Annotated[
         int | None,
         typer.Option(min=1, help="Run this many random points instead of the full grid; duplicates run once."),
@@ -225,7 +228,8 @@ def sweep(
 
     A stage that points share runs once. A finished point takes seconds when the sweep runs again, and more points at
     random begin with those there are. Each model becomes a run in MLflow. If a point fails, the others finish, the file
-    records the error, and the exit status is 1. A preset also draws data/sweeps/NAME.png and says what held.
+    records the error, and the exit status is 1. data/sweeps/NAME.png draws the headline numbers against each axis of
+    numbers; a preset draws its own figure and says what held.
 
     Examples: `lethe sweep -S unlearn.methods.npo.beta=0.1,0.4 -S unlearn.methods.npo.epochs=10,20`,
     `lethe sweep --random 20 -S "unlearn.methods.npo.lr=log(1e-4,1e-3)"`, `lethe sweep --preset fig-4a`
@@ -253,7 +257,8 @@ def sweep(
     axes = grid.axes_of(set_ or [])
     drawn = grid.random_points(axes, random, seed or 0) if random else []
     points = chosen.points if chosen else drawn or grid.grid_of(axes)
-    common = list(chosen.params.items()) if chosen else []
+    common = [*settings.read_preset(base, "--base").items()] if base else []
+    common += chosen.params.items() if chosen else ()
     for point in points:  # no point runs unless all are valid
         settings.changed(root / config.FILE, [*common, *point.settings])
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # Dask logs every step
@@ -265,7 +270,7 @@ def sweep(
         with workspace.only_run(root / work.SWEEPS / name):
             result = work.sweep(root, points, name, at_once or cores(), jobs, scheduler, common)
     place = workspace.RESULTS / f"{name}.json"
-    notes = work.concluded(chosen, result, root / place) if chosen else []
+    notes = work.concluded(chosen, result, root / place)
     if as_json:
         print_json(result)
     else:

@@ -31,8 +31,8 @@ FIRST = "train.recipe.start_from"  # never the output of a stage: the stages `tr
 GAMES_READ = (Path("data/source"), Path("lethe/models/prompts"))  # what dvc.yaml lists for the stage `game`
 
 
-def read_preset(name: str) -> dict[str, object]:
-    return presets.read_preset(PRESETS, name)
+def read_preset(name: str, asked: str = "--preset") -> dict[str, object]:
+    return presets.read_preset(PRESETS, name, asked)
 
 
 def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
@@ -52,7 +52,11 @@ def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]
         write_text(
             root / workspace.ORIGINAL, path.read_text(encoding="utf-8")
         )  # the way back in a folder without git
-    return [f"params.yaml changes: {line}" for line in change(path, settings)] or ["params.yaml unchanged"]
+    back = "git checkout params.yaml" if workspace.in_git(root) else f"cp {workspace.ORIGINAL} params.yaml"
+    lines = [f"params.yaml changes: {line}" for line in change(path, settings)]
+    return (
+        [*lines, f"The change stays in params.yaml; `{back}` undoes it."] if lines else ["params.yaml unchanged"]
+    )
 
 
 def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[str], str]:

@@ -146,11 +146,15 @@ def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
     return DaskTaskRunner(address=scheduler)
 
 
-def concluded(preset: SweepPreset, result: dict[str, Any], place: Path) -> list[str]:
-    from lethe.report.sweep_figure import outcome, sweep_figure
+def concluded(preset: SweepPreset | None, result: dict[str, Any], place: Path) -> list[str]:
+    """Draw the figure of the sweep and test the claims of its preset; returns lines that say so."""
+    from lethe.report.sweep_figure import axes_figure, outcome, sweep_figure
 
-    outcomes = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
     picture = place.with_suffix(".png")
+    if preset is None:
+        drawn_any = axes_figure(picture, _axes(result), _shown(result), result["rows"])
+        return [f"Figure: {picture}"] if drawn_any else []
+    outcomes = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
     drawn = sweep_figure(picture, preset.figure, result["rows"])
     result["figure"] = {"file": picture.name, "points": drawn, **preset.figure.model_dump()}
     result["claims"] = [dataclasses.asdict(one) for one in outcomes]
@@ -161,8 +165,7 @@ def concluded(preset: SweepPreset, result: dict[str, Any], place: Path) -> list[
 def shown(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     """Return the columns, and one row per model and point, of the models that differ between points."""
     rows = result["rows"]
-    axes = list(dict.fromkeys(key for values in result["points"].values() for key in values))
-    metrics = _shown(result)
+    axes, metrics = _axes(result), _shown(result)
     values: dict[str, set] = {}
     for row in rows:
         values.setdefault(row["model"], set()).add(tuple(row.get(metric) for metric in metrics))
@@ -174,6 +177,10 @@ def shown(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
         for row in rows
         if row["model"] == name
     ]
+
+
+def _axes(result: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(key for values in result["points"].values() for key in values))
 
 
 def _shown(result: dict[str, Any]) -> list[str]:

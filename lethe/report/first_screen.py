@@ -24,7 +24,7 @@ from lethe.text import NONE, count, label, listing, number, plural, share, upper
 
 # When an answer leaks, by the scorer that decides.
 LEAKS_IF = {
-    "keyword_leak": "it contains a keyword of its question",
+    "keyword_leak": "it contains a keyword of its {}",
     "exact_match": "it is the expected answer, word for word",
 }
 KEYWORDS = {"word": "as whole words only", "substring": "inside longer words too"}
@@ -132,7 +132,7 @@ def leaks_if(run: Run) -> str:
     rule = getattr(run.params.score.params.get(run.binary), "keyword_match", "")
     found = f"; keywords count {KEYWORDS[rule]}" if rule else ""
     judge = "the judge " if isinstance(run.params, Params) and run.binary in run.params.judges else ""
-    says = LEAKS_IF.get(run.binary, f"{judge}{label(run.binary)} says so")
+    says = LEAKS_IF.get(run.binary, f"{judge}{label(run.binary)} says so").format(run.words.question)
     return f"An answer {run.words.leaks} if {says}{found}."
 
 

@@ -122,3 +122,47 @@ def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
         if groups or control:
             axes.legend(frameon=False, fontsize=7)
     return sum(map(len, groups.values()))
+
+
+def axes_figure(path: Path, axes: Sequence[str], quantities: Sequence[str], rows: Sequence[Row]) -> bool:
+    """Draw each quantity against each axis of numbers, a colour a model; return whether there was anything to draw.
+
+    Points of one value are joined at their mean, because they differ in the other axes.
+    """
+    shown = [axis for axis in axes if len({number(row.get(axis)) for row in rows} - {None}) > 1]
+    measured = [key for key in quantities if any(number(row.get(key)) is not None for row in rows)]
+    models = list(dict.fromkeys(str(row["model"]) for row in rows))
+    if not shown or not measured:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    size = (0.6 + 3.4 * len(shown), 0.5 + 2.1 * len(measured) + 0.2 * math.ceil(len(models) / 4))
+    with picture(path, *size, nrows=len(measured), ncols=len(shown), sharex="col", sharey="row") as (figure, grid):
+        for across, axis in enumerate(shown):
+            for down, key in enumerate(measured):
+                for turn, model in enumerate(models):
+                    points = sorted(
+                        (x, y)
+                        for row in rows
+                        if row["model"] == model
+                        and (x := number(row.get(axis))) is not None
+                        and (y := number(row.get(key))) is not None
+                    )
+                    colour, mark = COLOURS[turn % len(COLOURS)], MARKS[turn % len(MARKS)]
+                    panel, places = grid[down][across], list(dict.fromkeys(x for x, _ in points))
+                    means = [fmean(y for other, y in points if other == x) for x in places]
+                    panel.plot(places, means, color=colour, alpha=0.5, linewidth=1)
+                    panel.plot(
+                        [x for x, _ in points],
+                        [y for _, y in points],
+                        mark,
+                        color=colour,
+                        markersize=4,
+                        label=model,
+                    )
+            grid[-1][across].set_xlabel(axis)
+        for down, key in enumerate(measured):
+            grid[down][0].set_ylabel(key)
+        figure.legend(
+            *grid[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=4, frameon=False, fontsize=7
+        )
+    return True

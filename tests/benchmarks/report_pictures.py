@@ -1,10 +1,15 @@
-"""`python -m tests.benchmarks report-pictures`: pictures of the report in data/report, for README and docs."""
+"""`python -m tests.benchmarks report-pictures`: README's picture and the pictures of the report in data/report.
+
+README's picture shows the same questions three times, from docs/looks.json, which `exact-real` of the benchmarks writes.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from lethe.io.json_files import read_json
+from lethe.report.svg import STYLE
 from tests.lethe.report import chromium
 
 REPORT = Path("data/report/index.html")
@@ -16,9 +21,52 @@ PICTURES = {
     "example-dark.png": (1280, "dark", "#question", "#picker [data-part=panels]"),
     "example-phone.png": (390, "light", "body", "#verdicts .covers"),
 }
+# Paper, ink, muted ink, rule, and the colour of a leak: those of the report's style sheet.
+SCHEMES = {
+    "looks.svg": ("#fdfdfb", "#1c1d1f", "#5d6167", "#e1e1db", "#b42318"),
+    "looks-dark.svg": ("#141619", "#e7e7e3", "#9da2a9", "#2d3136", "#ff8a7d"),
+}
+LEAST = -12  # the lowest power of ten on the axis
+
+
+def looks(found: dict, target: Path, scheme: tuple[str, ...]) -> None:
+    """Draw a bar for each question that leaks: in its greedy answer, in its samples, and by its certain lower end."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    paper, ink, muted, rule, leak = scheme
+    questions = found["questions"]
+    panels = {
+        "one greedy answer": [float(one["greedy"]) for one in questions],
+        f"{questions[0]['n']:,} sampled answers": [one["samples"] / one["n"] for one in questions],
+        "next-token probabilities": [one["certain"] for one in questions],
+    }
+    colours = dict.fromkeys(("text.color", "axes.titlecolor"), ink) | {"grid.color": rule, "axes.edgecolor": rule}
+    colours |= dict.fromkeys(("xtick.color", "ytick.color", "xtick.labelcolor", "ytick.labelcolor"), muted)
+    with matplotlib.rc_context({**STYLE, **colours, "svg.fonttype": "path", "svg.hashsalt": "looks"}):
+        figure = Figure(figsize=(9.4, 2.5), layout="constrained", facecolor=paper)
+        for axes, (title, values) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
+            axes.set_facecolor(paper)
+            for place, value in enumerate(values):
+                if value:
+                    axes.bar(place, value, 0.62, 10**LEAST, color=leak)
+                else:
+                    axes.plot(place, 10**LEAST, "o", mfc=paper, mec=muted, markersize=6, clip_on=False)
+            axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+            axes.set_title(f"{sum(map(bool, values))} of {len(values)} leak", loc="right", fontsize=10, color=leak)
+            axes.set_yscale("log")
+            axes.set(ylim=(10**LEAST, 1), xlim=(-0.7, len(values) - 0.3))
+            axes.set_yticks([1e-12, 1e-9, 1e-6, 1e-3, 1], ["0", "1e-9", "1e-6", "0.001", "1"])
+            axes.minorticks_off()
+            axes.grid(False, axis="x")
+            axes.set_xticks(range(len(values)), [one["id"] for one in questions], rotation=35, ha="right")
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def main() -> int:
+    for name, scheme in SCHEMES.items():
+        looks(read_json(DOCS / "looks.json"), DOCS / name, scheme)
+        print(DOCS / name)
     if not REPORT.is_file():
         print(f"{REPORT} is missing. Make it with `lethe run`.", file=sys.stderr)
         return 2

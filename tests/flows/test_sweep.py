@@ -58,6 +58,7 @@ def test_points_share_what_they_have_in_common(small):
     assert "MLflow: " in result.stderr
     assert "(2 of 2, about 0 s" in result.stderr
     assert "distributed" not in result.stderr
+    assert (small.folder / "data/sweeps/alphas.png").read_bytes().startswith(b"\x89PNG")
     assert [run.info.run_name for run in mlflow_runs(small)].count("npo") == 2
 
     again = small.lethe("sweep", *axes, "--name", "alphas", "--json")
@@ -158,6 +159,7 @@ def test_bad_presets_are_sentences(tmp_path, monkeypatch):
         ([], "-S"),
         (["-S", f"{LR}=1e-3", "--seed", "1"], "--seed"),
         (["--preset", "fig-4a", "--random", "3"], "--preset"),
+        (["-S", "metrics.alpha=0.01", "--base", "nothing"], "nothing"),
         (["-S", f"{LR}=log(1,2)"], "--random"),
         (["-S", "metrics.alpha=0.01", "--name", "../x"], "--name"),
         (["-S", "metrics.alpha=0.01,0.7"], "metrics.alpha"),
@@ -217,10 +219,13 @@ def test_a_preset_draws_its_figure_and_says_what_held(small):
     (small.folder / "flows").unlink()
     shutil.copytree(ROOT / "flows", small.folder / "flows", ignore=shutil.ignore_patterns("__pycache__"))
     (small.folder / "flows/sweeps/mine.yaml").write_text(yaml.safe_dump(value))
-    result = small.lethe("sweep", "--preset", "mine", "--json")
+    (small.folder / "flows/presets/wide.yaml").write_text(
+        yaml.safe_dump({"metrics.share_above": 0.5, "metrics.rho": 3.0})
+    )
+    result = small.lethe("sweep", "--preset", "mine", "--base", "wide", "--json")
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["common"] == {"metrics.rho": 1.0}
+    assert found["common"] == {"metrics.share_above": 0.5, "metrics.rho": 1.0}
     (claim,) = found["claims"]
     assert claim["trend"]["tau"] == -1.0
     assert claim["trend"]["points"] == 3

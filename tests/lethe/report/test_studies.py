@@ -9,7 +9,7 @@ from lethe.evaluation.attack_counts import curves
 from lethe.evaluation.run import load as load_run
 from lethe.report.page import render
 from lethe.report.studies import spreads
-from lethe.report.sweep_figure import SweepClaim, outcome
+from lethe.report.sweep_figure import SweepClaim, axes_figure, outcome
 from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
@@ -123,3 +123,12 @@ def test_the_verdict_follows_the_numbers(expected, effect, verdict):
     assert found.verdict == verdict
     assert found.trend.points == 7
     assert verdict in found.sentence
+
+
+def test_axes_of_numbers_are_drawn_and_others_are_not(tmp_path):
+    drawn = [{**row, "name": f"n{row['cause']}"} for row in rows(float)]
+    assert axes_figure(tmp_path / "a.png", ["cause", "name"], ["effect", "absent"], drawn)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert not axes_figure(tmp_path / "b.png", ["name"], ["effect"], drawn)
+    assert not axes_figure(tmp_path / "b.png", ["cause"], ["absent"], drawn)
+    assert not (tmp_path / "b.png").exists()
