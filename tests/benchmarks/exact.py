@@ -21,7 +21,6 @@ import numpy as np
 from lethe import config
 from lethe.data.rows import read_rows
 from lethe.io.artifacts import GREEDY
-from lethe.io.json_files import write_json
 from lethe.io.tables import read_table
 from lethe.models.checkpoints import prepare_torch
 from lethe.results import table
@@ -189,7 +188,7 @@ def real(asked: argparse.Namespace) -> int:
     allowance = measured_allowance(predictor, prompts, asked.max_new_tokens)
     rounding = Rounding(allowance, asked.max_new_tokens)
     print(f"{predictor.dtype}, vocabulary {predictor.vocabulary:,}, logit error {allowance:.1g} (measured)")
-    engine, leak, found = PrefixEngine(asked.model, options), scorer("keyword_leak"), []
+    engine, leak = PrefixEngine(asked.model, options), scorer("keyword_leak")
     for row in rows:
         question = asker.about_keywords(row)
         look, seconds = timed(lambda question=question: first_look(question, law, predictor, effort))
@@ -200,17 +199,12 @@ def real(asked: argparse.Namespace) -> int:
             flush=True,
         )
         prompt = Prompt(row["id"], question.prompt)
-        how = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens)
+        how = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, greedy=False)
         (answers,), seconds = timed(lambda prompt=prompt, how=how: list(engine.answer([prompt], how)))
-        greedy, *drawn = (bool(value) for value in leak(answers.texts, row))
-        hits = sum(drawn)
+        hits = int(leak(answers.texts, row).sum())
         low, high = sampled_ends(hits, asked.n)
         ends = f"{low:.2e} and {high:.2e}, each at alpha {ALPHA:g}"
-        says = "leaks" if greedy else "is clean"
-        print(f"{'':11} greedy {says}; {hits} of {asked.n:,} samples leak, {seconds:.0f} s: {ends}", flush=True)
-        found.append({"id": row["id"], "greedy": greedy, "samples": hits, "n": asked.n, "certain": lower})
-    if asked.write:
-        write_json(asked.write, {"model": asked.model.name, "questions": found})
+        print(f"{'':11} {hits} of {asked.n:,} samples leak, {seconds:.0f} s: {ends}", flush=True)
     return 0
 
 
@@ -227,7 +221,6 @@ def main() -> int:
     parser.add_argument("--model", type=Path, default=Path("data/models/smollm2-135m-instruct"), help="real")
     parser.add_argument("--n", type=int, default=1024, help="real: samples per question")
     parser.add_argument("--max-new-tokens", type=int, default=24, help="real")
-    parser.add_argument("--write", type=Path, help="real: also a JSON file, which `report-pictures` draws")
     asked = parser.parse_args()
     return PARTS[asked.part](asked)
 
