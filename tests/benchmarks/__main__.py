@@ -158,6 +158,9 @@ CHECKS = {
         Side(".venv-real", extra("real"), ours=True, options=("--no-deps",)),
         inside=True,
     ),
+    "report-pictures": Check(
+        "README's picture and those of the report, from the run in data/.", ("tests.benchmarks.report_pictures",)
+    ),
     "s3": side_tests(TEAM, "s3_checks.py", "Two clones share results through an S3-compatible remote."),
     "servers": side_tests(
         TEAM, "server_checks.py", "Two clones at once on an MLflow and a Prefect server with PostgreSQL."
