@@ -8,19 +8,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lethe.config.evaluating import SAMPLE, Extract
 from lethe.config.fields import Count, Direct
 from lethe.errors import BadInput, BadValue, plural
-from lethe.io.json_files import restored
-from lethe.results.extraction import KEPT, Extraction, Near, Passage, rows_of
-from lethe.statistics.answer_tree import Rounding
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Model, Sample
     from lethe.io.artifacts import Row
     from lethe.models.in_memory import Source
+    from lethe.results.extraction import Extraction, Near
     from lethe.sampling.draws import Law
     from lethe.sampling.engine import Checkpoint
     from lethe.sampling.extraction import Search, Window
@@ -54,6 +50,7 @@ def run(name: str, extract: Extract | None, sample: Sample, model: Model, root: 
     The table is empty where ``extract`` is None; a model that cannot be scanned has one row: the reason.
     """
     from lethe.results import table
+    from lethe.results.extraction import rows_of
     from lethe.sampling.predictor import NoKeys
     from lethe.sampling.store import SCRATCH
 
@@ -84,6 +81,7 @@ def run(name: str, extract: Extract | None, sample: Sample, model: Model, root: 
 
 def _rows(dataset: Path) -> dict[str, list[Row]]:
     from lethe.io.artifacts import read_split
+    from lethe.results.extraction import KEPT
 
     return {
         split: read_split(split, dataset) for split in ("forget", KEPT) if (dataset / f"{split}.jsonl").is_file()
@@ -117,9 +115,13 @@ def measured(
     scratch: Path | None = None,
 ) -> Extraction:
     """Scan the windows of a model and search ``near`` of them. With ``scratch`` an interrupted call resumes."""
+    import numpy as np
+
     from lethe.models.checkpoints import prepare_torch
+    from lethe.results.extraction import KEPT, Extraction, Passage
     from lethe.sampling.engine import Options
     from lethe.sampling.predictor import ModelPredictor, measured_allowance
+    from lethe.statistics.answer_tree import Rounding
 
     settings.law(), settings.search()  # refuse what is out of range before the model is loaded
     prepare_torch()
@@ -153,6 +155,8 @@ def measured(
 
 def _spread(windows: Sequence[Window], count: int) -> list[Window]:
     """``count`` windows at even distances, chosen before any probability is known."""
+    import numpy as np
+
     places = np.unique(np.linspace(0, len(windows) - 1, min(count, len(windows))).round().astype(int))
     return [windows[place] for place in places]
 
@@ -208,7 +212,9 @@ def _searched(
     settings: ExtractSettings,
     done: Finished,
 ) -> dict[int, Near]:
+    from lethe.io.json_files import restored
     from lethe.progress import progress
+    from lethe.results.extraction import Near
     from lethe.sampling.answer_tree.spelling import spelling_of
     from lethe.sampling.extraction import near_verbatim, path_of
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lethe.errors import BadInput, MissingArtifact
 from lethe.io.artifacts import (
     CUT_OFF,
@@ -125,6 +123,8 @@ def _scored(
 def _columns(path: Path, score: Score, how: tuple, judges: Mapping[str, JudgeEntry]) -> Iterator[pd.DataFrame]:
     """The scores of a table. Where answers have turns, the scorer's own column has its worst turn; what the
     thinking says, and each turn, has columns of its own."""
+    import numpy as np
+
     from lethe.scoring import ASKED, CUT, THINKING, TURN, UNCLOSED, answers_of, thinking_of, unclosed, worst_turn
     from lethe.scoring._tables import scored_parts
 
