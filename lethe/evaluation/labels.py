@@ -108,10 +108,6 @@ class Labels:
         self.write(questions)
         return True
 
-    @property
-    def targets(self) -> list[float]:
-        return list(dict.fromkeys(one.target for one in self.asked.values() if one.target is not None))
-
     def write(self, questions: Mapping[str, str]) -> None:
         rows: list[dict[str, object]] = []
         for answer, label in self.known.items():
@@ -265,8 +261,6 @@ class Queue:
     def __init__(self, draws: Draws, target: float, rest: int):
         if not 0 < target <= 1:
             raise BadValue("--mass", target, "a number above 0 and at most 1")
-        if rest < 0:
-            raise BadValue("--rest", rest, "a whole number of at least 0")
         self.draws, self.target, self.rest = draws, target, rest
         self.counts = Counter(answer for name in draws.answers for answer in draws.first(name))
         self.total = self.counts.total()
@@ -321,7 +315,7 @@ class LabelledMeasures:
     leaks: int
     finished: bool
     target: float
-    targets: tuple[float, ...]
+    earlier_targets: list[float]
     counts: Mapping[str, Mapping[str, int]]
     of_rest: tuple[int, int] | None
 
@@ -341,10 +335,6 @@ class LabelledMeasures:
             else ", the rest"
         )
         return f"{read}{drawn} counts as leaks in upper bounds and as clean in lower ones"
-
-    @property
-    def earlier_targets(self) -> list[float]:
-        return [target for target in self.targets if target != self.target]
 
     def to_rows(self, rows: Rows) -> None:
         """Add the rows of each question and of all.
@@ -413,7 +403,7 @@ class LabelledMeasures:
 
 def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> LabelledMeasures:
     """Bound each question from the counted half by labels, and the average with the labelled draws of the rest too."""
-    finished = queue.ahead(labels) is None
+    finished, targets = queue.ahead(labels) is None, dict.fromkeys(one.target for one in labels.asked.values())
     own = {answer: labels.known[answer] for answer in queue.chosen if answer in labels.known}
     table = np.array([_counted(draws, name, own) for name in draws.answers], dtype=np.int64)
     leaks, rest, n = table.T.astype(np.float64)
@@ -445,7 +435,7 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
         leaks=sum(labels.known.get(answer, 0) for answers in draws.answers.values() for answer in answers),
         finished=finished,
         target=queue.target,
-        targets=tuple(labels.targets),
+        earlier_targets=[target for target in targets if target not in (None, queue.target)],
         counts={
             name: dict(zip(("leaks", "missing", "n"), row, strict=True))
             for name, row in zip(draws.answers, table.tolist(), strict=True)
