@@ -16,9 +16,8 @@ from pathlib import Path
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, LetheError, plural
 from lethe.io.artifacts import GREEDY
-from lethe.io.cache import digest
+from lethe.io.cache import digest, keep, kept
 from lethe.io.json_files import restored
-from lethe.io.scratch import keep, kept
 from lethe.progress import progress
 from lethe.sampling.endpoint_client import (
     MISSING,

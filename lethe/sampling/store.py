@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadFile
 from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
+from lethe.io.cache import Kept, cache_key, content_digest, digest, module_of, versions
 from lethe.io.json_files import read_artifact, write_json
-from lethe.io.scratch import Kept
 from lethe.models.checkpoints import whole
 from lethe.sampling.engine import Answers, Engine, Options, Prompt, Settings
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lethe.errors import BadInput
-from lethe.io import scratch
+from lethe.io import cache
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.models.checkpoints import default_device
 from lethe.progress import progress
@@ -42,12 +42,12 @@ class VerdictStore:
         self.folder = kept / self.key
         self.known: dict[str, list[float | None]] = {}
         for path in sorted(self.folder.glob("*.json")):
-            self.known |= scratch.kept(path) or {}  # a damaged file is judged again
+            self.known |= cache.kept(path) or {}  # a damaged file is judged again
 
     def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
         """Keep the verdicts of one batch, whole or not at all."""
         plain = {key: [None if np.isnan(one) else float(one) for one in row] for key, row in verdicts.items()}
-        scratch.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
+        cache.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.known |= plain
 
 

@@ -201,8 +201,7 @@ def _finished(
     questions: Sequence[Question],
     rows: Sequence[Mapping[str, Any]],
 ) -> MutableMapping[str, dict]:
-    from lethe.io.cache import cache_key, module_of, versions
-    from lethe.io.scratch import Kept
+    from lethe.io.cache import Kept, cache_key, module_of, versions
     from lethe.registry import SCORERS
     from lethe.sampling.store import LIBRARIES, model_digest
 

@@ -167,8 +167,7 @@ Finished = MutableMapping[str, dict[str, Any]]
 def _finished(
     scratch: Path, source: Source, settings: ExtractSettings, windows: Sequence[Window], predictor: ModelPredictor
 ) -> Finished:
-    from lethe.io.cache import cache_key, versions
-    from lethe.io.scratch import Kept
+    from lethe.io.cache import Kept, cache_key, versions
     from lethe.sampling.store import LIBRARIES, model_digest
 
     key = cache_key(

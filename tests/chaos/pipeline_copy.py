@@ -136,7 +136,7 @@ from pathlib import Path
 from lethe import config, tracking
 from lethe.io.atomic import atomic_folder
 from lethe.io.json_files import write_json
-from lethe.io.scratch import keep, kept
+from lethe.io.cache import keep, kept
 from lethe.process import run_stage
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lethe import tracking
 from lethe.errors import of_the_machine
-from lethe.io import scratch, tables
-from lethe.io.scratch import Kept
+from lethe.io import tables
+from lethe.io.cache import Kept, keep, kept
 from lethe.models.training import Resumable, Saved
 from lethe.sampling.engine import Answers, Prompt, Settings
 from lethe.sampling.store import AnswerStore
@@ -25,15 +25,15 @@ from lethe.sampling.store import AnswerStore
 )
 def test_what_is_kept_comes_back_and_no_single_change_does(tmp_path_factory, value, data):
     path = tmp_path_factory.mktemp("kept") / "a.json"
-    scratch.keep(path, [value])
-    assert scratch.kept(path) == [value]
+    keep(path, [value])
+    assert kept(path) == [value]
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 2))  # the last byte is the line feed
     content[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(bytes(content))
-    assert scratch.kept(path) is None
+    assert kept(path) is None
     path.write_bytes(bytes(content)[: data.draw(st.integers(0, len(content) - 2))])
-    assert scratch.kept(path) is None
+    assert kept(path) is None
 
 
 class Counting:
