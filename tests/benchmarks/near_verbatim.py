@@ -39,7 +39,7 @@ def main() -> None:
         p_z = float(path[np.arange(given.suffix), list(window.suffix)].prod())
         begun = time.perf_counter()
         near = Distance(window.suffix, given.distance)
-        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), near, given.suffix, BEAM)
+        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), near, given.suffix, BEAM, law.end_ids)
         between = time.perf_counter()
         search = Search(given.distance, BEAM, further=0, samples=0)
         found = near_verbatim(predictor, window, law, search, path)
