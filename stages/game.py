@@ -16,7 +16,7 @@ from lethe.registry import GAMES
 from stages import entry, named
 
 if TYPE_CHECKING:
-    from lethe.audits.finished_models import Runner
+    from lethe.audits import Runner
 
 
 def run(settings: Params, root: Path, name: str) -> None:

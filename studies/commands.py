@@ -28,7 +28,7 @@ Changes = Annotated[
 
 def register() -> None:
     """Add the games on images to the kinds that an entry of ``games`` may have."""
-    from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+    from lethe.audits import SCRATCH, Runner, in_processes
     from lethe.audits.unlearning_game.result import played
     from lethe.registry import GAMES
     from studies.image_game.play import ImageGameParams, ImageTablesParams, play, play_tables

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+from lethe.audits import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game import RoundsParams
 from lethe.audits.unlearning_game.result import (
     AttackOutcome,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.audits.finished_models import in_processes
+from lethe.audits import in_processes
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet

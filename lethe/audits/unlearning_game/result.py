@@ -21,7 +21,6 @@ from lethe.text import listing
 if TYPE_CHECKING:
     import pandas as pd
 
-
 HALVES = ("original", "swapped")
 RANDOM = "random"  # a second random split instead of the swapped half, for comparison
 LEAKAGE_BOUNDS = ("worst_bound", "pooled_bound")  # the part of a method's leakage that the headline shows
@@ -271,8 +270,6 @@ NAMES = {
     "neg_grad": "NegGrad",
     "none": "None",
 }
-
-
 Column = dict[str, float]  # method to value
 MEASURES: dict[str, Callable[[PlayedMethod], float | None]] = {
     "quality": lambda method: method.quality.value,

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+from lethe.audits import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game import RoundsParams
 from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.io.cache import cache_key

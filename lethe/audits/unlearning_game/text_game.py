@@ -70,7 +70,7 @@ class Params(RoundsParams):
 
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
     """Play, and bound the leakage of each method's first model on its forget set."""
-    from lethe.audits.finished_models import SCRATCH, in_processes
+    from lethe.audits import SCRATCH, in_processes
     from lethe.audits.unlearning_game.result import played
     from lethe.audits.unlearning_game.text_play import play
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+from lethe.audits import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game.result import HALVES, AttackOutcome, GameResult
 from lethe.audits.unlearning_game.rounds import Game, Job, Shadow, ThresholdAttack
 from lethe.audits.unlearning_game.text_attacks import TextView

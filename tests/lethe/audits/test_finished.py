@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.audits.finished_models import in_processes
+from lethe.audits import in_processes
 
 
 def note(folder: Path, name: str) -> None:

@@ -20,9 +20,7 @@ SMALL = (
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "lethe.audits.finished_models.cores", lambda: 1
-    )  # a process more costs more than these runs
+    monkeypatch.setattr("lethe.audits.cores", lambda: 1)  # a process more costs more than these runs
     monkeypatch.setattr("studies.landscape.training.noise_multiplier", lambda *_: 1.0)  # spares a search
     changes = [part for change in SMALL for part in ("-S", change)]
     return lambda *arguments: CliRunner().invoke(app, ["study", "landscape", *arguments, *changes])
