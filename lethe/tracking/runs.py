@@ -9,6 +9,7 @@ import re
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,8 @@ the mean score) of the worst question. Compare utility too: a destroyed model le
 - **Which answers leaked**: open a model's run, Artifacts, `worst_answers.json`; `questions.json` has a row per question.
 
 `epsilon_lower` is a lower bound on Epsilon*. Tags `bound.METRIC` say at which alpha a bound holds, what it covers, and \
-what it assumes. Runs are records; the artifacts in `data/` are authoritative."""
+what it assumes. Runs are records; the artifacts in `data/` are authoritative. A run of this folder's own database names the \
+place of its artifacts on this disk: a folder that moves keeps the numbers and words of its runs and loses their artifacts."""
 
 
 def client_of(uri: str) -> MlflowClient:
@@ -138,16 +140,18 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
     for address, stage in entry.stages.items():
         outs = (f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", []))
         stages[f"stage.{address.partition('@')[0]}"] = f"{address}: {', '.join(outs)}"[:MAX_TAG]
+    pipeline = client.get_run(parent).info.run_name or ""
     tags = {
         "mlflow.parentRunId": parent,
-        "lethe.pipeline": client.get_run(parent).info.run_name or "",
+        "lethe.pipeline": pipeline,
         FINGERPRINT: entry.fingerprint,
         "lethe.kind": entry.kind,
         f"lethe.{entry.kind}": entry.name,
         **stages,
         **_guarantees({key: bound for key, bound in entry.bounds.items() if key in entry.metrics}),
     }
-    run_id = client.create_run(experiment, run_name=entry.name, tags=tags).info.run_id
+    name = f"{entry.name}{pipeline.removeprefix('pipeline')}"
+    run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
     _log_numbers(client, run_id, entry.metrics, entry.params, entry.steps)
     for stage_name, path in entry.artifacts:
         if path.is_dir():
@@ -270,6 +274,8 @@ def _describe_pipeline(
         for entry in pipeline.entries
     ]
     client.set_tag(parent, NOTE, "\n".join(said).strip()[:MAX_TAG])
+    words = Counter(entry.standing.partition(",")[0] for entry in pipeline.entries if "," in entry.standing)
+    _log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
     client.set_tag(parent, "lethe.runs", _fitting(runs))
     client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
     if pipeline.report is not None:

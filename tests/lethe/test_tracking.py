@@ -146,7 +146,12 @@ def logged(folder: Path, store: str = "mlflow.db") -> list[Run]:
 def runs(folder: Path, store: str = "mlflow.db", parents: bool = False) -> list[str]:
     """The names of the runs of models, or of the pipelines above them."""
     names = [run.info.run_name for run in logged(folder, store)]
-    return sorted(name for name in names if name.startswith("pipeline ") == parents)
+    return sorted(name if parents else own(name) for name in names if name.startswith("pipeline ") == parents)
+
+
+def own(name: str) -> str:
+    """The model of a run's name, which the time of its pipeline follows."""
+    return name.split(" ")[0]
 
 
 def tags(folder: Path, name: str) -> dict[str, str]:
@@ -167,7 +172,9 @@ def test_a_pipeline_with_its_models(folder):
     assert len(runs(folder, parents=True)) == 1
     held = logged(folder)
     (parent,) = (run.info.run_id for run in held if run.info.run_name.startswith("pipeline"))
-    below = {run.info.run_name: run for run in held if run.info.run_id != parent}
+    below = {own(run.info.run_name): run for run in held if run.info.run_id != parent}
+    pipeline = next(run.info.run_name for run in held if run.info.run_id == parent)
+    assert below["npo"].info.run_name == f"npo {pipeline.removeprefix('pipeline ')}"
     assert {run.data.tags["mlflow.parentRunId"] for run in below.values()} == {parent}
     npo = below["npo"].data
     assert npo.params == {
@@ -283,7 +290,7 @@ def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_be
 def test_a_run_half_logged_is_logged_again(folder):
     tracking.log_new(folder)
     for run in logged(folder):
-        if run.info.run_name == "npo" or run.info.run_name.startswith("pipeline"):
+        if own(run.info.run_name) in ("npo", "pipeline"):
             store_of(folder).update_run(run.info.run_id, status="RUNNING")
     (folder / ".lethe/tracked.json").unlink()
     assert tracking.log_new(folder) == "MLflow: 1 new run."
