@@ -225,15 +225,22 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
     trained = run.params.train.models if isinstance(run.params, Params) else {}
     return {
         "m_gen.json": [
-            {"panel": panel, "model": model.name, **dataclasses.asdict(point)}
+            {"panel": panel, "model": model.name, "adaptive": _adaptive(model), **dataclasses.asdict(point)}
             for panel, model in placed
             for point in model.m_gen
         ],
         "per_question.json": [
-            {"panel": panel, **row} for panel, model in placed for row in _questions(model.name, model.questions)
+            {"panel": panel, "adaptive": _adaptive(model), **row}
+            for panel, model in placed
+            for row in _questions(model.name, model.questions)
         ],
         "training_loss.json": [*_named(placed), *_losses(run, trained)],
     }
+
+
+def _adaptive(model: Model) -> bool:
+    """Whether the plots draw a thin line, over the thick one of the same weights."""
+    return model.adaptive_threshold is not None
 
 
 def _named(placed: Sequence[tuple[str, Model]]) -> Iterator[dict[str, object]]:
