@@ -24,7 +24,7 @@ from lethe.io.tables import TABLE_SUFFIXES
 
 FORMATS = (
     *(inspect_ai.FORMAT, lm_eval.FORMAT, red_teaming.GARAK, red_teaming.PROMPTFOO, benchmarks.LEAK_K),
-    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, table.FORMAT),
+    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, benchmarks.HELM, table.FORMAT),
 )
 
 

@@ -190,6 +190,29 @@ def promptfoo_log(path: Path, rows: list[dict[str, Any]], **run: Any) -> Path:
     return write_json(path, head | {"metadata": {"promptfooVersion": "0.121.20"}})
 
 
+def helm_log(path: Path, answers: list[list[str]], **spec: Any) -> Path:
+    """A scenario_state.json of HELM, with statistics beside it: exact_match is 1 where the first completion is Ron."""
+    states, statistics = [], []
+    for place, texts in enumerate(answers):
+        completions = [{"text": text, "logprob": 0, "tokens": []} for text in texts]
+        states.append(
+            {
+                "instance": {"id": f"id{place}", "input": {"text": "Who?"}, "references": [], "split": "test"},
+                "train_trial_index": 0,
+                "request": {"prompt": f"Who {place}?", "num_completions": len(texts), "temperature": 1.0},
+                "result": {"success": True, "completions": completions, "cached": False},
+            }
+        )
+        scores = {"num_references": 2, "exact_match": float(texts[0] == "Ron")}
+        stats = [
+            {"name": {"name": name, "split": "test"}, "count": 1, "mean": mean} for name, mean in scores.items()
+        ]
+        statistics.append({"instance_id": f"id{place}", "train_trial_index": 0, "stats": stats})
+    write_json(path.with_name("per_instance_stats.json"), statistics)
+    head = {"method": "generation", "model": "m", "temperature": 1.0, "num_outputs": 2, **spec}
+    return write_json(path, {"adapter_spec": head, "request_states": states})
+
+
 def small(kind: str, folder: Path) -> Path:
     """A whole small log of the kind, two prompts with two answers where the format has several."""
     path = folder / f"{kind}.log"
@@ -221,6 +244,8 @@ def small(kind: str, folder: Path) -> Path:
             {"test_case": "Who?", "generation": text, "label": label} for text, label in (("a", 1), ("b", -1))
         ]
         return write_json(path, {"who": answers, "where": answers})
+    if kind == "helm":
+        return helm_log(path, [["Ron", "Harry"], ["a", "b"]])
     if kind == "garak":
         attempts = [garak_attempt(seq, ["a", "b"], {"dan.DAN": [1.0, 0.0]}) for seq in (0, 1)]
         return garak_log(path, [*attempts[0], *attempts[1], garak_eval("dan.DAN", 2, 2, 0)], seed=3)
@@ -240,7 +265,7 @@ def small(kind: str, folder: Path) -> Path:
 
 KINDS = (
     *("eval", "inspect-json", "lm-eval", "leak-k", "open-unlearning", "harmbench", "jailbreakbench", "garak"),
-    *("promptfoo", "promptfoo-lines", "table"),
+    *("promptfoo", "promptfoo-lines", "helm", "table"),
 )
 FORMATS = {kind: kind for kind in KINDS} | {
     "eval": "inspect",

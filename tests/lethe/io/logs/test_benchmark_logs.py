@@ -7,7 +7,7 @@ from lethe.api.logs import score_log
 from lethe.errors import BadFile, BadRow, MissingColumn
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import write_parquet
-from tests.lethe.io.logs.small_logs import leak_k_line, small, write_json, write_lines
+from tests.lethe.io.logs.small_logs import helm_log, leak_k_line, small, write_json, write_lines
 
 
 def rows(log):
@@ -184,3 +184,15 @@ def test_broken_tables(tmp_path):
         read_log(write_lines(tmp_path / "a.jsonl", [ROWS[1] | {"sample": 0.5}]))
     with pytest.raises(BadRow, match="text"):
         read_log(write_lines(tmp_path / "a.jsonl", [ROWS[1] | {"text": 5}, ROWS[2]]))
+
+
+def test_helm_scores_an_answer_where_there_is_one(tmp_path):
+    path = helm_log(tmp_path / "scenario_state.json", [["Ron"], ["Harry"]], num_outputs=1)
+    log = read_log(path)
+    assert (log.format, log.scores, log.answers["exact_match"].tolist()) == ("helm", ("exact_match",), [1.0, 0.0])
+    several = read_log(helm_log(path, [["Ron", "Harry"], ["a", "b"]]))
+    assert several.scores == ()  # the statistic is about all completions
+    assert several.prompts["exact_match"].tolist() == [1.0, 0.0]
+    assert read_log(helm_log(path, [["Ron", "Ron"]] * 2, temperature=0)).refusal
+    (tmp_path / "per_instance_stats.json").unlink()
+    assert "beside" in read_log(path).notes[-1]
