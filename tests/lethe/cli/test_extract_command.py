@@ -143,6 +143,7 @@ def test_the_page_opens_on_passages_and_escapes_them(models, text, tmp_path):
         (["--text", "none.txt"], "none.txt"),
         (["--temperature", "0"], "temperature"),
         (["--distance", "-1"], "distance"),
+        (["--unit", "lines"], "unit"),
         (["--alpha", "0", "--near", "1"], "alpha"),
     ],
 )
