@@ -7,8 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import Measurement, Place, Rows, View, documented, name_of, rows_of, short, source_of
-from lethe.config.evaluating import EXACT, SAMPLE
+from lethe.api.result import (
+    Measurement,
+    Place,
+    Rows,
+    View,
+    documented,
+    name_of,
+    rows_of,
+    served_by,
+    short,
+    source_of,
+)
+from lethe.config.evaluating import EXACT, SAMPLE, Endpoint
 from lethe.errors import BadFile, BadValue
 from lethe.text import queries
 
@@ -86,6 +97,9 @@ def exact(
     dtype: str = SAMPLE.dtype,
     memory: int = EXACT.memory,
     scratch: Place | None = None,
+    endpoint: str | None = None,
+    key_env: str | None = None,
+    requests: int = 500,
 ) -> ExactBounds:
     """Bound how likely each question is to make the model leak, from its next-token probabilities.
 
@@ -100,6 +114,10 @@ def exact(
     exact_only : Draw no sample: both ends are certain, and the upper one is wide.
     scorer : The definition of a leak: "keyword_leak", "exact_match", or another text scorer with ``above``.
     memory : MiB for the rows in flight.
+    endpoint : The address of vLLM's server, up to /v1: certain ends as the server states its probabilities; ``model`` is
+        the server's name of the model.
+    key_env : The environment variable that holds the server's key.
+    requests : The most requests to the server for a question; one opens a prefix.
     tau : The probability per query at which a question is proved to leak, or bounded.
     seed : The seed of the sample of the unexplored mass.
 
@@ -128,9 +146,17 @@ def exact(
     if exact_only and target is not None:
         raise BadValue("target", target, "left out with exact_only, which draws no sample")
     settings = ExactSettings(**{name: given[name] for name in ExactSettings.model_fields if name in given})
-    source, questions = source_of(model, tokenizer), rows_of(data, "data")
+    if requests < 1:
+        raise BadValue("requests", requests, "at least 1")
+    served = {key: given[key] for key in ("endpoint", "key_env") if given[key] is not None}
+    source = served_by(served, str(model)) if served else source_of(model, tokenizer)
+    questions = rows_of(data, "data")
     if not questions:
         raise BadFile(str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question")
+    if isinstance(source, Endpoint):
+        from lethe.sampling.endpoint_tree import certify_served
+
+        return ExactBounds(certify_served(name_of(source), source, questions, settings, requests))
     with lent(source):
         return ExactBounds(
             certify(name_of(source), source, questions, settings, Path(scratch) if scratch else None)

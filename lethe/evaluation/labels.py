@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from lethe.errors import BadFile, BadRow, BadValue, shortened
-from lethe.io.artifacts import GREEDY, read_references
+from lethe.io.artifacts import GREEDY, TURNS, read_references
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import FIRST, KEY, read_artifact, read_jsonl, write_jsonl
 from lethe.io.tables import file_line, numeric_column, read_table
@@ -187,7 +187,13 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
 
 
 def refuse_references(generations: Path) -> None:
-    """Refuse a language of prompts whose wordings ask for other answers: a label is of a question and an answer."""
+    """Refuse wordings that ask for other answers, and follow-up questions: a label is of a question and an answer."""
+    if Path(generations, TURNS).is_file():
+        raise BadFile(
+            generations,
+            "holds answers to follow-up questions, and a label belongs to one answer",
+            "Leave out followups (and turns of the language).",
+        )
     wordings = sorted({own.wording for found in read_references(generations).values() for own in found.values()})
     if wordings:
         raise BadFile(

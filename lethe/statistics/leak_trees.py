@@ -27,6 +27,7 @@ from lethe.statistics.bound import CERTAIN, Bound, Covers, Side
 
 METHOD = "answer tree"
 POISSON = "answer tree, Poisson sample of the rest"
+AS_STATED = "the probabilities are as the server states them"
 PROVED = (1e-6, 1e-4)  # thresholds of ``certain_leaks``; the metric ``tree_certain_leaks`` counts at the first
 
 
@@ -72,14 +73,15 @@ class AnswerTree:
     heaviest_leaks: tuple[HeavyLeak, ...]
     masses: Masses
     note: str = ""
+    assumes: str = EXACT
 
     @property
     def bounds(self) -> dict[str, Bound]:
         """The four ends as bounds with their guarantees; each holds for this question by itself."""
         return {
-            "lower": _certain(self.lower, "lower"),
+            "lower": _certain(self.lower, "lower", assumes=self.assumes),
             "upper": _sampled(self, self.upper, "upper", Covers.ONE_PROMPT),
-            "upper_certain": _certain(self.upper_certain, "upper"),
+            "upper_certain": _certain(self.upper_certain, "upper", assumes=self.assumes),
             "lower_sampled": _sampled(self, self.lower_sampled, "lower", Covers.ONE_PROMPT),
         }
 
@@ -92,11 +94,16 @@ class AnswerTree:
         values = asdict(self)
         values["queries_until_half"] = [n if np.isfinite(n) else None for n in self.queries_until_half]
         values["leak_at"] = {str(n): list(band) for n, band in self.leak_at.items()}
-        return values
+        return _plain(values)
 
 
-def _certain(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT) -> Bound:
-    return Bound(value, side, CERTAIN, covers, EXACT, METHOD)
+def _plain(values: dict) -> dict:
+    """The values without the usual assumption, which the bounds state."""
+    return {key: value for key, value in values.items() if key != "assumes" or value != EXACT}
+
+
+def _certain(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT, assumes: str = EXACT) -> Bound:
+    return Bound(value, side, CERTAIN, covers, assumes, METHOD)
 
 
 def _sampled(
@@ -104,7 +111,7 @@ def _sampled(
 ) -> Bound:
     """A bound by the sample, or a certain one where nothing was sampled."""
     if not of.rho:
-        return _certain(value, side, covers)
+        return _certain(value, side, covers, of.assumes)
     return Bound(value, side, of.alpha, covers, assumes, POISSON, of.sampled)
 
 
@@ -136,22 +143,23 @@ class ModelTree:
     rows: int
     sampled: int
     pooled: PooledLeak | None
+    assumes: str = EXACT
 
     @property
     def bounds(self) -> dict[str, Bound]:
         """The bounds among `flat`, under their keys."""
-        mean = _certain(self.mean_upper_certain, "upper", Covers.AVERAGE)
+        mean = _certain(self.mean_upper_certain, "upper", Covers.AVERAGE, self.assumes)
         if self.pooled is not None:
             mean = _sampled(self, self.pooled.upper, "upper", Covers.AVERAGE, self.pooled.assumes)
         return {
-            "tree_lower_worst": _certain(self.lower_worst, "lower", Covers.WORST_PROMPT),
+            "tree_lower_worst": _certain(self.lower_worst, "lower", Covers.WORST_PROMPT, self.assumes),
             "tree_upper_worst": _sampled(self, self.upper_worst, "upper", Covers.WORST_PROMPT),
             "tree_upper_mean": mean,
         }
 
     def as_json(self) -> dict[str, object]:
         """The keys ``model`` of `lethe exact --json`, with the guarantees of the bounds."""
-        values = asdict(self) | {key: bound.value for key, bound in self.bounds.items()}
+        values = _plain(asdict(self)) | {key: bound.value for key, bound in self.bounds.items()}
         values["tree_certain_leaks"] = self.certain_leaks[PROVED[0]]
         values["certain_leaks"] = {f"{tau:g}": count for tau, count in self.certain_leaks.items()}
         values["bounds"] = {key: bound.guarantee_dict() for key, bound in self.bounds.items()}
@@ -197,6 +205,7 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
         pooled=pooled_leak([(tree.masses, tree.remainder) for tree in trees], trees[0].alpha, rounding)
         if sampled
         else None,
+        assumes=trees[0].assumes,
     )
 
 

@@ -92,7 +92,7 @@ def run(
 
     certificates, reason = None, "exact is null"
     if exact is not None and model.served:
-        reason = "a served model has no weights here, and its next-token probabilities are not walked"
+        reason = "a served model has no weights here, and lethe exact --endpoint walks what its server states"
     elif exact is not None:
         rows = read_split("forget", root / "dataset")
         try:
@@ -118,6 +118,11 @@ def of_params(
     )
 
 
+def refuse_turns(rows: Sequence[Row]) -> None:
+    if talking := next((row["id"] for row in rows if row.get("followups")), None):
+        raise HasTurns(talking)
+
+
 def certify(
     name: str, source: Source, rows: Sequence[Row], settings: ExactSettings, scratch: Path | None = None
 ) -> Certificates:
@@ -131,8 +136,7 @@ def certify(
     from lethe.scoring import marks_of
     from lethe.statistics.leak_trees import Certificates
 
-    if talking := next((row["id"] for row in rows if row.get("followups")), None):
-        raise HasTurns(talking)
+    refuse_turns(rows)
     effort = settings.effort()
     check_scorer(settings.scorer, settings.above)
     prepare_torch()

@@ -111,8 +111,13 @@ def _scored(
 ) -> Iterator[pd.DataFrame]:
     from lethe.progress import progress
 
+    if judges and _turns(path):
+        raise BadInput(
+            f"The judges {', '.join(judges)} read the first answer alone, and questions have follow-up questions: list them "
+            "under score.scorers, or remove followups."
+        )
     total, items = -(-rows_of(path) // ROWS), read_items(split, root)
-    parts = _columns(path, score, (items, score.names, score.params, kept, references), judges)
+    parts = _columns(path, score, (items, score.names, score.params, kept, references))
     places = {judge: _there(root / "judged" / judge / name / f"{split}.parquet", judge) for judge in judges}
     for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):
         for place in places.values():
@@ -120,7 +125,7 @@ def _scored(
         yield part
 
 
-def _columns(path: Path, score: Score, how: tuple, judges: Mapping[str, JudgeEntry]) -> Iterator[pd.DataFrame]:
+def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
     """The scores of a table. Where answers have turns, the scorer's own column has its worst turn; what the
     thinking says, and each turn, has columns of its own."""
     import numpy as np
@@ -135,11 +140,6 @@ def _columns(path: Path, score: Score, how: tuple, judges: Mapping[str, JudgeEnt
     if not turns and not thinks:
         yield from scored_parts(lambda: read_parts(path, columns), *how)
         return
-    if turns and judges:
-        raise BadInput(
-            f"The judges {', '.join(judges)} read the first answer alone, and questions have follow-up questions: list them "
-            "under score.scorers, or remove followups."
-        )
 
     def drawn(turn: int) -> Iterator[pd.DataFrame]:
         return _of_turn(path, [*columns, "finish_reason"], turn)

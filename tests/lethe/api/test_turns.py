@@ -8,9 +8,12 @@ import pandas as pd
 import pytest
 
 import lethe
+from lethe.config.evaluating import Score
 from lethe.errors import BadInput
+from lethe.evaluation.labels import refuse_references
 from lethe.sampling.engine import Answers
 from lethe.sampling.prefix_engine import PrefixEngine
+from lethe.steps import score
 from tests.lethe.small_checkpoint import ROWS
 
 PROBES = Path(__file__).parents[3] / "flows/languages"
@@ -88,7 +91,13 @@ def test_a_conversation_that_the_context_cannot_hold_has_no_answer(here, speaks)
     assert found.answers.query("prompt_id == 'a'")["keyword_leak"].isna().all()
 
 
-def test_what_reads_one_answer_refuses_turns(here):
+def test_what_reads_one_answer_refuses_turns(here, tmp_path):
+    lethe.evaluate("my-model", TALKS, n=4, max_new_tokens=4, folder=tmp_path)
+    with pytest.raises(BadInput, match="follow-up"):
+        refuse_references(tmp_path / "generations/my-model")
+    judges = {"harm": None}
+    with pytest.raises(BadInput, match="judges harm"):
+        score.run("my-model", Score(scorers=["keyword_leak"]), tmp_path, judges)
     with pytest.raises(BadInput, match="'a' has follow-up questions"):
         lethe.exact("my-model", TALKS, rows=50, max_new_tokens=2)
     with pytest.raises(BadInput, match="followups: got"):

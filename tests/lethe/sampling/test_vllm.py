@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+import lethe
 from lethe.config.evaluating import Endpoint
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Prompt, Settings
@@ -81,6 +82,12 @@ def test_answers_of_a_vllm_server_have_the_law_of_the_model(served, tmp_path):
     seen, masses = [counts[text] for text in large], [law[text] * N for text in large]
     seen, masses = [*seen, N - sum(seen)], [*masses, N - sum(masses)]
     assert chisquare(seen, np.array(masses) * N / sum(masses)).pvalue > 1e-3
+    rows = [{"id": "a", "question": "ab", "answer": "c", "keywords": ["c", "hg"]}]
+    given = {"prompt": "{question}", "max_new_tokens": LENGTH}
+    (own,) = lethe.exact(folder, rows, exact_only=True, **given).certificates.trees
+    (stated,) = lethe.exact("tiny", rows, endpoint=url, requests=2000, **given).certificates.trees
+    assert (stated.lower, stated.upper_certain) == pytest.approx((own.lower, own.upper_certain), rel=1e-3)
+    assert 0 < stated.lower <= stated.upper_certain < 1
 
 
 QUESTIONS = {

@@ -1,0 +1,267 @@
+"""Certain ends of P(leak) of a served model, from the next-token probabilities that the server states.
+
+The walk opens the heaviest prefixes first, one request each. A server names the likeliest tokens alone, so the rest of
+each step stays unknown: the lower end is the mass of the leaks that were found, the upper end 1 minus the clean mass.
+Tokens are sent and named by their ids (vLLM), because a text can be spelled in several ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lethe.config.evaluating import Endpoint
+from lethe.errors import BadInput
+from lethe.sampling.endpoint import _time
+from lethe.sampling.endpoint_client import Client, ServerGone, run
+from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval, queries_until
+from lethe.statistics.leak_trees import AS_STATED, AnswerTree, Certificates, HeavyLeak, How
+
+if TYPE_CHECKING:
+    from lethe.io.artifacts import Row
+    from lethe.steps.exact import ExactSettings
+
+NAMED, TOP = "token_id:", 20  # how vLLM writes an id; the most log-probabilities that it gives by default
+SHOWN = 5  # heavy leaks of a question
+Leaks = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question to walk: whether a whole answer leaks, and whether every answer that begins with a text does."""
+
+    row: Row
+    whole: Leaks
+    begun: Leaks
+
+
+class Walker:
+    """The requests of a walk, each counted; what a token does is asked once."""
+
+    def __init__(self, client: Client, prompt: str):
+        self.client, self.prompt = client, prompt
+        self.root = client.endpoint.endpoint.rstrip("/").removesuffix("/v1")
+        self.kinds: dict[int, asyncio.Task[str]] = {}
+        self.requests = 0
+
+    async def tree(
+        self, asked: Asked, most: int, longest: int, alpha: float, queries: Sequence[int]
+    ) -> AnswerTree:
+        ids, started = await self._ids(asked.row), self.requests
+        leak, clean = [0.0] * longest, [0.0] * longest
+        heavy: list[HeavyLeak] = []
+        open_prefixes: list[tuple[float, tuple[int, ...]]] = [(-1.0, ())]
+
+        def settle(text: str, mass: float, length: int, leaks: bool) -> None:
+            (leak if leaks else clean)[length - 1] += mass
+            if leaks:
+                heavy.append(HeavyLeak(text, mass))
+
+        async def grow(mass: float, prefix: tuple[int, ...]) -> None:
+            text = await self._text(prefix)
+            if prefix and asked.begun(text):
+                settle(text, mass, len(prefix), leaks=True)
+            elif len(prefix) == longest:
+                settle(text, mass, longest, asked.whole(text))
+            else:
+                for token, share in (await self._next([*ids, *prefix])).items():
+                    kind = await self._kind(token, ids)
+                    if kind == "end":
+                        settle(text, mass * share, len(prefix) + 1, asked.whole(text))
+                    elif kind == "text":
+                        heapq.heappush(open_prefixes, (-mass * share, (*prefix, token)))
+
+        while open_prefixes and self.requests - started < most:
+            room = min(self.client.endpoint.concurrency, most - self.requests + started)
+            heaviest = [heapq.heappop(open_prefixes) for _ in range(min(room, len(open_prefixes)))]
+            await asyncio.gather(*(grow(-mass, prefix) for mass, prefix in heaviest))
+        masses = Masses(tuple(leak), tuple(clean))
+        ends = leak_interval(masses, Remainder(), alpha)
+        first, last = (float(queries_until(end)) for end in (ends.upper_certain, ends.lower))
+        return AnswerTree(
+            id=asked.row["id"],
+            lower=ends.lower,
+            lower_confirmed_share=1.0,
+            upper_certain=ends.upper_certain,
+            upper=ends.upper_certain,
+            lower_sampled=ends.lower,
+            alpha=alpha,
+            leak_mass=masses.leak,
+            clean_mass=masses.clean,
+            blank_mass=0.0,
+            unscored_mass=0.0,
+            rows=self.requests - started,
+            theta=0.0,
+            rho=0.0,
+            sampled=0,
+            sampled_leaks=0,
+            logit_allowance=0.0,
+            entropy=0.0,
+            queries_until_half=(first, last),
+            leak_at=leak_bands(ends.lower, ends.upper_certain, queries),
+            heaviest_leaks=tuple(sorted(heavy, key=lambda one: -one.probability)[:SHOWN]),
+            masses=masses,
+            assumes=AS_STATED,
+        )
+
+    async def _ids(self, row: Row) -> list[int]:
+        from lethe.models.encoding import CHAT, read_template, worded
+
+        if self.prompt == CHAT:
+            given: dict[str, Any] = {
+                "messages": [{"role": "user", "content": worded(CHAT, row)}],
+                "add_generation_prompt": True,
+            }
+        else:
+            words = self.prompt if "{question}" in self.prompt else read_template(self.prompt)
+            given = {"prompt": worded(words, row)}
+        return list((await self._post("tokenize", given))["tokens"])
+
+    async def _text(self, ids: Sequence[int]) -> str:
+        return str((await self._post("detokenize", {"tokens": list(ids)}))["prompt"]) if ids else ""
+
+    async def _post(self, path: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        import openai
+
+        body = {"model": self.client.endpoint.name, **given}
+        try:
+            answer: Any = await self.client.openai.with_options(max_retries=2).post(
+                f"{self.root}/{path}", body=body, cast_to=object
+            )
+            answer["tokens" if path == "tokenize" else "prompt"]
+        except (openai.OpenAIError, KeyError, TypeError, ValueError):
+            raise BadInput(
+                f"{self.client.endpoint}: the server has no /{path}, without which tokens cannot be told apart. Exact bounds "
+                "of a served model need vLLM's server; sample it (lethe eval --endpoint)."
+            ) from None
+        return dict(answer)
+
+    async def _complete(self, ids: Sequence[int], **more: Any) -> Any:
+        import openai
+
+        self.requests += 1
+        given = {"return_tokens_as_token_ids": True, "add_special_tokens": False, **more}
+        try:
+            response = await self.client.openai.completions.create(
+                model=self.client.endpoint.name,
+                prompt=list(ids),
+                max_tokens=1,
+                temperature=1.0,
+                logprobs=TOP,
+                extra_body=given,
+            )
+            return response.choices[0]
+        except openai.APIConnectionError:
+            await self.client.alive("a step of the walk")
+            raise ServerGone(self.client.endpoint, "a step of the walk", "the connection broke") from None
+        except openai.APIStatusError as error:
+            raise BadInput(
+                f"{self.client.endpoint}: a step of the walk failed with status {error.status_code}. Start vLLM's "
+                f"server with --max-logprobs {TOP}, and see that question and answer fit its context."
+            ) from None
+
+    async def _next(self, ids: Sequence[int]) -> dict[int, float]:
+        """The stated probabilities of the likeliest next tokens."""
+        stated = getattr((await self._complete(ids)).logprobs, "top_logprobs", None)
+        if not stated or not all(name.startswith(NAMED) for name in stated[0]):
+            raise BadInput(
+                f"{self.client.endpoint}: the server does not state log-probabilities by token id. Exact bounds of a served "
+                "model need vLLM's server; sample it (lethe eval --endpoint)."
+            )
+        return {int(name.removeprefix(NAMED)): math.exp(value) for name, value in stated[0].items()}
+
+    def _kind(self, token: int, ids: Sequence[int]) -> asyncio.Task[str]:
+        """Whether a token ends an answer, adds text, or neither, which leaves what it opens unknown."""
+        if token not in self.kinds:
+            self.kinds[token] = asyncio.create_task(self._forced(token, ids))
+        return self.kinds[token]
+
+    async def _forced(self, token: int, ids: Sequence[int]) -> str:
+        choice = await self._complete(ids, allowed_token_ids=[token])
+        if (choice.logprobs.tokens or [""])[0] != f"{NAMED}{token}":
+            raise BadInput(
+                f"{self.client.endpoint}: the server does not draw the token that it is allowed (allowed_token_ids), so the "
+                "end of an answer cannot be told. Exact bounds of a served model need vLLM's server."
+            )
+        return "end" if choice.finish_reason == "stop" else "text" if choice.text else "hidden"
+
+
+def certify_served(
+    name: str, endpoint: Endpoint, rows: Sequence[Row], settings: ExactSettings, most: int
+) -> Certificates:
+    """The certain ends of each question of a served model, with at most ``most`` requests for one."""
+    from lethe.models.encoding import CHAT
+    from lethe.sampling.answer_tree.asking import check_scorer, leak_of
+    from lethe.steps.exact import NothingToJudge, refuse_turns
+
+    refuse_turns(rows)
+    check_scorer(settings.scorer, settings.above)
+    if (settings.temperature, settings.top_p, settings.top_k) != (1.0, 1.0, 0):
+        raise BadInput(
+            "A server states its probabilities at temperature 1 without cuts: leave out temperature, top_p, top_k."
+        )
+    questions = [asked for row in rows if (asked := _asked(row, settings)) is not None]
+    if not questions:
+        raise NothingToJudge(len(rows), settings.scorer)
+    drawing = settings.max_new_tokens, settings.alpha, settings.queries
+
+    async def walk() -> tuple[AnswerTree, ...]:
+        async with Client(endpoint, chat=False) as client:
+            await client.alive("the first", retries=0)
+            walker = Walker(client, settings.prompt or CHAT)
+            return tuple([await walker.tree(one, most, *drawing) for one in questions])
+
+    began = time.time()
+    trees = run(walk())
+    note = (
+        f"Every end is as the server at {endpoint.endpoint} states its probabilities, served between {_time(began)} and "
+        f"{_time(time.time())}: {sum(tree.rows for tree in trees):,} requests. It names at most {TOP} tokens a step, so an "
+        "upper end is 1 minus the clean mass that was walked."
+    )
+    how = How(
+        leak=leak_of(settings.scorer, settings.above),
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        adaptive_threshold=None,
+        max_new_tokens=settings.max_new_tokens,
+        dtype="as served",
+        logit_allowance=0.0,
+        note=note,
+    )
+    skipped = tuple({row["id"] for row in rows} - {one.row["id"] for one in questions})
+    return Certificates(name, trees, how, settings.tau, tuple(sorted(skipped)))
+
+
+def _asked(row: Row, settings: ExactSettings) -> Asked | None:
+    import numpy as np
+
+    from lethe.sampling.answer_tree.asking import KEYWORDS, _scores, is_binary
+    from lethe.scoring import applies
+    from lethe.scoring.text import is_text, normalise
+    from lethe.scoring.text.binary import occurs
+
+    name = settings.scorer
+    if not applies(name, row) or np.isnan(_scores(name, [row["answer"]], row)).any():
+        return None
+    least = 1.0 if is_binary(name) else np.nextafter(settings.above, 1)
+    if name != KEYWORDS:
+        return Asked(row, lambda text: bool(_scores(name, [text], row)[0] >= least), lambda text: False)
+    keywords = tuple(
+        dict.fromkeys(normalise(keyword) for keyword in row.get("keywords") or () if is_text(keyword))
+    )
+
+    def whole(text: str) -> bool:
+        return bool(occurs(text, keywords, settings.keyword_match))
+
+    def begun(text: str) -> bool:
+        """Neither a letter nor an accent that follows can undo the leak; the last characters may be half a letter."""
+        read = text.rstrip("\ufffd")
+        return whole(f"{read}x") and whole(f"{read}\u0301")
+
+    return Asked(row, whole, begun)

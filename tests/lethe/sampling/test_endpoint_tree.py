@@ -1,0 +1,113 @@
+"""Certain ends of a served model: those of a server whose law is known, and refusals of what cannot be walked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+import lethe
+from lethe.errors import BadInput
+from tests.lethe.sampling.fault_server import FaultServer
+
+LAW = {0: 0.3, 1: 0.35, 2: 0.2, 3: 0.1, 4: 0.05}
+TEXT = {0: "<end>", 1: " red", 2: " blue", 3: "bird", 4: "<mark>"}
+ROWS = [{"id": "a", "question": "A colour?", "answer": "It is blue.", "keywords": ["blue"]}]
+LONGEST = 3
+
+
+class TreeServer(FaultServer):
+    """Each token is independent; 0 ends an answer, 4 is a special token without a text."""
+
+    top = 5
+    named = "token_id:{}"
+
+    def answer(self, asked, chat):
+        if "messages" in asked or isinstance(asked.get("prompt"), str):
+            return {"tokens": [7, 7]}
+        if "tokens" in asked:
+            return {"prompt": "".join(TEXT[token] for token in asked["tokens"])}
+        likeliest = sorted(LAW, key=LAW.get, reverse=True)[: self.top]
+        drawn = asked.get("allowed_token_ids", likeliest)[0]
+        stated = {self.named.format(token): math.log(LAW[token]) for token in likeliest}
+        choice = {
+            "index": 0,
+            "text": "" if drawn in (0, 4) else TEXT[drawn],
+            "finish_reason": "length" if drawn else "stop",
+            "logprobs": {"tokens": [self.named.format(drawn)], "token_logprobs": [-1.0], "top_logprobs": [stated]},
+        }
+        return {"id": "x", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+def masses():
+    """The leak mass and the clean mass of every answer, word by word; one with the mark is neither."""
+    leak = clean = 0.0
+    for length in range(LONGEST + 1):
+        for answer in itertools.product((1, 2, 3, 4), repeat=length):
+            mass = math.prod(LAW[token] for token in answer) * (LAW[0] if length < LONGEST else 1)
+            if 4 in answer:
+                leak += mass if leaks(answer[: answer.index(4)], ended=False) else 0
+            elif leaks(answer, ended=True):
+                leak += mass
+            else:
+                clean += mass
+    return leak, clean
+
+
+def leaks(answer, ended):
+    text = "".join(TEXT[token] for token in answer)
+    return " blue " in (f"{text} " if ended else text)
+
+
+def walked(server, **changes):
+    given = {"max_new_tokens": LONGEST, "requests": 1000} | changes
+    return lethe.exact("m", ROWS, endpoint=server.url, **given)
+
+
+def test_a_walk_to_the_end_has_the_masses_of_a_naive_sum():
+    with TreeServer() as server:
+        found = walked(server)
+    leak, clean = masses()
+    tree = found.certificates.trees[0]
+    assert (tree.lower, tree.upper_certain) == pytest.approx((leak, 1 - clean))
+    assert tree.bounds["lower"].certain
+    assert "as the server states" in tree.bounds["lower"].assumes
+    assert "as the server states" in found.as_json()["model"]["assumes"]
+    assert "as the server" in " ".join(found.sentences())
+
+
+def test_a_budget_or_fewer_stated_tokens_only_widen_the_ends():
+    leak, clean = masses()
+    with TreeServer() as server:
+        few = walked(server, requests=12).certificates.trees[0]
+        assert sum("max_tokens" in body for body in server.bodies) == few.rows <= 12 + len(LAW)
+        server.top = 3
+        blind = walked(server).certificates.trees[0]
+    for tree in (few, blind):
+        assert 0 < tree.lower < leak
+        assert 1 - clean < tree.upper_certain <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"temperature": 0.5}, "temperature 1"),
+        ({"scorer": "keyword", "requests": 1}, "scorer"),
+        ({"requests": 0}, "requests: got 0"),
+    ],
+)
+def test_what_a_server_cannot_state_is_refused(changes, told):
+    with TreeServer() as server, pytest.raises(BadInput, match=told):
+        walked(server, **changes)
+
+
+def test_a_server_without_token_ids_or_with_turns_is_refused():
+    with TreeServer() as server:
+        server.named = "{}"
+        with pytest.raises(BadInput, match="by token id"):
+            walked(server)
+        with pytest.raises(BadInput, match="follow-up"):
+            lethe.exact("m", [{**ROWS[0], "followups": ["Sure?"]}], endpoint=server.url)
+    with FaultServer() as server, pytest.raises(BadInput, match="tokenize"):
+        walked(server)
