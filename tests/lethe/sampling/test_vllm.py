@@ -25,7 +25,7 @@ from tests.small import ROOT
 
 START = 300  # seconds, on a busy machine
 N, LENGTH = 600, 3
-LETTERS = "abcdefgh"  # with the end more tokens than a probe asks the log-probabilities of
+LETTERS = "abcdefghijklmnopqrs"  # with the end as many tokens as a walk asks the log-probabilities of
 
 
 @pytest.fixture
