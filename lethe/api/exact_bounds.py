@@ -140,7 +140,7 @@ def exact(
     """
     given: dict[str, Any] = dict(locals())
     from lethe.models.in_memory import lent
-    from lethe.steps.exact import ExactSettings, certify
+    from lethe.steps.exact import ExactSettings, certify, certify_served
 
     given["prompt"] = None if prompt is None else str(prompt)
     if exact_only and target is not None:
@@ -154,8 +154,6 @@ def exact(
     if not questions:
         raise BadFile(str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question")
     if isinstance(source, Endpoint):
-        from lethe.sampling.endpoint_tree import certify_served
-
         return ExactBounds(certify_served(name_of(source), source, questions, settings, requests))
     with lent(source):
         return ExactBounds(

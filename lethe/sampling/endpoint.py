@@ -257,8 +257,8 @@ class EndpointEngine:
             "endpoint": self.endpoint.endpoint,
             "model": self.endpoint.name,
             "chat": self.chat,
-            "first": _time(first),
-            "last": _time(last),
+            "first": time_of(first),
+            "last": time_of(last),
             "tokens": round(self.spent),
             "missing": missing,
             "probes": [vars(one) for one in probes],
@@ -284,5 +284,5 @@ def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
     )
 
 
-def _time(seconds: float) -> str:
+def time_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

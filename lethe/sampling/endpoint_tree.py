@@ -10,21 +10,18 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput
-from lethe.sampling.endpoint import _time
-from lethe.sampling.endpoint_client import Client, ServerGone, run
+from lethe.sampling.endpoint_client import Client, ServerGone
 from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval, queries_until
-from lethe.statistics.leak_trees import AS_STATED, AnswerTree, Certificates, HeavyLeak, How
+from lethe.statistics.leak_trees import AS_STATED, AnswerTree, HeavyLeak
 
 if TYPE_CHECKING:
     from lethe.io.artifacts import Row
-    from lethe.steps.exact import ExactSettings
+    from lethe.scoring.text.binary import Match
 
 NAMED, TOP = "token_id:", 20  # how vLLM writes an id; the most log-probabilities that it gives by default
 SHOWN = 5  # heavy leaks of a question
@@ -191,54 +188,8 @@ class Walker:
         return "end" if choice.finish_reason == "stop" else "text" if choice.text else "hidden"
 
 
-def certify_served(
-    name: str, endpoint: Endpoint, rows: Sequence[Row], settings: ExactSettings, most: int
-) -> Certificates:
-    """The certain ends of each question of a served model, with at most ``most`` requests for one."""
-    from lethe.models.encoding import CHAT
-    from lethe.sampling.answer_tree.asking import check_scorer, leak_of
-    from lethe.steps.exact import NothingToJudge, refuse_turns
-
-    refuse_turns(rows)
-    check_scorer(settings.scorer, settings.above)
-    if (settings.temperature, settings.top_p, settings.top_k) != (1.0, 1.0, 0):
-        raise BadInput(
-            "A server states its probabilities at temperature 1 without cuts: leave out temperature, top_p, top_k."
-        )
-    questions = [asked for row in rows if (asked := _asked(row, settings)) is not None]
-    if not questions:
-        raise NothingToJudge(len(rows), settings.scorer)
-    drawing = settings.max_new_tokens, settings.alpha, settings.queries
-
-    async def walk() -> tuple[AnswerTree, ...]:
-        async with Client(endpoint, chat=False) as client:
-            await client.alive("the first", retries=0)
-            walker = Walker(client, settings.prompt or CHAT)
-            return tuple([await walker.tree(one, most, *drawing) for one in questions])
-
-    began = time.time()
-    trees = run(walk())
-    note = (
-        f"Every end is as the server at {endpoint.endpoint} states its probabilities, served between {_time(began)} and "
-        f"{_time(time.time())}: {sum(tree.rows for tree in trees):,} requests. It names at most {TOP} tokens a step, so an "
-        "upper end is 1 minus the clean mass that was walked."
-    )
-    how = How(
-        leak=leak_of(settings.scorer, settings.above),
-        temperature=1.0,
-        top_k=0,
-        top_p=1.0,
-        adaptive_threshold=None,
-        max_new_tokens=settings.max_new_tokens,
-        dtype="as served",
-        logit_allowance=0.0,
-        note=note,
-    )
-    skipped = tuple({row["id"] for row in rows} - {one.row["id"] for one in questions})
-    return Certificates(name, trees, how, settings.tau, tuple(sorted(skipped)))
-
-
-def _asked(row: Row, settings: ExactSettings) -> Asked | None:
+def asked_about(row: Row, name: str, above: float, match: Match) -> Asked | None:
+    """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row."""
     import numpy as np
 
     from lethe.sampling.answer_tree.asking import KEYWORDS, _scores, is_binary
@@ -246,10 +197,9 @@ def _asked(row: Row, settings: ExactSettings) -> Asked | None:
     from lethe.scoring.text import is_text, normalise
     from lethe.scoring.text.binary import occurs
 
-    name = settings.scorer
     if not applies(name, row) or np.isnan(_scores(name, [row["answer"]], row)).any():
         return None
-    least = 1.0 if is_binary(name) else np.nextafter(settings.above, 1)
+    least = 1.0 if is_binary(name) else np.nextafter(above, 1)
     if name != KEYWORDS:
         return Asked(row, lambda text: bool(_scores(name, [text], row)[0] >= least), lambda text: False)
     keywords = tuple(
@@ -257,7 +207,7 @@ def _asked(row: Row, settings: ExactSettings) -> Asked | None:
     )
 
     def whole(text: str) -> bool:
-        return bool(occurs(text, keywords, settings.keyword_match))
+        return bool(occurs(text, keywords, match))
 
     def begun(text: str) -> bool:
         """Neither a letter nor an accent that follows can undo the leak; the last characters may be half a letter."""

@@ -11,13 +11,13 @@ from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
 
 if TYPE_CHECKING:
-    from lethe.config.evaluating import Model, Sample
+    from lethe.config.evaluating import Endpoint, Model, Sample
     from lethe.io.artifacts import Row
     from lethe.models.in_memory import Source
     from lethe.sampling.answer_tree import Effort, Law, Question
     from lethe.sampling.answer_tree.asking import Asker
     from lethe.sampling.predictor import ModelPredictor
-    from lethe.statistics.leak_trees import Certificates, How
+    from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 
 MIB = 1 << 20
 
@@ -165,6 +165,63 @@ def certify(
     if scratch is not None:
         finished.clear()
     return Certificates(name, trees, how, settings.tau, skipped)
+
+
+def certify_served(
+    name: str, endpoint: Endpoint, rows: Sequence[Row], settings: ExactSettings, most: int
+) -> Certificates:
+    """The certain ends of each question of a served model, with at most ``most`` requests for one."""
+    import time
+
+    from lethe.models.encoding import CHAT
+    from lethe.sampling.answer_tree.asking import check_scorer, leak_of
+    from lethe.sampling.endpoint import time_of
+    from lethe.sampling.endpoint_client import Client
+    from lethe.sampling.endpoint_client import run as finish
+    from lethe.sampling.endpoint_tree import TOP, Walker, asked_about
+    from lethe.statistics.leak_trees import Certificates, How
+
+    refuse_turns(rows)
+    check_scorer(settings.scorer, settings.above)
+    if (settings.temperature, settings.top_p, settings.top_k) != (1.0, 1.0, 0):
+        raise BadInput(
+            "A server states its probabilities at temperature 1 without cuts: leave out temperature, top_p, top_k."
+        )
+    questions = [
+        asked
+        for row in rows
+        if (asked := asked_about(row, settings.scorer, settings.above, settings.keyword_match)) is not None
+    ]
+    if not questions:
+        raise NothingToJudge(len(rows), settings.scorer)
+    drawing = settings.max_new_tokens, settings.alpha, settings.queries
+
+    async def walk() -> tuple[AnswerTree, ...]:
+        async with Client(endpoint, chat=False) as client:
+            await client.alive("the first", retries=0)
+            walker = Walker(client, settings.prompt or CHAT)
+            return tuple([await walker.tree(one, most, *drawing) for one in questions])
+
+    began = time.time()
+    trees = finish(walk())
+    note = (
+        f"Every end is as the server at {endpoint.endpoint} states its probabilities, served between {time_of(began)} and "
+        f"{time_of(time.time())}: {sum(tree.rows for tree in trees):,} requests. It names at most {TOP} tokens a step, so an "
+        "upper end is 1 minus the clean mass that was walked."
+    )
+    how = How(
+        leak=leak_of(settings.scorer, settings.above),
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        adaptive_threshold=None,
+        max_new_tokens=settings.max_new_tokens,
+        dtype="as served",
+        logit_allowance=0.0,
+        note=note,
+    )
+    skipped = tuple({row["id"] for row in rows} - {one.row["id"] for one in questions})
+    return Certificates(name, trees, how, settings.tau, tuple(sorted(skipped)))
 
 
 def _check_lengths(questions: Sequence[Question], predictor: ModelPredictor, settings: ExactSettings) -> None:
