@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.benchmarks import worst_cases
 from tests.benchmarks.simulations import SIMULATIONS, main
 
 PAGE = (Path(__file__).parents[1] / "docs/validation.md").read_text(encoding="utf-8")
@@ -19,3 +20,9 @@ def test_the_page_has_every_simulation():
     assert all(
         f"\n{name}: {statement} | {before} | " in PAGE for name, (statement, before, _) in SIMULATIONS.items()
     )
+
+
+def test_worst_cases_keep_their_level_and_stand_on_the_page(capsys):
+    assert worst_cases.main(["--runs", "400", "--only", "labels"]) == 0
+    assert "200 labels" in capsys.readouterr().out
+    assert all(f"\n{name}|" in PAGE for name in worst_cases.BOUNDS)

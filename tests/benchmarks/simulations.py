@@ -19,6 +19,8 @@ from scipy.stats import binom, fisher_exact
 from lethe.api.certificates import _Drawing
 from lethe.evaluation.certificate import FACTS, Audit, Certificate
 from lethe.evaluation.labels import Answer, Asked, Draws, LabelledMeasures, Labels, Queue, measure
+from lethe.io.json_files import read_jsonl
+from lethe.models.encoding import Encoder
 from lethe.results.ends import Ends
 from lethe.results.power import power
 from lethe.results.verdict import decide
@@ -44,6 +46,7 @@ from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answ
 from tests.lethe.sampling.sampling_models import build_llama
 from tests.lethe.statistics.test_extraction import levenshtein
 
+DATA = Path("data")
 CHANCE = np.array([0.0002] * 25 + [0.002, 0.004, 0.009, 0.02, 0.12])  # Retrain's leak probabilities
 
 
@@ -368,18 +371,30 @@ def heaviest(rng: Rng) -> str:
     return f"{other} of {models}, said; {false} false"
 
 
+def allowance_used(model: module.ModelPredictor, prompts: list[np.ndarray]) -> float:
+    """The largest error of the logits on other continuations that the model draws, as a share of what is allowed."""
+    with mock.patch.object(module, "LEAST_ALLOWANCE", 0.0):
+        allowed = module.measured_allowance(model, prompts, 40)
+        with mock.patch.object(module, "SAFETY", 1.0):
+            return max(module.measured_allowance(model, prompts, 40, seed) for seed in (1, 2)) / allowed
+
+
 @simulation("s25", "2.9")
 def allowance(rng: Rng) -> str:
     """Logit error / allowance."""
     with tempfile.TemporaryDirectory() as folder:
         build_llama(Path(folder) / "model", letters="abcdefghijklmnopqrstuvwxyz", scale=1.0)
-        model = module.ModelPredictor(Path(folder) / "model")
-        prompts = [np.array([5, 6, 7]), np.array([8, 9])]
-        with mock.patch.object(module, "LEAST_ALLOWANCE", 0.0):
-            allowed = module.measured_allowance(model, prompts, 40)
-            with mock.patch.object(module, "SAFETY", 1.0):
-                seen = max(module.measured_allowance(model, prompts, 40, seed) for seed in range(1, 7))
-    return f"{seen / allowed:.2f}"
+        toy = allowance_used(
+            module.ModelPredictor(Path(folder) / "model"), [np.array([5, 6, 7]), np.array([8, 9])]
+        )
+    used = []
+    for place in (DATA / "models" / name for name in ("base", "retrain", "npo", "grad_ascent")):
+        if (place / "model.safetensors").is_file():  # of a finished demonstration
+            model = module.ModelPredictor(place)
+            encoder = Encoder(model.checkpoint.tokenizer, "lethe/models/prompts/qa.txt")
+            rows = [row for _, row in read_jsonl(DATA / "dataset/forget.jsonl")][::5]
+            used.append(allowance_used(model, [np.array(encoder.prompt(row)) for row in rows]))
+    return f"{toy:.2f}" + (f"; demonstration {max(used):.2f}" if used else "")
 
 
 @simulation("near_verbatim", "above at equal rows")
