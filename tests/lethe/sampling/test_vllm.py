@@ -86,8 +86,8 @@ def test_answers_of_a_vllm_server_have_the_law_of_the_model(served, tmp_path):
     given = {"prompt": "{question}", "max_new_tokens": LENGTH}
     (own,) = lethe.exact(folder, rows, exact_only=True, **given).certificates.trees
     (stated,) = lethe.exact("tiny", rows, endpoint=url, requests=2000, **given).certificates.trees
-    assert (stated.lower, stated.upper_certain) == pytest.approx((own.lower, own.upper_certain), rel=1e-3)
-    assert 0 < stated.lower <= stated.upper_certain < 1
+    assert stated.lower == pytest.approx(own.lower, rel=1e-3)  # 0.001: neither is 0 here
+    assert 0 < stated.lower <= stated.upper_certain <= own.upper_certain * (1 + 1e-3)
 
 
 QUESTIONS = {
