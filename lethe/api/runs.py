@@ -1,4 +1,4 @@
-"""`lethe.load_run` and `lethe.compare`: the artifacts of a run as tables, and two runs question by question."""
+"""`lethe.load_run` and `lethe.compare`: the artifacts of a run as tables and figures, and two runs question by question."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Literal
 from lethe.api.result import Place, TableWithSentences, View, documented
 from lethe.errors import BadFile, BadValue, MissingArtifact, plural
 from lethe.evaluation import compared
+from lethe.results import quantities
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from matplotlib.axes import Axes
 
+    from lethe.results.quantities import Scope
     from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound
 
@@ -68,6 +72,78 @@ class Run(TableWithSentences):
     def sentences(self) -> list[str]:
         return [f"{self.folder}: {plural(len(self.models), 'model')}, {', '.join(self.models)}."]
 
+    def plot_bounds(self, ax: Axes | None = None) -> Axes:
+        """Draw a row per model, on new axes by default: greedy and mean score, and the bound of the worst question."""
+        ax, metrics = ax or _new(), self.metrics
+        places, worst = list(range(len(metrics))), _column(metrics, *_bounds("model", "score_worst"))
+        greedy, mean = _scores("model")
+        alphas = metrics["alpha"].unique() if "alpha" in metrics else []
+        level = f" (α = {alphas[0]:g})" if len(alphas) == 1 else ""
+        ax.hlines(places, 0, worst, color="0.85", linewidth=4)
+        ax.plot(metrics[greedy], places, "D", mfc="none", color="tab:orange", label="greedy answer, mean score")
+        ax.plot(metrics[mean], places, "o", color="tab:blue", label="sampled answers, mean score")
+        label = f"worst question, upper bound{level}"
+        ax.plot(worst, places, "|", markersize=14, color="tab:blue", label=label)
+        ax.set_yticks(places, self.models)
+        ax.invert_yaxis()
+        ax.set(xlim=(0, 1.02), xlabel="score")
+        ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+        return ax
+
+    def plot_questions(self, model: str | None = None, ax: Axes | None = None) -> Axes:
+        """Draw each forget question's mean score with its bound, the highest first; a run of one model needs no name."""
+        if model is None and len(self.models) == 1:
+            model = self.models[0]
+        if model not in self.models:
+            raise BadValue("model", model, f"one of {', '.join(self.models)}")
+        ax, rows = ax or _new(), self.questions[self.questions["model"] == model]
+        high, scores = _column(rows, *_bounds("question", "score")), _scores("question")
+        order = (-high).argsort(kind="stable")
+        greedy, mean = (_column(rows, name)[order] for name in scores)
+        places = list(range(1, len(rows) + 1))
+        ax.vlines(
+            places, mean, high[order], color="tab:blue", alpha=0.35, linewidth=3, label="up to the upper bound"
+        )
+        ax.plot(places, mean, "o", markersize=3, color="tab:blue", label="mean of the sampled answers")
+        ax.plot(places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label="greedy answer")
+        ax.set(ylim=(0, 1.02), xlabel="forget questions, sorted by bound", ylabel="score")
+        ax.legend(frameon=False, fontsize="small")
+        return ax
+
+    def plot_tails(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of answers above each score, a line per model: the bound solid, the drawn answers dashed."""
+        ax = ax or _new()
+        for model, rows in self.tails.groupby("model", sort=False):
+            (line,) = ax.plot(rows["x"], rows["bound"], drawstyle="steps-post", label=f"{model}, upper bound")
+            ax.plot(rows["x"], rows["empirical"], drawstyle="steps-post", color=line.get_color(), linestyle="--")
+        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score x", ylabel="share of answers above x")
+        if len(self.tails):
+            ax.legend(frameon=False, fontsize="small")
+        return ax
+
+
+def _bounds(scope: Scope, key: str) -> list[str]:
+    """The columns of an upper bound: for a fixed number of answers, and for one that a rule could stop."""
+    return quantities.upper_bounds(scope, (key,), ("sampled", "anytime"))
+
+
+def _scores(scope: Scope) -> list[str]:
+    """The columns of the greedy and of the mean score."""
+    return [quantities.of(scope, "score", basis).names[0] for basis in ("greedy", "sampled")]
+
+
+def _column(table: pd.DataFrame, *names: str) -> np.ndarray:
+    """Return, row by row, the first value among the named columns."""
+    columns = table.reindex(columns=list(names)).astype(float)
+    values: np.ndarray = columns.bfill(axis=1).iloc[:, 0].to_numpy()
+    return values
+
+
+def _new() -> Axes:
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
 
 def load_run(folder: Place = "data") -> Run:
     """Read the artifacts of a run as tables, without the models that the ``params.yaml`` beside it no longer lists.
@@ -89,6 +165,8 @@ def load_run(folder: Place = "data") -> Run:
     'with probability 0.99 (α = 0.01)'
     >>> run.answers.groupby("split")["text"].count().to_dict()
     {'forget': 18}
+    >>> run.plot_questions().get_ylabel()
+    'score'
     """
     import pandas as pd
 

@@ -62,11 +62,20 @@ def test_the_tables_are_views_of_the_table_of_results(here):
     assert run.metrics.loc["mine", "greedy_mean"] == pytest.approx(greedy.mean())
 
 
-def test_the_models_of_a_run_are_those_of_its_params(two_models):
+def test_the_figures_draw_the_tables(two_models):
     run = lethe.load_run(two_models)
-    assert run.models == ["mine", "first"]
-    assert set(run.results["model"]) == {"mine", "first", "canaries"}
-    assert set(run.tails["model"]) == set(run.questions["model"]) == {"mine", "first"}
+    axes = run.plot_bounds()
+    marks = {line.get_label().split(",")[0]: line.get_xdata() for line in axes.lines}
+    assert marks["sampled answers"].tolist() == run.metrics["mean"].tolist()
+    assert [label.get_text() for label in axes.get_yticklabels()] == run.models
+    rows = run.questions[run.questions["model"] == "first"].sort_values("m_mu", ascending=False)
+    axes = run.plot_questions("first")
+    (mean,) = [line for line in axes.lines if line.get_label().startswith("mean")]
+    assert sorted(mean.get_ydata().tolist()) == sorted(rows["mean"].tolist())
+    tops = [segment[1][1] for segment in axes.collections[0].get_segments()]
+    assert tops == rows["m_mu"].tolist()
+    axes = run.plot_tails()
+    assert axes.lines[0].get_ydata().tolist() == run.tails[run.tails["model"] == "mine"]["bound"].tolist()
 
 
 def test_what_is_no_run_is_told(tmp_path):
