@@ -128,6 +128,7 @@ class Sample(Drawing):
     max_rows: Count = 4096
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     tensor_parallel: Count = 1
+    data_parallel: Count = 1
     vllm_from: Count = 100_000_000
     max_thinking_tokens: Natural = 0  # of the thinking before an answer, beside max_new_tokens of the answer
     # what a bound makes of an answer that ended at max_new_tokens: its score, or no score

@@ -114,7 +114,8 @@ class Options(Direct):
     """How an engine runs; only ``dtype`` changes the distribution, by its rounding.
 
     ``dtype`` "auto" is float32 on the CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live sequences, and
-    thereby the memory. The others concern vLLM: ``tensor_parallel`` devices hold the model, and ``auto`` selects vLLM for
+    thereby the memory. The others concern vLLM: ``tensor_parallel`` devices hold one model,
+    ``data_parallel`` models work in parallel, and ``auto`` selects vLLM for
     models of at least ``vllm_from`` parameters.
     """
 
@@ -122,6 +123,7 @@ class Options(Direct):
     dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = "auto"
     max_rows: Count = 4096
     tensor_parallel: Count = 1
+    data_parallel: Count = 1
     vllm_from: Count = 100_000_000
 
     @classmethod

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lethe.errors import BadValue, LetheError
 from lethe.models.first_token import ENVIRONMENT, LONGEST_ON_CPU, prepare_vllm
 from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts, checkpoint, resolve_device
 
@@ -37,7 +41,8 @@ class VllmEngine:
         self.context = self.checkpoint.context
         if self.on_cpu:
             self.context = min(self.context or LONGEST_ON_CPU, LONGEST_ON_CPU)
-        self.model = self._start()
+        # The model is in this process, or one in each of several others.
+        self.model = Replicas(model_folder, options) if options.data_parallel > 1 else self._start()
 
     def _start(self) -> LLM:
         from vllm import LLM
@@ -78,18 +83,23 @@ class VllmEngine:
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         check_prompts(prompts, settings, self.context, self.checkpoint.vocabulary)
         most = max((len(settings.of(prompt).sample_numbers()) for prompt in prompts), default=1)
-        at_once = max(1, min(2 * MOST_SEQUENCES // most, len(prompts)))
-        for start in range(0, len(prompts), at_once):
-            yield from self._answer(prompts[start : start + at_once], settings)
+        at_once = 2 * MOST_SEQUENCES // most
+        at_once = max(1, min(at_once, -(-len(prompts) // self.options.data_parallel)))
+        groups = [prompts[start : start + at_once] for start in range(0, len(prompts), at_once)]
+        if isinstance(self.model, Replicas):
+            yield from self.model.answer(groups, settings)
+        else:
+            for group in groups:
+                yield from self._answer(self.model, group, settings)
 
-    def _answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+    def _answer(self, llm: LLM, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         import torch
         from vllm import TokensPrompt
 
         requests = [request for prompt in prompts for request in self._requests(prompt, settings.of(prompt))]
         tokens = [TokensPrompt(prompt_token_ids=list(prompt.token_ids)) for prompt, _ in requests]
         with torch.random.fork_rng(devices=[]):  # greedy requests also draw from torch's generator
-            outputs = self.model.generate(tokens, [params for _, params in requests], use_tqdm=False)
+            outputs = llm.generate(tokens, [params for _, params in requests], use_tqdm=False)
         completions: dict[str, list[CompletionOutput]] = {prompt.prompt_id: [] for prompt in prompts}
         for (prompt, _), output in zip(requests, outputs, strict=True):
             completions[prompt.prompt_id] += sorted(output.outputs, key=lambda completion: completion.index)
@@ -146,3 +156,59 @@ def mean_top_probability(logprobs: FlatLogprobs) -> float:
     """The mean largest probability; vLLM gives the raw log probabilities of the drawn and the likeliest token."""
     steps = zip(logprobs.start_indices, logprobs.end_indices, strict=True)
     return math.fsum(math.exp(max(logprobs.logprobs[start:end])) for start, end in steps) / len(logprobs)
+
+
+class Replicas:
+    """Parallel engines, each in its own process with its share of the GPUs; any may answer a prompt, which has its own
+    seeds."""
+
+    def __init__(self, model_folder: Path, options: Options):
+        context = multiprocessing.get_context("spawn")
+        shares = context.Queue()
+        for share in device_shares(options):
+            shares.put(share)
+        self.pool = ProcessPoolExecutor(
+            options.data_parallel,
+            mp_context=context,
+            initializer=start_replica,
+            initargs=(model_folder, options.model_copy(update={"data_parallel": 1}), shares),
+        )
+
+    def answer(self, groups: Sequence[Sequence[Prompt]], settings: Settings) -> Iterator[Answers]:
+        try:
+            for done in as_completed([self.pool.submit(replica_answer, group, settings) for group in groups]):
+                yield from done.result()
+        except BrokenProcessPool as error:
+            raise LetheError("A vLLM process ended unexpectedly; its output is printed above.") from error
+
+
+def device_shares(options: Options) -> list[str | None]:
+    """The CUDA_VISIBLE_DEVICES of each replica: ``tensor_parallel`` GPUs each; None on a CPU."""
+    import torch
+
+    if resolve_device(options.device).type == "cpu":
+        return [None] * options.data_parallel
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(index) for index in range(torch.cuda.device_count())]
+    wanted = options.data_parallel * options.tensor_parallel
+    if wanted > len(names):
+        raise BadValue(
+            "tensor_parallel x data_parallel", wanted, f"at most {len(names)}, the number of available GPUs"
+        )
+    size = options.tensor_parallel
+    return [",".join(names[start : start + size]) for start in range(0, wanted, size)]
+
+
+_replica: VllmEngine  # the engine that `start_replica` opened in this process
+
+
+def start_replica(model_folder: Path, options: Options, shares: multiprocessing.Queue) -> None:
+    global _replica
+    share = shares.get()
+    if share is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = share
+    _replica = VllmEngine(model_folder, options)
+
+
+def replica_answer(prompts: Sequence[Prompt], settings: Settings) -> list[Answers]:
+    return list(_replica.answer(prompts, settings))

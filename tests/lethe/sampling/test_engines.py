@@ -231,6 +231,24 @@ def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wante
     assert (os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0") == alone
 
 
+def test_replicas_share_the_gpus_out(monkeypatch):
+    import torch
+
+    from lethe.sampling.vllm_engine import device_shares
+
+    options = Options(device="cuda", tensor_parallel=2, data_parallel=2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert device_shares(options) == ["0,1", "2,3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,5,3,1")
+    assert device_shares(options) == ["7,5", "3,1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,5,3")
+    with pytest.raises(BadInput, match="at most 3"):
+        device_shares(options)
+    assert device_shares(Options(device="cpu", data_parallel=3)) == [None] * 3
+
+
 @pytest.mark.parametrize("kind", ["prefix", "transformers", "vllm"])
 def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path, kind):
     import json

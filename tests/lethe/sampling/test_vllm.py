@@ -123,6 +123,7 @@ def project(tmp_path_factory) -> Path:
     params["models"]["mine"] = {"path": str(folder / "model"), "adaptive_threshold": 0.9}
     params["sample"].update(
         engine="vllm",
+        data_parallel=2,
         n=20,
         utility_n=4,
         max_new_tokens=8,
