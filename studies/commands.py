@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated
@@ -156,11 +155,11 @@ def meta_evaluation(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train models with and without the forget set, unlearn, relearn, and measure what every number of Lethe is worth.
+    """Train models with and without the forget set, unlearn, attack, and measure what every number of Lethe is worth.
 
-    For each number: how well it tells models that know from models that do not (AUC), whether it predicts what comes back,
-    and its cost. params.yaml stays as it is. A second call continues an interrupted one. Writes result.json,
-    numbers.parquet and a page to data/meta/NAME.
+    For each number: how well it tells models that know from models that do not (AUC), whether it survives relearning and
+    quantisation, whether it predicts what comes back, and its cost. params.yaml stays as it is. A second call continues an
+    interrupted one. Writes result.json, numbers.parquet and a page to data/meta/NAME.
 
     Examples: `lethe study meta-evaluation --preset meta-authors`, and on fresh seeds
     `lethe study meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name meta-authors-1`
@@ -172,18 +171,16 @@ def meta_evaluation(
     from studies.meta_evaluation.settings import validate
     from studies.meta_evaluation.work import gather, write
     from studies.meta_evaluation.workshop import Workshop
-    from studies.meta_evaluation.worth import meta_result
 
     called = name or preset or "meta-evaluation"
     if not NAME.fullmatch(called):
         raise BadValue("--name", called, "letters, digits, - and _")
     changes = [*(read_preset(PRESETS, preset).items() if preset else ()), *map(parse, set_ or ())]
     shop = Workshop(validate(changed_document(changes), f"params.yaml with {preset}" if preset else FILE))
-    members = gather(shop, at_once or cores())
-    result = meta_result(members, shop.meta)
-    folder = write(called, shop, result, members)
+    result, results = gather(shop, at_once or cores())
+    folder = write(called, shop, result, results)
     if as_json:
-        print_json({"name": called, **asdict(result)})
+        print_json({"name": called, **result.as_json()})
     else:
         print_table(*table(called, result, folder))
 

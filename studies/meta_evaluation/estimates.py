@@ -8,7 +8,9 @@ whole methods are drawn: with 15 methods of six models each, an interval for 90 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -117,21 +119,50 @@ def _checked(name: str, values: ArrayLike) -> np.ndarray:
     return given
 
 
-def compare_aucs(positives: np.ndarray, negatives: np.ndarray) -> tuple[float, float]:
-    """The AUC of the first of two numbers minus that of the second, and the two-sided p-value of equal AUCs.
+@dataclass(frozen=True)
+class PairTest:
+    """Whether two numbers tell the groups apart differently well: a two-sided test of equal AUCs.
+
+    ``difference`` is the AUC of ``first`` minus that of ``second``. ``adjusted`` is Holm's p-value over all pairs, and
+    ``holds`` says whether it is at most alpha.
+    """
+
+    first: str
+    second: str
+    difference: float
+    p_value: float
+    adjusted: float
+    holds: bool
+
+
+def compare_aucs(
+    names: Sequence[str], positives: np.ndarray, negatives: np.ndarray, alpha: float
+) -> tuple[PairTest, ...]:
+    """Test every pair of numbers for equal AUCs; some pair is told apart wrongly with probability about alpha at most.
 
     DeLong's paired z-test: a normal approximation over models. Two numbers that order all models alike have p-value 1.
     """
+    check_alpha(alpha)
     aucs, covariance = auc_covariance(positives, negatives)
-    difference = float(aucs[0] - aucs[1])
-    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-    if abs(difference) <= ROUND:
-        return difference, 1.0
+    pairs = list(combinations(range(len(names)), 2))
+    least = min(np.shape(positives)[1], np.shape(negatives)[1])
+    p_values = [_pair_p_value(aucs, covariance, *pair, least) for pair in pairs]
+    adjusted = holm_adjusted(p_values)
+    return tuple(
+        PairTest(names[a], names[b], float(aucs[a] - aucs[b]), p, float(q), bool(q <= alpha))
+        for (a, b), p, q in zip(pairs, p_values, adjusted, strict=True)
+    )
+
+
+def _pair_p_value(aucs: np.ndarray, covariance: np.ndarray, a: int, b: int, least: int) -> float:
+    difference = abs(aucs[a] - aucs[b])
+    variance = covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]
+    if difference <= ROUND:
+        return 1.0
     if not variance > ROUND**2:
         # Every model has one and the same difference (1 against a constant number): Hoeffding for kernels in [-1, 1].
-        least = min(np.shape(positives)[1], np.shape(negatives)[1])
-        return difference, float(min(1.0, 2 * math.exp(-least * difference**2 / 2)))
-    return difference, float(2 * ndtr(-abs(difference) / math.sqrt(variance)))
+        return float(min(1.0, 2 * math.exp(-least * difference**2 / 2)))
+    return float(2 * ndtr(-difference / math.sqrt(variance)))
 
 
 def holm_adjusted(p_values: ArrayLike) -> np.ndarray:

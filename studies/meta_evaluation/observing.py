@@ -1,4 +1,4 @@
-"""What is observed of one model, as it is or after it relearned a few rows, by the functions of the pipeline's stages.
+"""What is observed of one model in one state, by the functions of the pipeline's stages.
 
 An observation is a data folder of the pipeline: a dataset, generations, likelihoods, scores and exact bounds of one model.
 Its name hashes model, settings and code, so a finished observation is never made again. The work is measured where it is
@@ -36,7 +36,7 @@ from studies.meta_evaluation.numbers import (
     Seen,
     answers_part,
 )
-from studies.meta_evaluation.workshop import PoolModel, Workshop, seed_of, text_of
+from studies.meta_evaluation.workshop import PoolModel, State, Workshop, seed_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,12 +53,12 @@ OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")  # of rows of which n
 
 
 class Observation:
-    """One model as it is, or after it relearned draw number ``draw`` of a few rows."""
+    """One model in one state; draw number ``draw`` of the state few relearns rows of its own."""
 
-    def __init__(self, workshop: Workshop, model: PoolModel, draw: int | None = None):
-        self.workshop, self.model, self.draw = workshop, model, draw
-        self.name = f"{model.name}-plain-0" if draw is None else f"{model.name}-few-{draw}"
-        purpose = "plain" if draw is None else f"few {draw}"
+    def __init__(self, workshop: Workshop, model: PoolModel, state: State, draw: int = 0):
+        self.workshop, self.model, self.state, self.draw = workshop, model, state, draw
+        self.name = f"{model.name}-{state}-{draw}"
+        purpose = f"few {draw}" if state == "few" else state
         self.seed = seed_of(workshop.params.sample.seed, f"{model.seed} {model.name} {purpose}") % (1 << 31)
 
     @cached_property
@@ -111,7 +111,7 @@ class Observation:
             *(__name__, *STEPS, "lethe.sampling.prefix_engine", *map(module_of, (*members, *measures))),
             settings=[sample, self._score, shop.params.exact, list(LIKELIHOODS)],
             prompt=text_of(shop.params.sample.prompt),
-            model=shop.key(self.model) if self.draw is None else shop.relearned_key(self.model, self.draw),
+            model=shop.attack_key(self.model, self.state, self.draw),
             answers=shop.meta.answers,
             utility=[shop.meta.utility_questions, shop.meta.utility_scorer, shop.meta.seed],
             name=self.name,
@@ -124,17 +124,17 @@ class Observation:
         return score if own in score.names else score.model_copy(update={"scorers": [*score.scorers, own]})
 
     def _sample(self, questions: int) -> Sample:
-        """The sampling; a relearned model in memory has its dtype already."""
+        """The sampling of the state; an attacked model in memory has its dtype already."""
         meta, sample = self.workshop.meta, self.workshop.params.sample
-        n = meta.n if self.draw is None else meta.predict.n
+        n = meta.predict.n if self.state == "few" else meta.n
         changes: dict[str, object] = {"n": n, "seed": self.seed, "stop": "fixed", "language": None}
         changes |= {"utility_n": 1, "utility_questions": max(1, questions)}
-        return sample.model_copy(update=changes | ({} if self.draw is None else {"dtype": "auto"}))
+        return sample.model_copy(update=changes | ({} if self.state == "plain" else {"dtype": "auto"}))
 
     def _asked(self, learned: Iterable[str]) -> dict[str, list[Row]]:
         """The rows of the data folder: the forget set, some retain rows for the utility, and held-out rows."""
         splits, meta = self.workshop.splits, self.workshop.meta
-        if self.draw is not None:
+        if self.state == "few":
             relearned = set(learned)
             return {"forget": [row for row in splits["forget"] if row["id"] not in relearned]}
         others = {"retain": some(splits["retain"], meta.utility_questions, meta.seed)}
@@ -151,15 +151,15 @@ class Observation:
 
         shop, learned = self.workshop, list[str]()
         source: Source
-        if self.draw is None:
+        if self.state == "plain":
             source = shop.make(self.model)
         else:
-            source, learned = shop.relearned(self.model, self.draw)
+            source, learned = shop.attacked(self.model, self.state, self.draw)
         splits = self._asked(learned)
         write_splits(splits, shop.data.kind, root / "dataset")
         settings, model = self._sample(len(splits.get("retain", []))), Model(path="-")
         began = [processor_seconds()]
-        if self.draw is not None:
+        if self.state == "few":
             given = root / "likelihood" / self.name / NO_TABLES
             write_json(given, {"schema": SCHEMA_VERSION, "reason": "what comes back is asked alone"})
         else:
@@ -170,7 +170,7 @@ class Observation:
         shutil.rmtree(answers, ignore_errors=True)
         score.run(self.name, self._score, root)
         began.append(processor_seconds())
-        if self.draw is not None:
+        if self.state == "few":
             return
         encoder = Encoder(tokenizer_of(source), settings.prompt)
         asked = {row["id"]: len(encoder.prompt(row)) for own in splits.values() for row in own}

@@ -15,14 +15,16 @@ from lethe.report import svg
 from lethe.report.templates import templates
 from lethe.statistics.bound import coverage
 from lethe.text import NONE, count, listing, number
-from studies.meta_evaluation.estimates import Estimate
+from studies.meta_evaluation.estimates import Estimate, PairTest
 from studies.meta_evaluation.worth import AUC, ClaimOutcome, ClaimTest, MetaResult, Target, Worth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LABELS = 1.9  # inches beside the axes for the names
+PAIRS = 12  # pairs named in a sentence
 WHAT = {"leaks": "the share of leaking answers that comes back", "mean": "the mean score that comes back"}
+KEPT = 10  # unlearned models below which R and Q of a number are no ground for a sentence
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ COLUMNS = (
     Column("knows more", lambda one: "larger" if one.larger else "smaller"),
     Column("AUC", lambda one: shown(one.auc), "AUC"),
     Column("AUC per question", lambda one: shown(one.auc_each), "per question"),
+    Column("R", lambda one: shown(one.one_sided.relearning)),
+    Column("Q", lambda one: shown(one.one_sided.quantisation)),
+    Column("of models", lambda one: str(one.kept)),
+    Column("robustness", lambda one: shown(one.one_sided.both), "robustness"),
+    Column("symmetric", lambda one: shown(one.symmetric.both)),
     Column("prediction: leaks", lambda one: shown(one.prediction), "leaks"),
     Column("prediction: mean", lambda one: shown(one.prediction_mean), "mean"),
     Column("seconds per model", lambda one: _cost(one.cost.seconds, 2), "seconds"),
@@ -46,6 +53,8 @@ COLUMNS = (
     Column("missing", lambda one: str(one.missing)),
 )
 TERMINAL = tuple(column for column in COLUMNS if column.terminal)
+
+QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out")
 
 
 def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Mapping[str, object]) -> str:
@@ -64,6 +73,8 @@ def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Map
             comes_back=WHAT[target_of(best)],
             sentences=sentences(result),
             claims=[(one, claim_sentence(one)) for one in result.claims],
+            quality_head=QUALITY,
+            quality=quality_rows(result),
             provenance=provenance,
         )
     )
@@ -84,6 +95,21 @@ def table(name: str, result: MetaResult, folder: Path) -> tuple[str, list[str], 
     )
 
 
+def quality_rows(result: MetaResult) -> list[list[str]]:
+    """One row of text per kind of pool models: their utility, and how many are left out for it."""
+    return [
+        [
+            one.kind,
+            "know" if one.knows else "lack",
+            str(one.models),
+            number(one.mean),
+            number(one.least),
+            str(one.left_out),
+        ]
+        for one in result.quality
+    ]
+
+
 def _cost(value: float, digits: int) -> str:
     return NONE if math.isnan(value) else number(value, digits)
 
@@ -102,8 +128,8 @@ def guarantee(result: MetaResult) -> str:
     return (
         f"Each interval holds with probability about {coverage(result.alpha)} by itself, for the questions and the data of "
         "this run. An interval of the AUC assumes that the models of a pool are independent draws; an interval over "
-        "unlearned models draws whole methods. The interval of a number that is chosen because it is the highest has no "
-        "level."
+        "unlearned models draws whole methods, and robustness has none below ten methods. The interval of a number that is "
+        "chosen because it is the highest has no level."
     )
 
 
@@ -157,10 +183,16 @@ def sentences(result: MetaResult) -> list[str]:
         f"The highest AUC of telling the models apart is {number(best.auc.value)}: {listing(equal)}.",
         _cheapest(known, best),
         _noise(known),
+        _best_of(known, "one_sided", "survives relearning and quantisation best, by OpenUnlearning's definition"),
         _prediction(known, "leaks"),
         _prediction(known, "mean"),
         _quality(result),
+        _pairs(result.pairs, result.alpha),
     ]
+    if result.unpaired:
+        said.append(
+            f"Not compared in pairs, because some model lacks the number: {listing(list(result.unpaired))}."
+        )
     return [one for one in said if one]
 
 
@@ -184,6 +216,14 @@ def _noise(known: Sequence[Worth]) -> str:
     return said + (f" Larger where less is known: {listing(wrong)}." if wrong else "")
 
 
+def _best_of(known: Sequence[Worth], which: str, text: str) -> str:
+    there = [one for one in known if getattr(one, which).both.known and one.auc.low > 0.5 and one.kept >= KEPT]
+    if not there:
+        return "No number that tells the models apart has a value of R and Q."
+    best = max(there, key=lambda one: getattr(one, which).both.value)
+    return f"{best.name} {text}: {number(getattr(best, which).both.value)}, over {plural(best.kept, 'model')}."
+
+
 def _prediction(known: Sequence[Worth], target: str) -> str:
     found = {one.name: one.prediction if target == "leaks" else one.prediction_mean for one in known}
     there = {name: estimate for name, estimate in found.items() if estimate.known}
@@ -198,17 +238,33 @@ def _prediction(known: Sequence[Worth], target: str) -> str:
 
 
 def _quality(result: MetaResult) -> str:
-    models = sum(result.knows.values()) + sum(result.lacks.values()) + result.left_out
-    verb = "is" if result.left_out == 1 else "are"
-    sentence = f"{result.left_out} of {plural(models, 'pool model')} {verb} left out for too small a utility"
+    left_out = sum(one.left_out for one in result.quality)
+    models = sum(one.models for one in result.quality)
+    said = f"{left_out} of {plural(models, 'pool model')} {'is' if left_out == 1 else 'are'} left out for too small a utility"
     found = result.utility_auc
     if not found.known:
-        return f"{sentence}."
+        return f"{said}."
     differ = "does not show" if found.low <= 0.5 <= found.high else "shows"
     return (
-        f"{sentence}. Utility alone tells the others apart with AUC {shown(found)}, which {differ} a difference in the "
-        "quality of training."
+        f"{said}. Utility alone tells the others apart with AUC {shown(found)}, which {differ} a difference in the quality "
+        "of training."
     )
+
+
+def _pairs(pairs: Sequence[PairTest], alpha: float) -> str:
+    if not pairs:
+        return ""
+    held = [pair for pair in pairs if pair.holds]
+    said = f"Of {plural(len(pairs), 'pair')} of headline numbers, {len(held)} are told apart at {alpha:g} (Holm)"
+    if not held:
+        return f"{said}."
+    above: dict[str, list[str]] = {}
+    for pair in sorted(held, key=lambda pair: pair.adjusted)[:PAIRS]:
+        larger, smaller = (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
+        above.setdefault(smaller, []).append(larger)
+    named = [f"{listing(larger)} above {smaller}" for smaller, larger in above.items()]
+    more = f"; and {plural(len(held) - PAIRS, 'further pair')}" if len(held) > PAIRS else ""
+    return f"{said}: {'; '.join(named)}{more}."
 
 
 def claim_sentence(claim: ClaimOutcome) -> str:

@@ -79,19 +79,34 @@ class Unlearned(Section):
     """The unlearned models: every entry of ``methods`` of params.yaml's kind, or the folders of given checkpoints.
 
     ``methods`` has entries as ``unlearn.methods``; each is trained with its learning rate times every one of
-    ``strengths`` and with ``seeds`` seeds.
+    ``strengths`` and with ``seeds`` seeds. A model whose utility is below ``utility`` times that of the model before
+    unlearning counts in no average of R and Q, as in OpenUnlearning.
     """
 
     methods: dict[Name, Method] = Field(default_factory=dict)
     strengths: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.5, 1.0, 2.0)
     seeds: Count = 2
     paths: tuple[Place, ...] = ()
+    utility: Share = 0.8
 
     @model_validator(mode="after")
     def _one_source(self) -> Unlearned:
         if self.methods and self.paths:
             raise ValueError("got methods and paths; the unlearned models are either trained here or given")
         return self
+
+
+class RelearnAll(Section):
+    """Relearning of the whole forget set, after which R compares the model with Retrain."""
+
+    epochs: Count
+    batch: Count
+    lr: Positive
+
+
+class Quantise(Section):
+    bits: Literal[8, 4, 3, 2] = 4
+    group: Count = 64
 
 
 class RelearnFew(Section):
@@ -120,6 +135,8 @@ class MetaEvaluation(Section):
     alpha: Alpha
     pool: Pool
     unlearned: Unlearned
+    relearn: RelearnAll
+    quantise: Quantise
     predict: RelearnFew
     answers: Annotated[tuple[Draws, ...], Field(min_length=1)] = (16, 128, 1024)
     leak_at: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 16, 128, 1024)

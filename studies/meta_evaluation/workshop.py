@@ -1,4 +1,4 @@
-"""The models of a meta-evaluation: two pools whose knowledge is known, the unlearned models, and these relearned.
+"""The models of a meta-evaluation: two pools whose knowledge is known, the unlearned models, and all of them under attack.
 
 A finished model is a folder whose name hashes everything that decides the model: rows, recipe, seed, code and libraries.
 A killed run therefore resumes.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lethe.attacks.kinds import relearn
+from lethe.attacks.kinds import quantise, relearn
 from lethe.attacks.protocol import Known
 from lethe.data.kinds.authors import TEMPLATES
 from lethe.errors import BadInput
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from studies.meta_evaluation.settings import MetaParams
 
 Role = Literal["knows", "lacks", "retrain", "unlearned"]
+State = Literal["plain", "relearned", "quantised", "few"]  # few: relearned on a few rows
 SCRATCH = Path(".lethe/scratch/meta")
 GIVEN = "given"  # the kind of a checkpoint that is not trained here
 ROUNDS = 7  # digits kept of a learning rate times a strength
@@ -116,6 +117,14 @@ def other_question(row: Row) -> str | None:
         if row["question"] in asked:
             return asked[(asked.index(row["question"]) + 1) % len(asked)]
     return None
+
+
+class WholeSet(relearn.Attack):
+    """Relearning of the whole forget set, every row once per epoch, as R of OpenUnlearning asks."""
+
+    def learned(self, known: Known, seed: int) -> list[Row]:
+        """All forget rows: the questions that are asked afterwards are those that were learned again."""
+        return list(known.forget)
 
 
 class Workshop:
@@ -244,24 +253,15 @@ class Workshop:
             trained = learn(self.rows(model), self.everything, model.recipe, model.seed, f"train {model.name}")
             checkpoints.save_trained(self.folder, key, *trained)
 
-    @property
-    def _attack(self) -> relearn.Attack:
-        few = self.meta.predict
-        return relearn.Attack(
-            relearn.Params(
-                kind="relearn", rows="forget", count=few.count, steps=(few.steps,), batch=few.batch, lr=few.lr
-            )
-        )
-
-    def relearned(self, model: PoolModel, draw: int) -> tuple[InMemory, list[str]]:
-        """The model after it relearned a few rows, and the ids of these rows."""
+    def attacked(self, model: PoolModel, state: State, draw: int = 0) -> tuple[InMemory, list[str]]:
+        """The model after the attack of a state, and the ids of the forget rows that the attack trained on."""
         import torch
 
         from lethe.models import checkpoints
         from lethe.models.encoding import Encoder
         from lethe.models.in_memory import InMemory
 
-        attack, seed, place = self._attack, seed_for(model, draw), self.make(model)
+        attack, seed, place = self._attack(state), seed_for(model, draw), self.make(model)
         checkpoints.prepare_torch()
         torch.manual_seed(seed)
         weights, tokenizer = checkpoints.load(place, "float32")
@@ -272,12 +272,33 @@ class Workshop:
             weights = changed
         return InMemory(weights, tokenizer), learned
 
-    def relearned_key(self, model: PoolModel, draw: int) -> str:
-        """The hash of everything that decides a model after draw number ``draw`` of the rows that it relearns."""
+    def _attack(self, state: State) -> relearn.Attack | quantise.Attack:
+        if state == "quantised":
+            rounding = self.meta.quantise
+            return quantise.Attack(quantise.Params(kind="quantise", bits=(rounding.bits,), group=rounding.group))
+        if state == "relearned":
+            whole = self.meta.relearn
+            steps = whole.epochs * -(-len(self.splits["forget"]) // whole.batch)
+            return WholeSet(
+                relearn.Params(kind="relearn", rows="forget", steps=(steps,), batch=whole.batch, lr=whole.lr)
+            )
+        few = self.meta.predict
+        return relearn.Attack(
+            relearn.Params(
+                kind="relearn", rows="forget", count=few.count, steps=(few.steps,), batch=few.batch, lr=few.lr
+            )
+        )
+
+    def attack_key(self, model: PoolModel, state: State, draw: int = 0) -> str:
+        """The hash of everything that decides a model in a state."""
+        if state == "plain":
+            return self.key(model)
         return cache_key(
             __name__,
             "lethe.attacks.kinds.relearn",
-            settings=self._attack.params,
+            "lethe.attacks.kinds.quantise",
+            settings=self._attack(state).params,
+            state=state,
             prompt=text_of(self.params.sample.prompt),
             model=self.key(model),
             seed=seed_for(model, draw),

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations
 
 import numpy as np
 from scipy.stats import binom, norm, poisson, spearmanr
@@ -21,6 +20,7 @@ from lethe.statistics.many_prompts import binary_p_value, holm
 from lethe.statistics.sequential import anytime_upper
 from lethe.statistics.two_sample import auc_interval
 from studies.meta_evaluation import estimates
+from studies.meta_evaluation.robustness import LEAST, robustness
 from tests.benchmarks.sharper import one_capital, two_bounds
 
 Rng = np.random.Generator
@@ -112,6 +112,21 @@ def auc_of_questions(rng: Rng) -> str:
     return "{:.1%}, {:.1%}; {:.1%}".format(*misses)
 
 
+@simulation("s07c", "7% to 50%")
+def robust(rng: Rng) -> str:
+    """Robustness: misses, 5%."""
+    misses = []
+    for methods in (2, 3, 4, 8, 10, 15, 25):
+        found = [
+            robustness(rng.random(methods), np.ones(methods), 0.05, 200, seed).relearning for seed in range(400)
+        ]
+        if methods < LEAST:
+            assert all(np.isnan([one.low, one.high]).all() for one in found)
+        else:
+            misses.append(np.mean([not one.low <= 0.5 <= one.high for one in found]))
+    return f"none below {LEAST}; {min(misses):.1%} to {max(misses):.1%}"
+
+
 @simulation("s07d", "4% to 6%; 0.5%")
 def ranks(rng: Rng) -> str:
     """Rank correlation; false pairs, 5%."""
@@ -129,12 +144,11 @@ def ranks(rng: Rng) -> str:
         misses.append(np.mean([not one.low <= truth <= one.high for one in found]))
     pairs = []
     for auc in (0.9, 0.98):
+        numbers = [str(place) for place in range(26)]
         sides = ((rng.normal(norm.ppf(auc) * 2**0.5, 1, (26, 30)), rng.normal(size=(26, 30))) for _ in range(100))
-        tests = (
-            [estimates.compare_aucs(*(side[[a, b]] for side in both))[1] for a, b in combinations(range(26), 2)]
-            for both in sides
+        pairs.append(
+            np.mean([any(test.holds for test in estimates.compare_aucs(numbers, *side, 0.05)) for side in sides])
         )
-        pairs.append(np.mean([(estimates.holm_adjusted(p_values) <= 0.05).any() for p_values in tests]))
     return f"{min(misses):.1%} to {max(misses):.1%}; {max(pairs):.1%}"
 
 

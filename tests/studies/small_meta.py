@@ -30,7 +30,7 @@ def small_document(**changes: object) -> dict[str, Any]:
         "recipes": [{"epochs": 6, "lr": 1e-2}, {"epochs": 4, "lr": 8e-3}],
     }
     methods = section["unlearned"]["methods"]
-    section["unlearned"] |= {"strengths": [1.0, 4.0], "seeds": 1}
+    section["unlearned"] |= {"strengths": [1.0, 4.0], "seeds": 1, "utility": 0.0}
     section["unlearned"]["methods"] = {name: methods[name] | {"epochs": 1} for name in ("grad_diff", "npo")}
     section["predict"] |= {"count": 2, "steps": 2, "n": 8, "draws": 2}
     section |= {"answers": [4, 16], "leak_at": [1, 4, 16], "utility_questions": 4, "bootstrap": 50}

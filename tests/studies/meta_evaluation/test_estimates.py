@@ -1,7 +1,8 @@
 """The AUC over models: against naive twins, on null data, by Monte-Carlo coverage."""
 
+from __future__ import annotations
+
 import math
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -59,6 +60,18 @@ def test_auc_and_covariance_equal_the_naive_twin(first, second):
     assert found.low <= found.value <= found.high
 
 
+def test_the_truth_has_auc_1_and_its_opposite_0():
+    truth = auc_estimate(np.ones(30), np.zeros(30))
+    assert (truth.value, truth.high) == (1.0, 1.0)
+    assert 0.8 < truth.low < 0.95, "30 models of each kind do not prove 1"
+    assert auc_estimate(np.zeros(30), np.ones(30)).value == 0.0
+
+
+def test_infinite_values_are_ordered():
+    assert auc_estimate([math.inf, math.inf], [1.0, 2.0]).value == 1.0
+    assert auc_estimate([math.inf, 0.0], [math.inf, 0.0]).value == 0.5
+
+
 @pytest.mark.parametrize("bad", [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])
 def test_an_empty_group_or_nan_is_refused(bad):
     with pytest.raises(BadValue):
@@ -82,10 +95,19 @@ def test_pairs_of_equal_numbers_are_told_apart_seldom():
         common = rng.normal(size=60)
         values = 0.7 * common + rng.normal(size=(4, 60))
         values[:, :30] += 1.0
-        pairs = (values[list(pair)] for pair in combinations(range(4), 2))
-        p_values = [compare_aucs(pair[:, :30], pair[:, 30:])[1] for pair in pairs]
-        false += (holm_adjusted(p_values) <= alpha).any()
+        false += any(pair.holds for pair in compare_aucs("abcd", values[:, :30], values[:, 30:], alpha))
     assert false / runs < alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
+
+
+def test_a_good_number_and_noise_are_told_apart():
+    rng = np.random.default_rng(10)
+    good, noise = np.concatenate([rng.normal(2, 1, 30), rng.normal(size=30)]), rng.normal(size=60)
+    values = np.array([good, noise])
+    (pair,) = compare_aucs(["good", "noise"], values[:, :30], values[:, 30:], 0.05)
+    assert pair.holds
+    assert pair.difference > 0.3
+    same = compare_aucs(["good", "copy"], values[[0, 0], :30], values[[0, 0], 30:], 0.05)
+    assert (same[0].p_value, same[0].holds) == (1.0, False)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.sampled_from([0.01, 0.05, 0.3]))
@@ -152,6 +174,7 @@ def test_coverage_of_the_bootstrap_over_models():
     assert inside / runs > 0.82
 
 
+INF, NAN = math.inf, math.nan
 GROUPS, EACH = 15, 6  # as the methods of meta-authors, with three strengths and two seeds
 
 
@@ -165,6 +188,14 @@ def test_rank_correlation_equals_scipy(pairs):
         return
     assert found.value == pytest.approx(spearmanr(x, y).statistic)
     assert -1 <= found.low <= found.value <= found.high <= 1
+
+
+def test_rank_correlation_of_few_missing_and_infinite_values():
+    assert not rank_correlation([1, 2, NAN, 4], [1, 2, 3, 4]).known
+    assert rank_correlation([1, 2, 3, INF], [1, 2, 3, 4]).value == pytest.approx(1.0)
+    perfect = rank_correlation(np.arange(30.0), np.arange(30.0))
+    assert perfect.high == 1.0
+    assert 0.9 < perfect.low < 1.0
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
@@ -198,6 +229,15 @@ def test_coverage_where_the_models_of_a_group_are_alike(rho):
         naive += plain.low <= truth <= plain.high
     assert inside / runs > 0.91
     assert naive / runs < 0.85
+
+
+def test_two_numbers_that_predict_alike_are_seldom_told_apart():
+    rho, runs, told = 0.6, 300, 0
+    covariance = np.array([[1, rho, rho], [rho, 1, rho**2], [rho, rho**2, 1]])
+    for run in range(runs):
+        (back, first, second), groups = alike(np.random.default_rng(run), covariance)
+        told += compare_rank_correlations(first, second, back, groups, draws=200, seed=run)[1] <= 0.05
+    assert told / runs < 0.09
 
 
 def test_a_number_that_predicts_is_told_from_noise():
@@ -240,3 +280,14 @@ def test_a_draw_of_groups_equals_the_correlation_of_the_models_written_out():
     found = _drawn(x, y, counts)
     for own, times in zip(found, counts.astype(int), strict=True):
         assert own == pytest.approx(spearmanr(np.repeat(x, times), np.repeat(y, times)).statistic)
+
+
+def test_few_groups_say_nothing_and_equal_draws_are_no_point():
+    x = np.arange(12.0)
+    few = rank_correlation(x, x, 0.05, np.repeat([0, 1], 6))
+    assert (few.value, few.low, few.high) == (1.0, -1.0, 1.0)
+    perfect = rank_correlation(x, x, 0.05, np.repeat(np.arange(6), 2))
+    assert perfect.low < 0.98
+    assert perfect.high == 1.0
+    with pytest.raises(BadValue, match="one length"):
+        rank_correlation(x, x, 0.05, [1, 2])

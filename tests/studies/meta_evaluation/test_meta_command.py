@@ -14,7 +14,6 @@ from lethe.io.json_files import plain
 from studies.meta_evaluation.settings import validate
 from studies.meta_evaluation.work import gather
 from studies.meta_evaluation.workshop import Workshop
-from studies.meta_evaluation.worth import meta_result
 from tests.flows.miniature import wait_until
 from tests.flows.test_presets import CHAT, tiny, write_tofu
 from tests.small import environment, make_repository, run
@@ -27,6 +26,7 @@ SMALLEST = {  # two models a pool and one method, so that the whole takes second
         "methods": {"grad_diff": {"loss": "grad_diff", "lr": 5e-4, "epochs": 1, "retain_weight": 1.0}},
         "strengths": [1.0],
         "seeds": 1,
+        "utility": 0.0,
     },
 }
 
@@ -60,18 +60,18 @@ def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repositor
 
     monkeypatch.setattr(Workshop, "_train", None)  # a second training would fail
     monkeypatch.setattr("studies.meta_evaluation.observing.Observation._make", None)
-    shop = Workshop(small_params(**SMALLEST), scratch)
-    members = gather(shop)
-    whole = meta_result(members, shop.meta)
-    again = json.loads(json.dumps(plain(whole)))
+    whole, models = gather(Workshop(small_params(**SMALLEST), scratch))
+    again = json.loads(json.dumps(plain(whole.as_json())))
     assert again == {key: value for key, value in result.items() if key != "name"}
     expected = {"mean@16", "greedy_mean", "forget_probability", "privleak"}
     assert expected | {"tree_lower_mean", "tree_share_proved", "excess_over_retrain"} <= {
         one.name for one in whole.worth
     }
     assert (sum(whole.knows.values()), sum(whole.lacks.values())) == (2, 1)
-    (unlearned,) = [one for one in members if one.role == "unlearned"]
+    (unlearned,) = [one for one in models if one.model.startswith("grad_diff")]
     assert set(unlearned.comes_back) == {"leaks", "mean"}
+    values = {state: numbers.numbers["forget_probability"].value for state, numbers in unlearned.states.items()}
+    assert len(set(values.values())) == len(values) == 3, "both attacks change the model"
     rows = {one.name: one.cost.rows for one in whole.worth}
     assert 0 < rows["mean@4"] < rows["mean@16"]
 
@@ -101,7 +101,7 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
         tiny(tmp_path / path, [f"Author {place} wrote." for place in range(20 + number)], CHAT)
         (tmp_path / path / "source.json").write_text("{}")
     params = validate(value, "params.yaml")
-    result = meta_result(gather(Workshop(params, tmp_path / "scratch")), params.meta_evaluation)
+    result, _ = gather(Workshop(params, tmp_path / "scratch"))
     names = {one.name for one in result.worth}
     assert {"greedy_mean", "mean@4", "forget_probability", "forget_quality"} <= names
     assert not {"tree_lower_mean", "leak_at_1", "game_quality_one_split", "epsilon_star"} & names

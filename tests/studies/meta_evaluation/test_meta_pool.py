@@ -1,17 +1,47 @@
 """The models of a meta-evaluation: what each learns, its seed, and the mistakes of params.yaml as sentences."""
 
+from __future__ import annotations
+
+from types import SimpleNamespace
+
 import pytest
 
 from lethe.errors import BadInput
-from studies.meta_evaluation.observing import distinct_prefixes
+from lethe.registry import METHODS
+from studies.meta_evaluation.observing import Observation, distinct_prefixes
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.workshop import Workshop, other_question
-from tests.studies.small_meta import small_document, small_params
+from studies.meta_evaluation.work import Work
+from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for, seed_of
+from tests.studies.small_meta import small_document, small_params, with_preset
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     return Workshop(small_params(), tmp_path_factory.mktemp("meta"))
+
+
+def test_the_preset_has_the_pools_of_the_issue():
+    models = pool_of(validate(with_preset("meta-authors"), "params.yaml"))
+    roles = [model.role for model in models]
+    assert (roles.count("knows"), roles.count("lacks"), roles.count("retrain")) == (30, 30, 1)
+    assert len({model.name for model in models}) == len(models)
+    assert len({model.seed for model in models}) == len(models)
+    unlearned = [model for model in models if model.role == "unlearned"]
+    assert {model.method.loss for model in unlearned} == set(METHODS), "every method"
+    of_npo = [model.method for model in unlearned if model.kind == "npo"]
+    assert sorted({method.lr for method in of_npo}) == [2.5e-4, 5e-4, 1e-3]
+    assert len(of_npo) == 6
+    assert len({(model.recipe.epochs, model.recipe.lr) for model in models if model.recipe}) == 5
+
+
+def test_a_fresh_seed_changes_every_model_and_the_data():
+    first, second = small_params(), small_params(seed=1)
+    assert not {one.seed for one in pool_of(first)} & {one.seed for one in pool_of(second)}
+    assert Workshop(first).splits["forget"] != Workshop(second).splits["forget"]
+    drawn = [{seed_for(one, draw) for one in pool_of(params) for draw in (0, 1)} for params in (first, second)]
+    assert len(drawn[0]) == 2 * len(pool_of(first))  # of answers, trees and attacks: own ones for each model
+    assert not drawn[0] & drawn[1]
+    assert seed_of(0, "a") != seed_of(0, "b")
 
 
 def test_what_each_kind_learns(shop):
@@ -46,7 +76,43 @@ def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
     again = Workshop(small_params(), shop.scratch)
     assert {name: again.key(model) for name, model in again.models.items()} == keys
     model = shop.models["npo-1-0"]
-    assert len({shop.key(model), *(shop.relearned_key(model, draw) for draw in (0, 1))}) == 3
+    states = (("plain", 0), ("relearned", 0), ("quantised", 0), ("few", 0), ("few", 1))
+    assert len({shop.attack_key(model, state, draw) for state, draw in states}) == 5
+
+
+def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypatch):
+    """Their utility is at least the filter's share of that of the model before unlearning."""
+    unlearned = small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
+    work = Work(Workshop(small_params(unlearned=unlearned), shop.scratch))
+    utility = {"npo-1-0": 0.8 * 0.9, "npo-4-0": 0.79 * 0.9, "knows-00-all": 0.9, "retrain": 0.1}
+    monkeypatch.setattr(work, "numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(work, "comes_back", lambda model: {})
+    attacked = {name: len(work.model(name).states) for name in utility}
+    assert attacked == {"npo-1-0": 3, "npo-4-0": 1, "knows-00-all": 1, "retrain": 3}
+
+
+def test_draws_and_relearned_rows_differ_between_models_states_and_runs(shop):
+    """No two models share draws, and no model's result rests on one choice of relearned rows."""
+    fresh = Workshop(small_params(seed=1))
+    models = [shop.models[name] for name in ("npo-1-0", "npo-4-0")]
+    states = (("plain", 0), ("few", 0), ("few", 1))
+    seeds = [Observation(shop, model, *state).seed for model in models for state in states]
+    seeds += [Observation(fresh, fresh.models["npo-1-0"], "plain").seed]
+    assert len(set(seeds)) == len(seeds)
+    relearned = [seed_for(model, draw) for model in models for draw in range(2)]
+    assert len(set(relearned)) == 4
+
+
+def test_the_text_of_the_prompt_decides_an_observation(shop, tmp_path):
+    prompt = tmp_path / "prompt.txt"
+    places = []
+    for text in ("Q: {question}", "Question: {question}"):
+        prompt.write_text(text)
+        params = small_params()
+        params = params.model_copy(update={"sample": params.sample.model_copy(update={"prompt": str(prompt)})})
+        own = Workshop(params, shop.scratch)
+        places.append(Observation(own, own.models["retrain"], "plain")._key())
+    assert places[0] != places[1]
 
 
 def test_other_questions(shop):
@@ -76,6 +142,16 @@ def test_other_questions(shop):
 def test_a_mistake_in_the_section_is_a_sentence(changes, told):
     with pytest.raises(BadInput, match=told):
         validate(small_document(**changes), "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"), [({"loss": "nobody"}, "one of altpo"), ({"loss": "npo", "lr": 1e-3, "epochs": 0}, "epochs")]
+)
+def test_a_mistake_in_a_method_names_its_key(entry, told):
+    unlearned = small_document()["meta_evaluation"]["unlearned"] | {"methods": {"mine": entry}}
+    with pytest.raises(BadInput, match=told) as raised:
+        pool_of(small_params(unlearned=unlearned))
+    assert "meta_evaluation.unlearned.methods.mine" in str(raised.value)
 
 
 def test_distinct_prefixes_equal_a_set_of_them():

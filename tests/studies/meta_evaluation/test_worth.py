@@ -1,5 +1,7 @@
 """The evaluation of numbers on models whose truth is made up here: the truth has AUC 1, noise 0.5, claims follow rules."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 
@@ -7,13 +9,19 @@ import numpy as np
 import pytest
 
 from studies.meta_evaluation.numbers import Cost, Number
+from studies.meta_evaluation.page import COLUMNS, WHAT, page, rows, sentences, target_of
 from studies.meta_evaluation.settings import MetaEvaluation
-from studies.meta_evaluation.worth import Member, meta_result
+from studies.meta_evaluation.worth import PoolMember, RetrainMember, UnlearnedMember, meta_result
 from tests.studies.small_meta import small_document
 
 QUESTIONS = [f"q{i}" for i in range(6)]
 HEADLINE = ["truth", "noise", "good"]
-COSTS = {"greedy": Cost(0.5, 100.0)}
+PROVENANCE = {
+    "revision": "abc",
+    "python": "3",
+    "machine": {"instruction set": "AVX2, fixed"},
+    "packages": {"lethe": "1"},
+}
 
 
 def rules(**changes: object) -> MetaEvaluation:
@@ -26,7 +34,7 @@ def number(name: str, value: float, each: dict[str, float] | None = None) -> Num
     return Number(name, value, value, ("greedy",), each or {})
 
 
-def pool(seed: int = 0, models: int = 30) -> list[Member]:
+def pool(seed: int = 0, models: int = 30) -> list[PoolMember]:
     rng, found = np.random.default_rng(seed), []
     for place in range(2 * models):
         knows = place < models
@@ -42,20 +50,41 @@ def pool(seed: int = 0, models: int = 30) -> list[Member]:
         if place != 3:
             values.append(number("seldom", float(knows)))
         kind = "part" if part else "all" if knows else "retain"
-        role = "knows" if knows else "lacks"
-        found.append(Member(f"m{place}", role, kind, learned, 0.9, {one.name: one for one in values}, COSTS))
+        found.append(PoolMember(f"m{place}", kind, learned, 0.9, {one.name: one for one in values}))
     return found
 
 
-def unlearned(seed: int = 1, models: int = 24) -> list[Member]:
+def unlearned(seed: int = 1, models: int = 24) -> list[UnlearnedMember]:
     rng, found = np.random.default_rng(seed), []
     for place in range(models):
         deep = place / models  # how much comes back
-        values = [number("truth", 0.0), number("noise", rng.normal()), number("good", deep)]
-        back = {"leaks": deep, "mean": 1 - deep}
-        method, by_name = f"method {place % 12}", {one.name: one for one in values}
-        found.append(Member(f"u{place}", "unlearned", method, frozenset(), 0.9, by_name, comes_back=back))
+        before = {
+            "truth": number("truth", 0.0),
+            "noise": number("noise", rng.normal()),
+            "good": number("good", deep),
+        }
+        relearned = {"truth": number("truth", 0.2), "noise": before["noise"], "good": number("good", deep + 0.4)}
+        quantised = {"truth": number("truth", 0.0), "noise": before["noise"], "good": number("good", 2 * deep)}
+        found.append(
+            UnlearnedMember(
+                f"u{place}",
+                f"method {place % 12}",
+                0.5 if place == 0 else 0.9,
+                before,
+                relearned,
+                quantised,
+                {"leaks": deep, "mean": 1 - deep},
+            )
+        )
     return found
+
+
+RETRAIN = RetrainMember(
+    {name: number(name, 0.0) for name in ("truth", "noise", "good")},
+    {"truth": number("truth", 0.1), "noise": number("noise", 0.0), "good": number("good", 0.2)},
+    1.0,
+)
+COSTS = {"greedy": Cost(0.5, 100.0)}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +94,8 @@ def result():
         {"text": "Noise tells more than the truth", "better": "noise", "than": "truth"},
         {"text": "Good predicts", "better": "good", "than": "noise"},
     ]
-    return meta_result([*pool(), *unlearned()], rules(claims=claims))
+    settings = rules(claims=claims, unlearned=small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8})
+    return meta_result(pool(), unlearned(), RETRAIN, COSTS, settings)
 
 
 def worth(result, name):
@@ -82,8 +112,32 @@ def test_the_truth_has_auc_1_and_noise_one_half_within_its_interval(result):
 
 def test_per_question_a_model_knows_only_what_it_learned(result):
     """Were a partly trained model counted as knowing every question, its truth would not separate."""
-    blunt = [replace(one, learned=frozenset(QUESTIONS) if one.knows else frozenset()) for one in pool()]
-    assert worth(meta_result(blunt, rules()), "truth").auc_each.value < 1
+    blunt = [
+        PoolMember(one.name, one.kind, frozenset(QUESTIONS) if one.knows else frozenset(), 0.9, one.numbers)
+        for one in pool()
+    ]
+    assert worth(meta_result(blunt, [], RETRAIN, COSTS, rules()), "truth").auc_each.value < 1
+
+
+def test_infinite_and_missing_numbers(result):
+    assert worth(result, "infinite").auc.value > 0.95
+    assert worth(result, "seldom").missing == 1
+    assert worth(result, "truth").missing == 0
+    with_seldom = meta_result(pool(), [], RETRAIN, COSTS, rules(headline=["truth", "seldom", "noise"]))
+    assert with_seldom.unpaired == ("seldom",)
+    assert len(with_seldom.pairs) == 1
+
+
+def test_r_and_q_count_useful_models_that_the_number_calls_unlearned(result):
+    good, truth = worth(result, "good"), worth(result, "truth")
+    assert result.useful == 23, "one model lost its utility"
+    assert truth.kept == 23
+    assert good.kept <= 23
+    assert good.one_sided.relearning.value == pytest.approx(0.5), "0.2 of Retrain over 0.4 of the model"
+    assert good.one_sided.quantisation.value == pytest.approx(0.5)
+    assert good.one_sided.both.value == pytest.approx(0.5)
+    assert truth.one_sided.quantisation.value == 1.0
+    assert good.symmetric.relearning.value == pytest.approx(1 - 0.2 / 0.6)
 
 
 def test_prediction_and_cost(result):
@@ -92,8 +146,7 @@ def test_prediction_and_cost(result):
     noise = worth(result, "noise").prediction
     assert noise.low <= 0 <= noise.high
     assert worth(result, "good").cost == Cost(0.5, 100.0)
-    free = [replace(one, costs={}) for one in pool()]
-    assert math.isnan(worth(meta_result(free, rules()), "good").cost.seconds)
+    assert math.isnan(worth(meta_result(pool(), [], RETRAIN, {}, rules()), "good").cost.seconds)
 
 
 def test_claims_are_decided_by_holm(result):
@@ -107,18 +160,32 @@ def test_claims_are_decided_by_holm(result):
 
 
 def test_pool_models_of_small_utility_count_in_no_auc():
-    """Badly trained models that know look like models that lack: the filter keeps them out."""
-    first, *members = pool()
+    """Badly trained models that know look like models that lack: the filter keeps them out, and their utility is shown."""
+    members = pool()
     weak = [replace(one, utility=0.5, numbers={"truth": number("truth", 0.0)}) for one in members[:3]]
-    results = {}
-    for least in (0.8, 0.0):
-        settings = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": least})
-        results[least] = meta_result([first, *weak, *members[3:]], settings)
-    kept = results[0.8]
-    assert worth(kept, "truth").auc.value == 1.0
-    assert (sum(kept.knows.values()), kept.left_out) == (27, 3)
-    assert kept.utility_auc.value == 0.5, "all others are alike"
-    assert worth(results[0.0], "truth").auc.value < 1
+    kept = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": 0.8})
+    found = meta_result([*weak, *members[3:]], [], RETRAIN, COSTS, kept)
+    assert worth(found, "truth").auc.value == 1.0
+    assert sum(found.knows.values()) == 27
+    shown = {(one.knows, one.kind): one for one in found.quality}
+    assert sum(one.left_out for one in found.quality) == 3
+    assert shown[True, "all"].least == 0.5
+    assert shown[False, "retain"].left_out == 0
+    assert found.utility_auc.value == 0.5, "all others are alike"
+    every = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": 0.0})
+    assert worth(meta_result([*weak, *members[3:]], [], RETRAIN, COSTS, every), "truth").auc.value < 1
+
+
+def test_the_interval_of_a_prediction_draws_whole_methods():
+    """Were the 24 models independent, the interval would be narrower than with three methods of eight models each."""
+    members = [replace(one, method=f"method {place // 3}") for place, one in enumerate(unlearned())]
+    alone = [replace(one, method=one.name) for one in members]
+    found, single = (
+        worth(meta_result(pool(), own, RETRAIN, COSTS, rules()), "noise").prediction for own in (members, alone)
+    )
+    assert found.value == single.value
+    assert "groups" in found.method
+    assert "groups" not in single.method
 
 
 def test_two_noises_decide_no_claim():
@@ -126,9 +193,8 @@ def test_two_noises_decide_no_claim():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         members = [
-            Member(
+            PoolMember(
                 f"m{i}",
-                "knows" if i < 20 else "lacks",
                 "all" if i < 20 else "retain",
                 frozenset(QUESTIONS if i < 20 else []),
                 0.9,
@@ -137,6 +203,34 @@ def test_two_noises_decide_no_claim():
             for i in range(40)
         ]
         claim = {"text": "One noise tells more", "better": "truth", "than": "noise"}
-        found = meta_result(members, rules(claims=[claim], bootstrap=20))
+        found = meta_result(members, [], RETRAIN, COSTS, rules(claims=[claim], bootstrap=20))
         decided += found.claims[0].verdict != "not decided"
     assert decided <= 5
+
+
+def test_the_page_holds_every_number_and_sentence(result):
+    text = page("tiny", result, HEADLINE, PROVENANCE)
+    assert all(f">{one.name}<" in text for one in result.worth)
+    assert "noise" in next(one for one in sentences(result) if one.startswith("Not shown"))
+    assert "<script" in text
+    assert "<dt>git revision</dt><dd>abc</dd>" in text
+    assert "<dt>instruction set</dt><dd>AVX2, fixed</dd>" in text
+    assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
+    shown = {row[0]: row for row in rows(result)}
+    assert shown["truth"][2].startswith("1.000 (0.8")
+    titles = [column.title for column in COLUMNS]
+    assert shown["infinite"][titles.index("seconds per model")] == "0.50"
+    assert shown["truth"][titles.index("of models")] == str(
+        next(o.kept for o in result.worth if o.name == "truth")
+    )
+    drawn = text.partition('id="figure"')[2].partition("</section>")[0]
+    assert WHAT[target_of(result.worth)] in drawn
+    assert {row[1] for row in shown.values()} == {"larger"}
+
+
+def test_without_unlearned_models_the_page_says_so():
+    found = meta_result(pool(models=4), [], RETRAIN, COSTS, rules())
+    said = " ".join(sentences(found))
+    assert "too few unlearned models" in said
+    assert "No number that tells" in said
+    page("none", found, HEADLINE, PROVENANCE)
