@@ -22,7 +22,7 @@ from lethe.io.cache import cache_key, module_of
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
 from lethe.registry import LIKELIHOODS
-from studies.meta_evaluation.numbers import KNOWLEDGE, Asking, Cost, Number, Seen, numbers
+from studies.meta_evaluation.numbers import KNOWLEDGE, Cost, Number, Seen, numbers
 from studies.meta_evaluation.observing import Observation
 from studies.meta_evaluation.workshop import PoolModel, State, Workshop
 from studies.meta_evaluation.worth import (
@@ -90,28 +90,21 @@ class Work:
 
     def numbers(self, model: PoolModel, state: State) -> ModelNumbers:
         """The numbers of a model in a state, computed from its observation and Retrain's."""
-        exact, meta = self.params.exact, self.workshop.meta
-        asking = Asking(
-            answers=meta.answers,
-            leak_at=meta.leak_at,
-            metrics=self.params.metrics,
-            epsilon_star=self.params.epsilon_star,
-            tree_ratio=exact.ratio if exact else 10.0,
-            tree_alpha=exact.alpha if exact else 0.01,
-        )
+        params, meta = self.params, self.workshop.meta
+        settings = [params.metrics, params.epsilon_star, params.exact, meta.answers, meta.leak_at]
         observation = Observation(self.workshop, model, state)
         seen, utility = observation.seen()
         key = cache_key(
             "studies.meta_evaluation.numbers",
             *(module_of(KNOWLEDGE[name]) for name in KNOWLEDGE if name not in KNOWLEDGE.registered),
-            settings=asking,
+            settings=settings,
             observed=[observation.root.name, self._retrain[0]],
             foreign=list(KNOWLEDGE),
         )
         place = self.workshop.folder / "numbers" / f"{key}.json"
         # The code of a member that a program registers is in no key.
         if KNOWLEDGE.registered or LIKELIHOODS.registered or not place.is_file():
-            write_numbers(place, numbers(seen, self._retrain[1], asking))
+            write_numbers(place, numbers(seen, self._retrain[1], params))
         return ModelNumbers(utility, read_numbers(place), seen.work)
 
     def comes_back(self, model: PoolModel) -> dict[Target, float]:

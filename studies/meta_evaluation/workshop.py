@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lethe.attacks.kinds import quantise, relearn
+from lethe.attacks.kinds import relearn
+from lethe.attacks.kinds.weights import Quantise, QuantiseParams
 from lethe.attacks.protocol import Known
 from lethe.data.kinds.authors import TEMPLATES
 from lethe.errors import BadInput
@@ -272,10 +273,10 @@ class Workshop:
             weights = changed
         return InMemory(weights, tokenizer), learned
 
-    def _attack(self, state: State) -> relearn.Attack | quantise.Attack:
+    def _attack(self, state: State) -> relearn.Attack | Quantise:
         if state == "quantised":
             rounding = self.meta.quantise
-            return quantise.Attack(quantise.Params(kind="quantise", bits=(rounding.bits,), group=rounding.group))
+            return Quantise(QuantiseParams(kind="quantise", bits=(rounding.bits,), group=rounding.group))
         if state == "relearned":
             whole = self.meta.relearn
             steps = whole.epochs * -(-len(self.splits["forget"]) // whole.batch)
@@ -296,7 +297,7 @@ class Workshop:
         return cache_key(
             __name__,
             "lethe.attacks.kinds.relearn",
-            "lethe.attacks.kinds.quantise",
+            "lethe.attacks.kinds.weights",
             settings=self._attack(state).params,
             state=state,
             prompt=text_of(self.params.sample.prompt),
