@@ -16,7 +16,7 @@ from lethe.statistics.answer_tree import (
     pooled_leak,
 )
 from lethe.statistics.betting import predictable_squares
-from lethe.statistics.bounds import binary_upper, leak_bounds, paper_bounds, tighter_bounds
+from lethe.statistics.bounds import binary_upper, leak_bounds, paper_bounds, sd_upper, tighter_bounds
 from lethe.statistics.many_prompts import (
     binary_p_value,
     bonferroni,
@@ -53,6 +53,7 @@ def misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tup
     yield "mean_upper", share(sharp.mean_upper < law.mean - ROUNDING)
     yield "mean_lower", share(sharp.mean_lower > law.mean + ROUNDING)
     yield "sd_upper", share(sharp.sd_upper < law.sd - ROUNDING)
+    yield "sd_upper_minimax", share(sd_upper(scores, alpha) < law.sd - ROUNDING)
 
 
 def anytime_misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:

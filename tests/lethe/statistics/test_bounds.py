@@ -65,6 +65,7 @@ ROUTES = {
     "M_sigma_sq_printed_indicator": lambda c, x, a: printed.printed_variance_no_bound(x, grid(c["params"]), a),
     "conbo_variance_upper": lambda c, x, a: printed.printed_variance_no_bound(x, grid(c["params"]), a),
     "M_sigma_sq_printed_sign": lambda c, x, a: sign_taken_literally(x, grid(c["params"]), a),
+    "sigma_sq_upper_minimax_dkw": lambda c, x, a: bounds.sd_upper(x, a)[0] ** 2,
     "ED_score": lambda c, x, a: paper_bounds(x, 0.01, [0.5], c["params"]["rho"]).ed_score[0],
     "bj_one_sided_eta": lambda c, x, a: bands.berk_jones_eta(c["input"]["n"], a),
     "bj_one_sided_level_coverage": lambda c, x, a: (
@@ -78,7 +79,6 @@ NOT_REQUIRED = {
     "mu_upper_hoeffding_bentkus",
     "mu_upper_maurer_pontil",
     "sigma_upper_maurer_pontil",
-    "sigma_sq_upper_minimax_dkw",
     "noncross_prob_ks",
 }
 
@@ -146,6 +146,7 @@ def test_missing_scores_are_bounded_wherever_they_lie(values):
     x, cuts = np.array(values, dtype=float), [0.0, 0.5, 1.0]
     absent = np.isnan(x)
     paper, sharp = paper_bounds(x, 0.05, cuts, missing="worst"), tighter_bounds(x, 0.05, cuts, missing="worst")
+    spread = bounds.sd_upper(x, 0.05, missing="worst")
     for filling in itertools.product([0.0, 0.5, 1.0], repeat=min(int(absent.sum()), 3)):
         full = x.copy()
         full[absent] = np.resize(filling, absent.sum()) if filling else []
@@ -156,6 +157,7 @@ def test_missing_scores_are_bounded_wherever_they_lie(values):
         assert (paper.m_gen_lower <= whole.m_gen_lower + 1e-12).all()
         assert paper.m_sigma[0] >= whole.m_sigma[0] - 1e-12
         assert (sharp.exceedance >= sharp_whole.exceedance - 1e-12).all()
+        assert spread[0] >= bounds.sd_upper(full, 0.05)[0] - 1e-12
         if not absent.any():
             assert sharp.sd_upper == sharp_whole.sd_upper
 
@@ -247,6 +249,18 @@ def test_the_crossing_probability_equals_its_naive_twin(levels):
             first[j] * chance(j, 1 - lower[i - 1] / lower[j - 1], j - i) for j in first if lower[j - 1] > 0
         )
     assert bands.crossing(lower) == pytest.approx(sum(first.values()), abs=1e-9)
+
+
+def test_the_minimax_sd_equals_its_naive_twin():
+    """The smallest, over many centres, of the largest mean square around the centre."""
+    rng = np.random.default_rng(8)
+    for x in (rng.random(12), rng.integers(0, 3, 9) / 2, np.zeros(5), np.ones(1)):
+        n, e, padded = len(x), bands.dkw(len(x), 0.05, 2), np.concatenate([[0], np.sort(x), [1]])
+        levels = (np.arange(20_000) + 0.5) / 20_000
+        low = padded[np.clip(np.ceil((levels - e) * n), 0, n + 1).astype(int)]
+        high = padded[np.clip(np.ceil((levels + e) * n), 0, n + 1).astype(int)]
+        least = min(np.maximum((low - a) ** 2, (high - a) ** 2).mean() for a in np.linspace(0, 1, 401))
+        assert bounds.sd_upper(x, 0.05)[0] == pytest.approx(math.sqrt(least), abs=1e-3)
 
 
 # --- coverage -------------------------------------------------------------------------------------------------
