@@ -17,6 +17,7 @@ import numpy as np
 from lethe.errors import BadFile, BadValue
 
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
+CIFAR10_HUB = "uoft-cs/cifar10"
 LARGEST = 1 << 28  # bytes of an unzipped file
 CIFAR10_FILES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 
@@ -100,7 +101,9 @@ def _unzipped(path: Path) -> bytes:
 
 
 def _cifar10(source: str | None) -> Images:
-    folder = Path(source or "data/source")
+    folder = Path(source) if source else None
+    if folder is None or not folder.is_dir():
+        return _cifar10_hub(source or CIFAR10_HUB)
     for inner in (folder, folder / "cifar-10-batches-bin"):
         if (inner / CIFAR10_FILES[0]).is_file():
             return _joined(folder, [_cifar10_binary(inner / name) for name in CIFAR10_FILES], (3, 32, 32))
@@ -116,6 +119,24 @@ def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise BadFile(path, f"has {len(data)} bytes, expected a multiple of 3073")
     rows = data.reshape(-1, 3073)
     return rows[:, 1:], rows[:, 0]
+
+
+def _cifar10_hub(name: str) -> Images:
+    from datasets import load_dataset
+
+    try:
+        data = load_dataset(name)
+    except Exception as error:  # the hub's client raises many unrelated classes
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        problem = f"is neither a folder nor available from the hub ({first})"
+        raise BadFile(name, problem, "Set data.source.") from None
+    parts = [data[part] for part in ("train", "test")]
+    image, label = ("img", "label") if "img" in parts[0].column_names else ("image", "label")
+    arrays = [
+        (np.stack([np.asarray(one, np.uint8).transpose(2, 0, 1) for one in part[image]]), np.asarray(part[label]))
+        for part in parts
+    ]
+    return _joined(name, arrays, (3, 32, 32))
 
 
 def _joined(place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int, int]) -> Images:

@@ -10,6 +10,7 @@ OPTIONS = {
     "harry_potter": {"file": "harry_potter.csv", "retain": None},
     "jailbreakbench": {"hub": None},
     "harmbench": {
+        "hub": None,
         "file": "harmbench_behaviors_text_all.csv",
         "categories": ["standard", "contextual"],
     },

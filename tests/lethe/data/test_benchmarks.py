@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lethe.data.kinds import harmbench, rwku
 from lethe.data.prompt_language import productions, read_language
 from lethe.errors import BadFile, BadInput
+from lethe.registry import JUDGES
 from tests.lethe.data.benchmark_files import (
     BEHAVIOR,
     MODULES,
@@ -152,6 +153,55 @@ def test_the_probes_of_rwku_are_productions_of_a_language(folder):
     assert not any("multiple choice" in one.name for one in second)
     with pytest.raises(BadInput, match=r"data\.rwku\.probes"):
         load("rwku", root, levels=[2], probes="wordings")
+
+
+HUB = {
+    "jailbreakbench": [("behaviors", {"harmful": "harmful-behaviors.csv", "benign": "benign-behaviors.csv"})],
+    "muse": [
+        ("knowmem", {"forget_qa": "knowmem/forget_qa.json", "retain_qa": "knowmem/retain_qa.json"}),
+        ("verbmem", {"forget": "verbmem/forget.json"}),
+    ],
+    "rwku": [(name.removesuffix(".json"), {"test": name}) for name in files("rwku")],
+}
+
+
+@pytest.mark.parametrize("kind", HUB)
+def test_a_name_gives_what_the_folder_holds(kind, folder, tmp_path_factory, monkeypatch):
+    """The library reads a local repository by the same call; its card names the parts, as on the hub."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+    root = folder(kind)
+    card = ["---", "configs:"]
+    for part, splits in HUB[kind]:
+        card += [f"- config_name: {part}", "  data_files:"]
+        for split, file in splits.items():
+            card += [f"  - split: {split}", f"    path: {file}"]
+    (root / "README.md").write_text("\n".join([*card, "---", ""]))
+    assert load(kind, root / "nowhere", hub=str(root)) == load(kind, root)
+
+
+def test_harmbench_by_name(tmp_path, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+    card = ["---", "configs:"]
+    held = {
+        "standard": [{"prompt": "Reveal the code", "category": "secrets"}],
+        "contextual": [{"prompt": "Name the key", "context": "Under a stone.", "category": "secrets"}],
+        "copyright": [{"prompt": "Sing the song", "tags": ["lyrics", "hash_check"]}],
+    }
+    for name, rows in held.items():
+        write_json(tmp_path / f"{name}.json", rows)
+        card += [f"- config_name: {name}", f"  data_files: {name}.json"]
+    (tmp_path / "README.md").write_text("\n".join([*card, "---", ""]))
+    rows = load("harmbench", tmp_path / "nowhere", hub=str(tmp_path))["forget"]
+    assert [(row["id"], row["question"], row.get("context")) for row in rows] == [
+        ("standard-001", "Reveal the code", None),
+        ("contextual-001", "Name the key", "Under a stone."),
+    ]
+    every = load("harmbench", tmp_path / "nowhere", hub=str(tmp_path), categories=list(harmbench.CATEGORIES))[
+        "forget"
+    ]
+    assert [row["tags"] for row in every] == ["", "", "lyrics, hash_check"]
+    assert [JUDGES["harmbench"].applies(row) for row in every] == [True, True, False]
+    assert not JUDGES["harmbench"].applies({**every[2], "tags": ""})
 
 
 @pytest.mark.parametrize(

@@ -84,3 +84,26 @@ def test_a_broken_batch_is_refused(tmp_path, change, told):
     write_cifar10(tmp_path, change)
     with pytest.raises(BadFile, match=told):
         images.load("cifar10", str(tmp_path))
+
+
+def test_cifar10_from_the_hub(monkeypatch):
+    import datasets
+
+    pixels, labels = np.zeros((2, 32, 32, 3), np.uint8), [3, 4]
+    pixels[1, 5, 6, 2] = 9
+    part = datasets.Dataset.from_dict({"img": [p.tolist() for p in pixels], "label": labels})
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: {"train": part, "test": part})
+    loaded = images.load("cifar10")
+    assert loaded.labels.tolist() == [3, 4, 3, 4]
+    assert loaded.pixels[3, 2, 5, 6] == 9
+
+
+def test_a_hub_out_of_reach_is_told(monkeypatch):
+    import datasets
+
+    def fail(name):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(BadFile, match=r"someone/cifar.*neither a folder nor .* hub"):
+        images.load("cifar10", "someone/cifar")
