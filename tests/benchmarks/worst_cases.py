@@ -41,13 +41,13 @@ def means() -> Cases:
         def coins(rng: Rng, runs: int, alpha: float, p: float = p, n: int = n) -> float:
             return more(betting.mean_upper((rng.random((runs, n)) < p) * 1.0, alpha) < p - ROUNDING)
 
-        yield f"coins of {p:g}, n {n}", coins
+        yield f"coins of {p:g}, n={n}", coins
     for a, b, n in itertools.product((0.2, 1, 5), (0.2, 5), (24, 200)):
 
         def betas(rng: Rng, runs: int, alpha: float, a: float = a, b: float = b, n: int = n) -> float:
             return more(betting.mean_upper(rng.beta(a, b, (runs, n)), alpha) < a / (a + b) - ROUNDING)
 
-        yield f"Beta({a:g}, {b:g}), n {n}", betas
+        yield f"Beta({a:g}, {b:g}), n={n}", betas
 
 
 def paired() -> Cases:
@@ -59,7 +59,7 @@ def paired() -> Cases:
             low = betting.mean_lower(halves, alpha / 2, recomputed=False)
             return 2 * more(low > 0.5 + (up - down) / 2 + ROUNDING)  # two sides, each at half of alpha
 
-        yield f"rises {up:g}, falls {down:g}, n {n}", pairs
+        yield f"rises {up:g}, falls {down:g}, n={n}", pairs
 
 
 def apart() -> Cases:
@@ -114,7 +114,7 @@ def leaks_at_k() -> Cases:
                     missed.append(((band.lower > truth + ROUNDING).any(), (band.upper < truth - ROUNDING).any()))
                 return more(*np.transpose(missed))
 
-            yield f"{name} of {m}, n {n}", rates
+            yield f"{name} of {m}, n={n}", rates
 
 
 def shares() -> Cases:
@@ -142,7 +142,7 @@ def shares() -> Cases:
                 )
             return more(*np.transpose(missed))
 
-        yield f"{prompts} prompts, {share:g} at tau {tau:g}, n {n}", languages
+        yield f"{prompts} prompts, {share:g} at tau={tau:g}, n={n}", languages
 
 
 def labels() -> Cases:
@@ -189,7 +189,7 @@ def judged() -> Cases:
                 missed.append((band.lower[0] > p + ROUNDING, band.upper[0] < p - ROUNDING))
             return more(*np.transpose(missed))
 
-        yield f"leak {p:g}, finds {se:g}, false alarms {fp:g}, n {n}", boxes
+        yield f"leak {p:g}, finds {se:g}, false alarms {fp:g}, n={n}", boxes
 
 
 BOUNDS: dict[str, Callable[[], Cases]] = {
