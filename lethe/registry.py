@@ -174,11 +174,22 @@ KINDS = {registry.kind: registry for registry in list(globals().values()) if isi
 def register(kind: str, name: str, member: Member) -> None:
     """Add a member to a registry for the rest of this process, as a notebook does.
 
-    ``kind`` is one of ``KINDS``: "methods", "scorers", "judges", "datasets", "engines", "audits", "games", ... ``member`` is
-    an object as the protocol of the kind defines it; docs/extending.md has examples. A ``name`` that a module or another
-    package already has is refused. A stage that DVC starts is another process and does not know the member; every process
-    knows the member of a package with an entry point.
+    Parameters
+    ----------
+    kind
+        One of ``KINDS``: "methods", "scorers", "judges", "datasets", "engines", "audits", "games", ...
+    name
+        The name of the member in params.yaml; `BadValue` where a module or another package already has the name.
+    member
+        An object as the protocol of the kind defines it; docs/extending.md has examples.
 
+    Notes
+    -----
+    A stage that DVC starts is another process and does not know the member. Every process knows the member of a package
+    with an entry point.
+
+    Examples
+    --------
     >>> from types import SimpleNamespace
     >>> import numpy as np
     >>> register("scorers", "short", SimpleNamespace(score=lambda texts, item: np.array([len(t) < 9 for t in texts], float)))

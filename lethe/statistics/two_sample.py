@@ -49,6 +49,9 @@ class KsTest:
     p_value: float
     n_first: int
     n_second: int
+    method: str = "exact"
+    side: str = "two-sided"
+    assumes: str = "independent values, the same distribution within a sample; with ties the p-value is too large"
 
 
 def ks_test(first: np.ndarray, second: np.ndarray) -> KsTest:
