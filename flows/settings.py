@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,9 +45,11 @@ def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
 
 
 def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
-    """Change ``root``'s params.yaml and return a line per change."""
+    """Change ``root``'s params.yaml and return a line per change, also where an attack among the models must move."""
     path = root / config.FILE
-    if not settings:
+    models = config.read_yaml(path).get("models")
+    entries = models.values() if isinstance(models, dict) else ()
+    if not settings and not any(isinstance(entry, dict) and "after" in entry for entry in entries):
         return []
     if not workspace.in_git(root) and not (root / workspace.ORIGINAL).exists():
         write_text(
@@ -69,10 +72,55 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
         if last not in section or section[last] != value:
             changes.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
             section[last] = value
+    changes += _attacks_in_their_place(document)
     stream = io.StringIO()
     _yaml().dump(document, stream)
     check(config.validate(config.parse_yaml(stream.getvalue(), path), str(path)), path.parent)
     return changes, stream.getvalue()
+
+
+def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
+    """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes.
+
+    Under ``models`` the attacked model would be measured before its attack. The half-life needs Base under the same attack
+    and the excess needs Retrain, so both are added where ``attacks`` lacks them.
+    """
+    models, attacks = document.get("models"), document.get("attacks")
+    if not isinstance(models, dict) or not isinstance(attacks, dict):
+        return []
+    changes = []
+    moved = [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]
+    for name in moved:
+        if name in attacks and attacks[name] != models[name]:
+            raise BadParam(f"models.{name}", dict(models[name]), f"a name that attacks does not have ({name})")
+        attacks[name] = models.pop(name)
+        changes.append(
+            f"models.{name} -> attacks.{name}: an entry with `after` is an attack, which has a stage of its own"
+        )
+    return [*changes, *(line for name in moved for line in _references(document, name))]
+
+
+def _references(document: dict[str, Any], name: str) -> list[str]:
+    """Put Base and Retrain under the attack ``name``, unless ``attacks`` has them; return the changes."""
+    models, attacks, changes = document["models"], document["attacks"], []
+    report = document.get("report")
+    for role in ("base", "retrain"):
+        model = report.get(role) if isinstance(report, dict) else None
+        entry = models.get(model) if model is not None else None
+        if not (isinstance(attacks[name], dict) and isinstance(entry, dict) and "path" in entry):
+            continue  # validation names what is wrong
+        twin = copy.deepcopy(attacks[name])  # a shared object would become an alias in the file
+        twin["path"] = entry["path"]
+        if twin in attacks.values():
+            continue
+        own = f"{name}_{model}"
+        if own in attacks:
+            raise BadParam(
+                f"attacks.{own}", dict(attacks[own]), f"{model} under the attack of {name}, or another name"
+            )
+        attacks[own] = twin
+        changes.append(f"attacks.{own}: added, so that the report shows {name} and {model} under the same attack")
+    return changes
 
 
 def _yaml() -> YAML:

@@ -77,7 +77,7 @@ class Model(Section):
     @classmethod
     def _an_attack_has_its_own_section(cls, value: object) -> object:
         if isinstance(value, dict) and "after" in value:
-            raise ValueError("an entry with the key after is an attack: put it under attacks")
+            raise ValueError("an entry with the key after is an attack: put it under attacks, as `lethe run` does")
         if isinstance(value, dict) and "endpoint" in value:
             if value.get("path") != SERVED:
                 raise ValueError(f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}")
