@@ -119,6 +119,9 @@ def simulation(
         typer.Option("--size", min=10, help="Losses per side; may be repeated. [1000, 10000, 100000]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Above 0, under 1/2.")] = 1e-5,
+    components: Annotated[
+        int, typer.Option(min=1, max=50, help="Gaussians tried for Fig. 6, from 1 up to this.")
+    ] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Of every draw.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the table and the pictures.")] = Path(
         "data/simulations/epsilon-star"
@@ -127,7 +130,8 @@ def simulation(
 ) -> None:
     """Gamma(2, 5) against Gamma(2 + gap, 5): Epsilon* as the paper estimates it, beside the truth, which is known.
 
-    Writes result.json and figure-3.png to figure-5.png. `lethe study landscape` draws Fig. 6 for trained networks.
+    Writes result.json and figure-3.png to figure-6.png. Fig. 6 tests the fit of Gaussian mixtures on the transformed
+    losses of gap 3; `lethe study landscape` draws it for trained networks.
 
     Example: `lethe study epsilon-star-simulation --runs 10`
     """
@@ -135,7 +139,7 @@ def simulation(
 
     if not 0 < delta < 0.5:
         raise BadValue("--delta", delta, "above 0 and under 1/2", "At delta = 0 it is infinite for any gap but 0.")
-    cells, result = draw(runs, sorted(set(sizes or (1_000, 10_000, 100_000))), delta, seed, out)
+    cells, result = draw(runs, sorted(set(sizes or (1_000, 10_000, 100_000))), delta, components, seed, out)
     if as_json:
         print_json(result)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from lethe.io.json_files import write_json
 from lethe.progress import progress
 from lethe.report.svg import COLOURS, MARKS, picture
 from lethe.statistics.epsilon_star.lower import split_lower_bound
-from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
+from lethe.statistics.epsilon_star.parametric import Scale, fit_mixture, parametric_epsilon_star
 from lethe.statistics.epsilon_star.ratios import (
     EpsilonStar,
     LowerBound,
@@ -27,6 +27,7 @@ from lethe.statistics.epsilon_star.ratios import (
     log_ratios,
     shares,
 )
+from lethe.statistics.two_sample import ks_test
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +37,7 @@ SHAPE, SCALE = 2.0, 5.0  # training losses are Gamma(2, 5), those of the populat
 EMPIRICAL_CUT = 1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta
 THRESHOLDS_PER_TAIL = 20_000  # thresholds per tail in the search for the true supremum
 LEAST_RATE = 1e-9  # Fig. 3 omits rates below this
+MOST_FITTED = 4_000  # losses per mixture fit for Fig. 6
 
 # The paper shows the first two. The next two are the same without a cut; the last is a bound with a guarantee.
 ESTIMATES = ("empirical, cut .001", "parametric, cut delta", "empirical", "parametric", "split lower bound")
@@ -133,8 +135,30 @@ def _curves(train: tuple, population: tuple, delta: float) -> Curves:
     return Curves((tpr[kept] + fpr[kept]) / 2, np.exp(logs))
 
 
+def fit_p_values(
+    values: np.ndarray,
+    components: Sequence[int],
+    sizes: Sequence[int],
+    seed: int = 0,
+    fitted: int = MOST_FITTED,
+) -> np.ndarray:
+    """Fig. 6: (components, sizes) p-values of the two-sample KS test of fit.
+
+    For each size, that many of the values set aside are compared with as many fresh draws from the mixture.
+    """
+    rng = np.random.default_rng(seed)
+    mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)
+    if len(mixed) - aside < max(components):
+        raise BadValue("losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside")
+    mixtures = [fit_mixture(mixed[aside : aside + fitted], count) for count in components]
+    return np.array(
+        [[ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes] for mixture in mixtures]
+    )
+
+
 DRAWN = ESTIMATES[:2]  # the paper's own estimates
 CERTIFIED = ESTIMATES[-1]
+LEVEL = 0.05  # of the test of fit
 
 
 def draw_ratios(path: Path, laws: Curves, drawn: Curves) -> None:
@@ -181,6 +205,26 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
         grid[0][0].legend(frameon=False, fontsize=6.5)
 
 
+def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence) -> None:
+    """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
+    width = 0.6 + 0.15 * len(components)
+    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
+        figure,
+        grid,
+    ):
+        for axes, (name, table) in zip(grid[0], tables.items(), strict=True):
+            image = axes.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
+            column, row = np.nonzero(table < LEVEL)
+            axes.plot(column, row, "x", color="#c2410c", markersize=4, linestyle="none")
+            shown = range(0, len(components), 4)
+            axes.set_xticks(shown, [components[place] for place in shown])
+            axes.set_yticks(range(len(sizes)), sizes)
+            axes.set(title=name, xlabel="Gaussians in the mixture")
+            axes.grid(False)
+        grid[0][0].set_ylabel("samples")
+        figure.colorbar(image, ax=grid[0][-1], label=f"p-value (KS); crossed below {LEVEL:g}")
+
+
 def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> None:
     for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=False):
         means, sds = [cell.mean(name) for cell in cells], [cell.sd(name) for cell in cells]
@@ -188,15 +232,21 @@ def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> No
 
 
 def draw(
-    runs: int, sizes: Sequence[int], delta: float, seed: int, out: Path
+    runs: int, sizes: Sequence[int], delta: float, components: int, seed: int, out: Path
 ) -> tuple[list[Simulated], dict[str, object]]:
     """Simulate every gap at every size and write the figures; return the cells, and the JSON that ``out`` holds."""
     jobs = [(gap, n) for n in sizes for gap in GAPS]
     with files_into(out) as folder:
         cells = [simulate(gap, n, delta, runs, seed) for gap, n in progress(jobs, "simulation", "settings")]
+        tried, held_out = range(1, components + 1), range(100, 1001, 100)
+        fits = {
+            name: fit_p_values(values, tried, held_out, seed)
+            for name, values in progress(_transformed(seed).items(), "test of fit", "samples", total=2)
+        }
         draw_ratios(folder / "figure-3.png", *ratio_curves(delta, seed=seed))
         same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
         growing_gap(folder / "figure-5.png", cells)
+        goodness_of_fit(folder / "figure-6.png", fits, tried, held_out)
         result: dict[str, object] = {
             "delta": delta,
             "runs": runs,
@@ -208,9 +258,17 @@ def draw(
                 }
                 for cell in cells
             ],
+            "goodness_of_fit": {"components": list(tried), "samples": list(held_out), "p_values": fits},
         }
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
     return cells, result
+
+
+def _transformed(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng([seed, 6])
+    train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
+    scale = Scale.of(train, population)
+    return {"training losses": scale.phi(train), "population losses": scale.phi(population)}
 
 
 def table(
@@ -233,5 +291,5 @@ def table(
             ]
             for cell in cells
         ],
-        [f"The pictures: {out}/figure-3.png to figure-5.png"],
+        [f"The pictures: {out}/figure-3.png to figure-6.png"],
     )

@@ -7,7 +7,7 @@ run, so that a killed landscape resumes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,13 +24,13 @@ from lethe.report.svg import COLOURS, MARKS, picture
 from lethe.statistics.bound import level
 from lethe.statistics.epsilon_star import audit
 from lethe.statistics.epsilon_star.lower import Mechanism, mechanism_epsilon
-from lethe.statistics.epsilon_star.parametric import Scale, fit_mixture, rejected_sides
+from lethe.statistics.epsilon_star.parametric import Scale, rejected_sides
 from lethe.statistics.epsilon_star.ratios import recommended_delta
-from lethe.statistics.two_sample import ks_test
 from lethe.text import number
 from studies.landscape import classification, training
 from studies.landscape.classification import Classification
 from studies.landscape.settings import LandscapeSettings, Strategy, read
+from studies.simulation import fit_p_values, goodness_of_fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -334,51 +334,6 @@ def _density(
         axes.fill_betweenx(places, heights, color=colour, alpha=0.3, linewidth=0, label=name)
     else:
         axes.fill_between(places, heights, color=colour, alpha=0.3, linewidth=0, label=name)
-
-
-MOST_FITTED = 4_000  # losses per mixture
-LEVEL = 0.05  # of the test of fit
-
-
-def fit_p_values(
-    values: np.ndarray,
-    components: Sequence[int],
-    sizes: Sequence[int],
-    seed: int = 0,
-    fitted: int = MOST_FITTED,
-) -> np.ndarray:
-    """Fig. 6: (components, sizes) p-values of the two-sample KS test of fit.
-
-    For each size, that many of the values set aside are compared with as many fresh draws from the mixture.
-    """
-    rng = np.random.default_rng(seed)
-    mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)
-    if len(mixed) - aside < max(components):
-        raise BadValue("losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside")
-    mixtures = [fit_mixture(mixed[aside : aside + fitted], count) for count in components]
-    return np.array(
-        [[ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes] for mixture in mixtures]
-    )
-
-
-def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence) -> None:
-    """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
-    width = 0.6 + 0.15 * len(components)
-    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
-        figure,
-        grid,
-    ):
-        for axes, (name, table) in zip(grid[0], tables.items(), strict=True):
-            image = axes.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
-            column, row = np.nonzero(table < LEVEL)
-            axes.plot(column, row, "x", color="#c2410c", markersize=4, linestyle="none")
-            shown = range(0, len(components), 4)
-            axes.set_xticks(shown, [components[place] for place in shown])
-            axes.set_yticks(range(len(sizes)), sizes)
-            axes.set(title=name, xlabel="Gaussians in the mixture")
-            axes.grid(False)
-        grid[0][0].set_ylabel("samples")
-        figure.colorbar(image, ax=grid[0][-1], label=f"p-value (KS); crossed below {LEVEL:g}")
 
 
 def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, object]]:

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.app import app
 from lethe.errors import BadValue
-from studies.landscape.study import fit_p_values
-from studies.simulation import gamma_epsilon_star, ratio_curves, simulate
+from studies.simulation import fit_p_values, gamma_epsilon_star, ratio_curves, simulate
 
 # gap: truth, truth with the cut, parametric with the cut and empirical with the cut at n = 1e5
 TABLE = {
@@ -79,7 +78,7 @@ def test_what_is_refused():
         fit_p_values(np.arange(100.0), [1, 2], [99])
 
 
-SMALL = ("--runs", "2", "--size", "200", "--size", "400", "--delta", "1e-3")
+SMALL = ("--runs", "2", "--size", "200", "--size", "400", "--components", "2", "--delta", "1e-3")
 
 
 @pytest.fixture
@@ -95,7 +94,8 @@ def test_table_and_pictures_from_one_command(call, tmp_path):
     assert [(cell["n"], cell["gap"]) for cell in result["cells"]] == [
         (n, gap) for n in (200, 400) for gap in range(4)
     ]
-    for number in (3, 4, 5):
+    assert len(result["goodness_of_fit"]["p_values"]["training losses"]) == 2
+    for number in (3, 4, 5, 6):
         assert (tmp_path / f"drawn/figure-{number}.png").read_bytes().startswith(b"\x89PNG")
     before = {path.name: path.read_bytes() for path in (tmp_path / "drawn").iterdir()}
     assert "The pictures: drawn" in call("--out", "drawn").stdout

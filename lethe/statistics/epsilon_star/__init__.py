@@ -78,19 +78,25 @@ def audit(
     else:
         raise BadValue("method", method, "parametric or empirical")
     bound = LOWER[lower](train, population, delta, alpha, train_complete)
-    same = ("delta", "cut", "n_train", "n_population", "threshold", "ratio", "method", "fit")
     return EpsilonStarAudit(
-        **{name: getattr(estimate, name) for name in same},
         epsilon_star=estimate.value,
         infinite=math.isinf(estimate.value),
         epsilon_lower=bound.value,
         lower_infinite=math.isinf(bound.value),
+        delta=estimate.delta,
+        cut=estimate.cut,
+        n_train=estimate.n_train,
+        n_population=estimate.n_population,
+        threshold=estimate.threshold,
+        ratio=estimate.ratio,
+        method=estimate.method,
         alpha=bound.alpha,
         lower_method=bound.method,
         lower_threshold=bound.threshold,
         lower_ratio=bound.ratio,
         assumes=bound.assumes,
         note=_note(estimate, bound),
+        fit=estimate.fit,
     )
 
 

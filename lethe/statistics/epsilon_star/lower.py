@@ -77,7 +77,9 @@ def split_lower_bound(
     value = max(0.0, float(_log_bounds(side_train, side_population, delta)[row, 0]))
     assumes = COMPLETE if train_complete else INSTANCE
     method, sizes = "split, Clopper-Pearson", (len(train), len(population))
-    return LowerBound(value, alpha, delta, *sizes, threshold, RATIOS[row].name, method, assumes)
+    return LowerBound(
+        value, alpha, delta, *sizes, threshold, RATIOS[row].name, method, train_complete, assumes=assumes
+    )
 
 
 def band_lower_bound(
@@ -113,7 +115,7 @@ def band_lower_bound(
     assumes = COMPLETE if train_complete else INSTANCE
     threshold, ratio = (float(thresholds[column]), RATIOS[row].name) if value > 0 else (None, None)
     sizes, method = (len(train), len(population)), f"band, {name}"
-    return LowerBound(value, alpha, delta, *sizes, threshold, ratio, method, assumes)
+    return LowerBound(value, alpha, delta, *sizes, threshold, ratio, method, train_complete, assumes=assumes)
 
 
 # Bounds of shares, arrays (k,): (lower bounds (at or under, above), upper bounds (at or under, above)).

@@ -63,6 +63,7 @@ class EpsilonStar:
     threshold: float | None
     ratio: str | None
     method: str
+    side: str = "estimate"
     assumes: str = INSTANCE
     fit: Fit | None = None
     note: str | None = None
@@ -80,6 +81,8 @@ class LowerBound:
     threshold: float | None
     ratio: str | None
     method: str
+    train_complete: bool
+    side: str = "lower"
     assumes: str = INSTANCE
 
 
