@@ -17,10 +17,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from prefect import flow, get_client, tags, task
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -42,11 +42,6 @@ from lethe.config.schema import Notify
 from lethe.errors import LetheError, StageFailed, behind, of_the_machine, plural
 from lethe.process import watch
 from lethe.tracking import mark_newest
-
-if TYPE_CHECKING:
-    from flows.workers import Workers
-
-    StageRunner = workspace.Processes | Workers  # bring stages up to date until a signal ends all of them
 
 # How a stage can end, and what Prefect's record calls it.
 ENDS = {
@@ -182,10 +177,9 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             groups = Counter(name.partition("@")[0] for name in outdated)
             counts = ", ".join(f"{count} {group}" for group, count in groups.items())
             overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(outdated)} run: {counts}")
+        processes: workspace.StageRunner
         if scheduler is None:
-            processes: StageRunner = workspace.Processes(
-                overview.notes if overview.console.is_terminal else None, pull
-            )
+            processes = workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
         else:
             from flows.workers import Workers
 
@@ -206,6 +200,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             stage.name: record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2)) for stage in stages
         }
         news = record.write(root, ends, complete, record.alarms(root, ends, params) if complete else ())
+        to_prefect(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
         unfinished = {stage.name: stage.end for stage in stages if stage.end not in UP_TO_DATE}
@@ -293,10 +288,10 @@ def stages_of(graph: workspace.Graph) -> list[Stage]:
     return sorted(stages.values(), key=lambda stage: -height[stage.name])
 
 
-def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: StageRunner) -> None:
+def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.StageRunner) -> None:
     """Run every stale stage as soon as its inputs are up to date; every stage becomes a task in Prefect's record.
 
-    Of more than `TASKS` stages, those that are clean are not in the record.
+    Of more than `TASKS` stages, those that are clean become rows of the run's table alone.
     """
     ended: queue.Queue[Stage] = queue.Queue()
     futures: dict[str, Any] = {}
@@ -334,7 +329,7 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: St
 
 
 @task(cache_policy=NO_CACHE)  # only DVC knows what is up to date
-def bring_up_to_date(stage: Stage, overview: Overview, processes: StageRunner) -> State:
+def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.StageRunner) -> State:
     """Run one stage through DVC, unless its end is known already, and return how it ended."""
     if stage.end:
         overview.passed(stage.name, stage.end)
@@ -354,7 +349,7 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: StageRunner) -
 
 
 @contextlib.contextmanager
-def signals_stop(processes: StageRunner) -> Iterator[list[int]]:
+def signals_stop(processes: workspace.StageRunner) -> Iterator[list[int]]:
     """Yield the list of signals received. The first SIGINT, SIGTERM or SIGHUP ends all stages; a second acts as usual."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -394,6 +389,14 @@ def close_abandoned_runs() -> None:
         for run in client.read_flow_runs(flow_run_filter=of_this_folder):
             if str(run.id) != flow_run.id:
                 client.set_flow_run_state(run.id, Crashed(message="killed before it ended"), force=True)
+
+
+def publish(news: record.RunRecord) -> None:
+    rows = [{"stage": name, **dataclasses.asdict(end)} for name, end in news.stages.items()]
+    create_table_artifact(key="stages", table=rows, description="How each stage ended.")
+    create_markdown_artifact(
+        key="changes", markdown=f"```\n{record.summary(news, 200)}\n```", description="What changed."
+    )
 
 
 def _notify(news: record.RunRecord, root: Path, overview: Overview, how: Notify | None) -> None:

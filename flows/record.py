@@ -33,7 +33,6 @@ FILE = SCRATCH / "last_run.json"
 LAST_RESULTS = SCRATCH / "last_results"  # the tables of `COMPARED` of the last complete run
 COMPARED = ("metrics", "exact")
 PATIENCE = 60  # seconds for the command of params
-SHOWN = 10  # changed metrics that a summary names
 WORSE, BETTER = ("leaks",), ("forgot", "intact")  # the words that make a change worse or better
 REPORT = DATA / "report" / "index.html"
 
@@ -310,7 +309,7 @@ def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
     return name in stages and stages[name].state in ("Cached", "Completed")
 
 
-def summary(record: RunRecord) -> str:
+def summary(record: RunRecord, limit: int = 10) -> str:
     """Return a few lines for people: changed verdicts and proved changes, how the stages ended, metrics, the verdicts."""
     ends = Counter(end.why for end in record.stages.values())
     lines = [alarm.line() for alarm in record.alarms]
@@ -321,9 +320,9 @@ def summary(record: RunRecord) -> str:
     changes = record.changes
     if changes:
         lines.append(f"{plural(len(changes), 'metric')} changed since {record.compared_with}:")
-        lines += [f"  {c.model} {c.metric}: {_cell(c.before)} -> {_cell(c.after)}" for c in changes[:SHOWN]]
-        if len(changes) > SHOWN:
-            lines.append(f"  and {len(changes) - SHOWN} more ({FILE}, `dvc metrics diff`)")
+        lines += [f"  {c.model} {c.metric}: {_cell(c.before)} -> {_cell(c.after)}" for c in changes[:limit]]
+        if len(changes) > limit:
+            lines.append(f"  and {len(changes) - limit} more ({FILE}, `dvc metrics diff`)")
     elif record.complete and record.compared_with:
         lines.append(f"No metric changed since {record.compared_with}.")
     if record.report:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from flows.dvc_child import holder, mend_locks, other_command
 from lethe.errors import BadFile, BadValue, LetheError, StageFailed
@@ -282,6 +282,19 @@ class Reproduced:
     state: str  # ran | unchanged | restored (from DVC's cache) | failed | stopped
     status: int = 0  # the stage's own exit status
     tail: str = ""  # why it failed, or its last lines
+
+
+class StageRunner(Protocol):
+    """Brings stages up to date, here or elsewhere, until a signal ends all of them."""
+
+    stopped: bool
+    threads: int  # stages at once
+
+    def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced: ...
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Processes:

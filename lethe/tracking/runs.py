@@ -278,6 +278,7 @@ def _describe_pipeline(
     _log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
     client.set_tag(parent, "lethe.runs", _fitting(runs))
     client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
+    _log_tables(client, parent, {"models.json": tables.models(pipeline)})
     if pipeline.report is not None:
         client.log_artifacts(parent, str(pipeline.report), "report")
 

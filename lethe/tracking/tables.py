@@ -6,6 +6,7 @@ here, and long texts are cut, so that no cell can pass for another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING
 from lethe.evaluation.answers import AnswerTables, question_answers
 from lethe.evaluation.answers import worst_answers as worst_most
 from lethe.io.artifacts import Row, expected, read_items, read_references
+from lethe.results import table
 from lethe.results.ends import SAME_DRAWS
+from lethe.results.exact_bounds import certificates_of
 from lethe.results.quantities import QUESTION
 from lethe.results.table import Results
 from lethe.statistics.bound import Bound
+from lethe.statistics.leak_trees import AnswerTree
 from lethe.text import LONGEST, named
-from lethe.tracking.entries import Entry
+from lethe.tracking.entries import Entry, Pipeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +35,21 @@ def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
     if entry.kind == "model":
         found["questions.json"] = questions(entry, workspace)
         found["worst_answers.json"] = worst_answers(entry, workspace)
+        found["heaviest_leaks.json"] = heaviest_leaks(entry.name, workspace)
+        found["leak_at.json"] = leaks_at(entry.name, workspace)
     return {name: table for name, table in found.items() if len(table)}
+
+
+def models(pipeline: Pipeline) -> pd.DataFrame:
+    """A row per run of the pipeline, in the order of dvc.lock."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {"model": entry.name, "verdict": entry.standing or entry.kind, **entry.metrics}
+            for entry in pipeline.entries
+        ]
+    )
 
 
 def metrics(entry: Entry) -> pd.DataFrame:
@@ -123,6 +141,50 @@ def plain(text: str) -> str:
     names = (named(character) or character for character in text[:LONGEST])
     visible = "".join(name if len(name) == 1 else f"<{name}>" for name in names)
     return visible + (f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else "")
+
+
+def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
+    """A row per question and leaking text, the likeliest first; empty without exact bounds."""
+    import pandas as pd
+
+    rows = [
+        {
+            "question": question,
+            "leak": plain(leak.text),
+            "probability": leak.probability,
+            "leaks_at_least": tree.bounds["lower"].significant(),
+            "leaks_at_most": tree.bounds["upper"].significant(),
+            "prompt_id": plain(tree.id),
+        }
+        for question, tree in _trees(name, workspace)
+        for leak in tree.heaviest_leaks
+    ]
+    return pd.DataFrame(sorted(rows, key=lambda row: -float(str(row["probability"]))))
+
+
+def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
+    """A row per question: queries until an even chance of a leak, and leak@N from and to, for every N; the worst first.
+
+    An end that is never reached is an empty cell.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, object]] = []
+    for question, tree in sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower):
+        first, last = (queries if math.isfinite(queries) else None for queries in tree.queries_until_half)
+        row: dict[str, object] = {"question": question, "queries_from": first, "queries_to": last}
+        for n, (low, high) in tree.leak_at.items():
+            row |= {f"leak@{n} from": low, f"leak@{n} to": high}
+        rows.append(row | {"prompt_id": plain(tree.id)})
+    return pd.DataFrame(rows)
+
+
+def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
+    """The text of each question with its tree; none without exact bounds."""
+    path = table.place(workspace / "data", "exact", name)
+    exact = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
+    asked = _asked(workspace)
+    return [(_question(asked, tree.id), tree) for tree in (exact.trees if exact else ())]
 
 
 def _asked(workspace: Path) -> dict[str, Row]:

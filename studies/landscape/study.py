@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.audits import Runner, in_processes
-from lethe.errors import BadValue, plural
+from lethe.errors import plural
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.cache import cache_key, digest, versions
 from lethe.io.json_files import read_json, write_json
