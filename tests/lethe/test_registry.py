@@ -133,6 +133,9 @@ def test_every_dataset_gives_a_forget_set_and_most_a_retain_set(name, tmp_path, 
     value |= {name: OPTIONS[name]} if name in OPTIONS else {}
     if name == "requests":
         value["requests"] = config.read_yaml(ROOT / "flows/presets/alignment.yaml")["data.requests"]
+    if name == "passages":
+        (tmp_path / "book.txt").write_text("one two three four five six seven eight nine ten")
+        value["passages"] = {"file": "book.txt", "forget": [[0, 20]], "prefix": 2, "suffix": 1}
     data = config.validate(config.read_yaml(ROOT / "params.yaml") | {"data": value}).data
     splits = load_splits(data, Path())
     assert splits["forget"]

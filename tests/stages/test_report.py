@@ -40,7 +40,7 @@ def test_writes_complete_files(root):
     done = report(root)
     assert done.returncode == 0, done.stderr
     plots = {"plots/m_gen.json", "plots/per_question.json", "plots/training_loss.json"}
-    assert {"index.html", "summary.json", *plots, "figures/overview-leaks.svg"} <= set(content(root))
+    assert {"index.html", "summary.json", *plots, "figures/questions-base.svg"} <= set(content(root))
 
 
 def test_a_broken_artifact_is_named_and_the_old_report_stays(root):

@@ -82,6 +82,6 @@ def test_a_difference_is_two_bounds_on_the_page_and_in_the_table(scores):
     assert (low.alpha, low.covers, low.assumes, low.method) == (0.05, Covers.AVERAGE, one.assumes, one.method)
     found = Compared("q", "", "leak", one, False)
     shown = _row(found, 1.0)
-    assert outward(shown["low"], shown["high"], ends)
+    assert outward(*shown["cells"][3:5], ends)
     table = Comparison("a", "b", 0.05, "leak", (found,), one, (), ()).table()[1]
     assert outward(*map(str, table[0][4:6]), ends)
