@@ -48,6 +48,19 @@ def no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_cache_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test, and no process that a test starts, reads or writes the developer's own cache.
+
+    All workers of one run share the folder: solved Berk-Jones levels take seconds each.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LETHE_CACHE", str(shared / "lethe-cache"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project as a fresh clone has it, for tests that only read it."""

@@ -52,7 +52,7 @@ def run(installed, tmp_path):
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=tmp_path,
-            env={**environment(), "PYTHONPATH": path},
+            env={**environment(), "PYTHONPATH": path, "LETHE_CACHE": str(tmp_path / "cache")},
             capture_output=True,
             text=True,
             timeout=120,

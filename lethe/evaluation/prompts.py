@@ -8,7 +8,7 @@ scores only.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,8 @@ WORST = {
     "sd_betting_worst": "sd_upper",
     "leak_worst": "m_bin",
 }
+
+Levels = MutableMapping[tuple[int, float], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,7 @@ def measure_prompts(
     scores: Scores,
     settings: MeasureSettings | None = None,
     leaks: Sequence[np.ndarray | None] | None = None,
+    levels: Levels | None = None,
 ) -> PromptMeasures:
     """High-probability bounds on the scores of each prompt, of the worst one, and of the average.
 
@@ -268,7 +271,7 @@ def measure_prompts(
     """
     settings = settings or MeasureSettings()
     given = as_prompts(scores, settings.missing)
-    measured = measure_each(given, settings)
+    measured = measure_each(given, settings, levels)
     if leaks is not None:
         measured = _with_leaks(measured, leaks, settings)
     together = None
@@ -277,20 +280,27 @@ def measure_prompts(
     return PromptMeasures(settings, tuple(measured), together)
 
 
-def measure_each(prompts: Sequence[PromptScores], settings: MeasureSettings) -> list[PromptMeasure]:
+def measure_each(
+    prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
+) -> list[PromptMeasure]:
     """Measure each prompt by itself; prompts with equally many scores share one vectorised call."""
-    measured = by_length([prompt.scores for prompt in prompts], lambda rows: _equally_many(rows, settings))
+    if levels is None:
+        from lethe.io.cache import Levels as LevelsOnDisk
+
+        levels = LevelsOnDisk()
+    known = levels
+    measured = by_length([prompt.scores for prompt in prompts], lambda rows: _equally_many(rows, settings, known))
     return [
         replace(measure, prompt_id=prompt.prompt_id, missing=prompt.missing)
         for prompt, measure in zip(prompts, measured, strict=True)
     ]
 
 
-def _equally_many(scores: np.ndarray, settings: MeasureSettings) -> list[PromptMeasure]:
+def _equally_many(scores: np.ndarray, settings: MeasureSettings, levels: Levels) -> list[PromptMeasure]:
     """Measure prompts of n scores each, (prompts, n); NaN counts as the worst. The measures have no prompt id yet."""
     alpha, thresholds = settings.alpha, np.asarray(settings.thresholds, dtype=np.float64)
     paper = paper_bounds(scores, alpha, thresholds, missing="worst")
-    sharp = tighter_bounds(scores, alpha, thresholds, missing="worst")
+    sharp = tighter_bounds(scores, alpha, thresholds, levels, missing="worst")
     bounds: dict[str, Any] = {name: paper.bounds(name) for name in DKW} | {
         name: sharp.bounds(name) for name in TIGHTER
     }

@@ -14,6 +14,7 @@ from lethe.evaluation.joint import REASON, MeasureSettings
 from lethe.evaluation.prompts import (
     TIGHTER,
     WORST,
+    Levels,
     PromptMeasures,
     Worst,
     measure_each,
@@ -52,14 +53,16 @@ NUMBERS = (
 STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
 
 
-def measure_file(prompts: Sequence[PromptScores], settings: MeasureSettings) -> PromptMeasures:
+def measure_file(
+    prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
+) -> PromptMeasures:
     """Apply `measure_prompts`; where missing scores count as the worst, also measure the judged scores alone."""
-    measures = measure_prompts(prompts, settings)
+    measures = measure_prompts(prompts, settings, levels=levels)
     if settings.missing != "worst":
         return measures
     judged = [(prompt, prompt.scores[~np.isnan(prompt.scores)]) for prompt in prompts if prompt.missing]
     without = [replace(prompt, scores=scores, missing=0) for prompt, scores in judged if len(scores)]
-    alone = {measure.prompt_id: measure for measure in measure_each(without, settings)}
+    alone = {measure.prompt_id: measure for measure in measure_each(without, settings, levels)}
     both = [replace(own, judged=alone.get(own.prompt_id) if own.missing else own) for own in measures.prompts]
     return replace(measures, prompts=tuple(both))
 

@@ -14,10 +14,12 @@ would otherwise become part of a result, and half a file would stop the rerun.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import hashlib
 import importlib.util
 import json
+import os
 import re
 import sys
 import uuid
@@ -27,6 +29,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lethe.errors import LetheError
 from lethe.instruction_set import own_kernels
 from lethe.io.atomic import write_text
 from lethe.io.json_files import plain
@@ -334,3 +337,20 @@ class Kept(MutableMapping[Any, Any]):
         """Remove every file that this object read or wrote; call it after the result is written."""
         for place in self.places.values():
             place.unlink(missing_ok=True)
+
+
+class Levels(Kept):
+    """Solved Berk-Jones levels by (n, alpha), each of which takes seconds to solve.
+
+    The levels are in the folder that LETHE_CACHE names, else in the user's cache folder; an edited solver or another SciPy
+    solves them anew. A folder that cannot be written costs time only.
+    """
+
+    def __init__(self, folder: Path | None = None):
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        place = folder or Path(os.environ.get("LETHE_CACHE") or home / "lethe") / "berk-jones"
+        super().__init__(place, cache_key("lethe.statistics.bands", libraries=versions("numpy", "scipy")))
+
+    def __setitem__(self, name: tuple[int, float], eta: float) -> None:
+        with contextlib.suppress(OSError, LetheError):
+            super().__setitem__(name, eta)

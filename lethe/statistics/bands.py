@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import MutableMapping
 
 import numpy as np
 from scipy.special import betaincinv, gammaln, xlogy
@@ -11,6 +11,7 @@ from scipy.special import betaincinv, gammaln, xlogy
 from lethe.statistics.checks import check_alpha, check_count
 
 LARGEST_BERK_JONES = 20_000  # draws; solving the level takes about 15 s here and minutes beyond
+_SOLVED: dict[tuple[int, float], float] = {}  # for callers that do not store levels
 
 
 def dkw(n: int, alpha: float, sides: int = 1) -> float:
@@ -35,15 +36,23 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
     return betaincinv(ranks, n - ranks + 1, eta)
 
 
-@cache
-def berk_jones_eta(n: int, alpha: float) -> float:
+def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float], float] | None = None) -> float:
     """The level of each quantile at which the whole band holds with probability 1 - alpha; relative error 1e-10.
 
     The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated, in seconds for n in
-    the thousands. A process solves each level once.
+    the thousands. ``known`` holds solved levels by (n, alpha), to which a new one is added; by default those of this
+    process.
     """
     check_count("n", n)
     check_alpha(alpha)
+    known = _SOLVED if known is None else known
+    eta = known.get((n, alpha))
+    if eta is None:
+        eta = known[n, alpha] = _solve_eta(n, alpha)
+    return eta
+
+
+def _solve_eta(n: int, alpha: float) -> float:
     from scipy.optimize import brentq  # the import takes 0.25 s, which a known level need not pay
 
     def excess(log_eta: float) -> float:

@@ -11,6 +11,7 @@ smaller of two bounds at one alpha is not valid.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -369,12 +370,14 @@ def tighter_bounds(
     scores: np.ndarray,
     alpha: float,
     thresholds: np.ndarray,
+    known: MutableMapping[tuple[int, float], float] | None = None,
     missing: Literal["refuse", "worst"] = "refuse",
 ) -> TighterBounds:
     """Compute all tighter bounds for each prompt, from independent draws in sampling order.
 
-    Sources: Waudby-Smith and Ramdas (2024), section 4; Berk and Jones (1979). With ``missing`` "worst" a NaN counts as 1 in
-    upper bounds, as 0 in lower bounds, and in ``sd_upper`` as the score farthest from the centre.
+    Sources: Waudby-Smith and Ramdas (2024), section 4; Berk and Jones (1979). ``known`` holds solved Berk-Jones levels by
+    (n, alpha), read and extended. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in
+    ``sd_upper`` as the score farthest from the centre.
 
     >>> found = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> found.mean_upper.round(4).tolist(), found.exceedance.round(4).tolist()
@@ -385,7 +388,7 @@ def tighter_bounds(
     thresholds, n = np.asarray(thresholds, dtype=np.float64), scores.shape[1]
     method = "berk-jones" if n <= LARGEST_BERK_JONES else "dkw"
     if method == "berk-jones":
-        below = berk_jones(n, berk_jones_eta(n, alpha))
+        below = berk_jones(n, berk_jones_eta(n, alpha, known))
     else:
         below = np.maximum(np.arange(1, n + 1) / n - dkw(n, alpha), 0)
     # F(x) is at least the band's value at the largest draw up to x; below the smallest draw, the band gives no information.

@@ -204,7 +204,7 @@ def environment(folder: Path) -> dict[str, str]:
         if not key.startswith(("MLFLOW", "PREFECT", "DVC", "LETHE"))
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    own = {"PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    own = {"PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "LETHE_CACHE": str(folder / "levels")}
     kept.pop("PYTHONPATH", None)
     return kept | own
 

@@ -5,6 +5,7 @@ The record is what other people's checks rely on. It is written anew only where 
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -39,6 +40,7 @@ def main() -> int:
     found = {name: before[name] for name in names if name in before}
     with tempfile.TemporaryDirectory() as place:
         # The user's own cache is neither read nor written.
+        os.environ["LETHE_CACHE"] = f"{place}/cache"
         model = make_model(Path(place, "model"))
         for case in CASES:
             if given.cases and case.name not in given.cases:

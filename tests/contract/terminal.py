@@ -34,7 +34,7 @@ def printed(folder: Path) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        os.environ.update(COLUMNS="100")
+        os.environ.update(COLUMNS="100", LETHE_CACHE=f"{place}/cache")
         now = printed(Path(place).resolve())
     print(now)
     if "--write" in sys.argv:

@@ -106,7 +106,7 @@ def pipeline(folder: Path) -> Path:
 def run(command: list[str], folder: Path) -> dict[str, str]:
     """Run the pipeline; return how each stage ended."""
     own = {key: value for key, value in environment().items() if not key.startswith(("MLFLOW", "PREFECT", "DVC"))}
-    own |= KEYS | {"LETHE_TRACKING": "off"}
+    own |= KEYS | {"LETHE_TRACKING": "off", "LETHE_CACHE": str(folder.parent / "levels")}
     own.pop("PYTHONPATH", None)
     done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lethe.io import cache
-from lethe.io.cache import Sources, cache_key, digest
+from lethe.io.cache import Levels, Sources, cache_key, digest
+from lethe.statistics.bands import berk_jones_eta
 from tests.small import ROOT, touched
 
 RESULTS = {
@@ -102,3 +103,22 @@ def test_every_kind_of_value_has_a_digest_of_its_own():
     ]
     assert len({digest(*part) for part in parts}) == len(parts)
     assert digest({"a": 1, "b": 2.5}, array) == digest({"b": 2.5, "a": 1}, array.copy())
+
+
+def test_a_level_is_solved_once_and_kept_on_disk(tmp_path, monkeypatch):
+    from lethe.statistics import bands
+
+    eta = berk_jones_eta(40, 0.05, Levels(tmp_path))
+    monkeypatch.setattr(bands, "_solve_eta", lambda n, alpha: 1 / 0)
+    assert berk_jones_eta(40, 0.05, Levels(tmp_path)) == eta
+    del Levels(tmp_path)[40, 0.05]
+    assert (40, 0.05) not in Levels(tmp_path)
+
+
+def test_a_broken_or_forbidden_cache_costs_time_only(tmp_path):
+    levels = Levels(tmp_path)
+    levels[30, 0.05] = 0.001
+    levels.place((30, 0.05)).write_text("half a numb")
+    assert berk_jones_eta(30, 0.05, levels) > 0.001
+    (tmp_path / "file").write_text("")
+    assert 0 < berk_jones_eta(30, 0.05, Levels(tmp_path / "file" / "below")) < 0.05
