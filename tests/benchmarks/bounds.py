@@ -58,7 +58,6 @@ def conbo() -> dict[str, float]:
 
 def main() -> int:
     from lethe.io.cache import Levels
-
     from lethe.statistics.bands import berk_jones_eta
     from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds, tighter_bounds
 
