@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,10 +49,8 @@ def run(
     import pandas as pd
 
     from lethe.data.prompt_language import as_json, read_language
-    from lethe.models.in_memory import tokenizer_of
     from lethe.sampling.endpoint import EndpointEngine
     from lethe.sampling.engine import Options
-    from lethe.sampling.forecast import forecast
     from lethe.sampling.store import SCRATCH, AnswerStore
     from lethe.sampling.tasks import (
         about,
@@ -62,7 +60,6 @@ def run(
         openings,
         speaker,
         tasks,
-        within_budgets,
     )
 
     source = source or model.source
@@ -77,19 +74,9 @@ def run(
     if sample.n == "auto":
         sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
     work = tasks(source, rows, sample, model)
-    if isinstance(engine, EndpointEngine):
-        longest = max((len(own.followups) for own in conversations.values()), default=0)
-        print(engine.plan([(task.prompts, task.settings) for task in work]), end="")
-        print(f"; up to {plural(longest, 'follow-up question')} as often again" if longest else "")
-    elif estimate and (words := forecast(engine, work, store)):
-        print(f"{name}: {words}.")
+    _announce(name, engine, work, store, conversations, estimate)
     forget, prompts, decisions = _drawn(name, work, rows["forget"], source, sample, language, engine, store)
-
-    def shorten(table: pd.DataFrame) -> pd.DataFrame:
-        if parts is None or not sample.max_thinking_tokens or isinstance(source, Endpoint):
-            return table
-        return within_budgets(table, parts, tokenizer_of(source), sample)
-
+    shorten = _within_budgets(parts, sample, source)
     turns = None
     if conversations:
         (task,) = (task for task in work if task.split == "forget")
@@ -115,6 +102,32 @@ def run(
         if isinstance(engine, EndpointEngine):
             engine.clear()
     print(f"{name}: answers drawn:", ", ".join(f"{split} {rows}" for split, rows in counts.items()))
+
+
+def _within_budgets(parts: Parts | None, sample: Sample, source: Origin) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """What cuts the answers of a table to the budgets of thinking and answer; a server cuts its own."""
+    from lethe.models.in_memory import tokenizer_of
+    from lethe.sampling.tasks import within_budgets
+
+    if parts is None or not sample.max_thinking_tokens or isinstance(source, Endpoint):
+        return lambda table: table
+    tokenizer = tokenizer_of(source)
+    return lambda table: within_budgets(table, parts, tokenizer, sample)
+
+
+def _announce(
+    name: str, engine: Engine, work: Sequence[Task], store: AnswerStore, conversations: Mapping, estimate: bool
+) -> None:
+    """Say what the draws will take: the requests of a served model, time and memory of another by a pilot."""
+    from lethe.sampling.endpoint import EndpointEngine
+    from lethe.sampling.forecast import forecast
+
+    if isinstance(engine, EndpointEngine):
+        longest = max((len(own.followups) for own in conversations.values()), default=0)
+        print(engine.plan([(task.prompts, task.settings) for task in work]), end="")
+        print(f"; up to {plural(longest, 'follow-up question')} as often again" if longest else "")
+    elif estimate and (words := forecast(engine, work, store)):
+        print(f"{name}: {words}.")
 
 
 def _check_turns(conversations: Mapping, sample: Sample, language: Language | None) -> None:
