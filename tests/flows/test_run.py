@@ -53,7 +53,7 @@ def test_run_cached_rerun_one_changed_branch_and_one_that_fails(repository):
     settings = ("-S", "unlearn.methods.npo.lr=1e-5", "--preset", "game-authors")
     changed = repository.lethe("run", *settings, "--json")
     assert "params.yaml changes: unlearn.methods.npo.lr: 0.0005 -> 1e-05" in changed.stderr
-    assert "`git checkout params.yaml` undoes" in changed.stderr
+    assert "params.original.yaml params.yaml` undoes" in changed.stderr
     assert (repository.folder / "params.yaml").read_text().startswith("# The head comment stays.\n")
     branch = {name for name, end in ends(changed).items() if end != "clean"}
     assert branch == {"unlearn@npo", "metrics@npo", "report", "game@authors"}
