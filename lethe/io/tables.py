@@ -154,6 +154,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def broken_parquet(path: Path, error: Exception) -> BadFile:
     """What is wrong with a file that pyarrow cannot read, in words of its own: its messages speak of offsets and buffers."""
+    if path.is_dir():
+        return BadFile(path, "is a folder, expected a file")
     if isinstance(error, OSError) and error.strerror:
         return BadFile(path, f"cannot be read as Parquet ({error.strerror})")
     with path.open("rb") as stream:

@@ -130,6 +130,7 @@ def _outs(entry: Mapping[str, Any]) -> list[Any]:
 
 # A stage of the light pipeline makes its output in ten parts, each kept until the output is whole.
 STEP = """
+import json
 import time
 from pathlib import Path
 
@@ -138,6 +139,7 @@ from lethe.io.atomic import atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.cache import keep, kept
 from lethe.process import run_stage
+from lethe.results import table
 
 
 def part(out, number, text):
@@ -151,15 +153,21 @@ def part(out, number, text):
 
 
 def main(out, text=""):
-    if out.endswith(".json"):
+    if out.endswith(".parquet"):
         time.sleep(0.5)
-        alpha = config.load().metrics.alpha
-        write_json(out, {"model": Path(out).stem, "mean": float(len(text)), "text": text, "alpha": alpha})
+        name, alpha = Path(out).stem, config.load().metrics.alpha
+        rows = table.Rows(name)
+        rows.add("model", "alpha", "sampled", alpha)
+        rows.add("model", "score", "sampled", float(len(text)))
+        table.write(out, rows.rows)
+        write_json(f"data/metrics/{name}.json", {"mean": float(len(text)), "text": text, "alpha": alpha})
         return
     with atomic_folder(out) as folder:
         for number in range(10):
             (folder / f"part{number}").write_text(part(out, number, text))
         write_json(folder / "training.json", {"steps": [{"step": i, "loss": 1 / (i + 1)} for i in range(3)]})
+        if out == "data/report":
+            write_json(folder / "summary.json", {"models": json.loads(Path("words.json").read_text())})
     for place in Path(".lethe/scratch").glob(f"{out.replace('/', '-')}-*.json"):
         place.unlink()
     if out == "data/report":

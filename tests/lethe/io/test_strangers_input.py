@@ -17,7 +17,7 @@ from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, visi
 from lethe.evaluation.labels import read_draws
 from lethe.io.logs import read_log
 from lethe.io.parts import read_parts
-from lethe.io.tables import read_table
+from lethe.io.tables import read_arrow, read_table
 from tests.fuzz.mutations import BOMB
 from tests.lethe.io.logs.small_logs import entries, header, pack, sample
 from tests.small import ROOT
@@ -88,6 +88,12 @@ def test_a_text_of_a_parquet_file_that_is_no_utf8_is_refused(tmp_path):
         read_table(path)
     with pytest.raises(BadFile, match="damaged"):
         list(read_parts(path))
+
+
+def test_a_folder_in_the_place_of_a_table_is_refused(tmp_path):
+    (tmp_path / "rows.parquet").mkdir()
+    with pytest.raises(BadFile, match=r"rows\.parquet: is a folder"):
+        read_arrow(tmp_path / "rows.parquet")
 
 
 def test_a_gzipped_image_file_is_unzipped_within_a_bound(tmp_path, monkeypatch):
