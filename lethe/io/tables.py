@@ -131,6 +131,8 @@ def read_arrow(path: str | os.PathLike[str], prompts: Sequence[str] | None = Non
     import pyarrow.parquet as pq
 
     path = Path(path)
+    if path.is_dir():  # pyarrow would read the files below it as one table
+        raise BadFile(path, "is a folder, expected a file")
     try:
         filters = None if prompts is None else [("prompt_id", "in", prompts)]
         arrow = pq.read_table(path, partitioning=None, filters=filters)
@@ -154,8 +156,6 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def broken_parquet(path: Path, error: Exception) -> BadFile:
     """What is wrong with a file that pyarrow cannot read, in words of its own: its messages speak of offsets and buffers."""
-    if path.is_dir():
-        return BadFile(path, "is a folder, expected a file")
     if isinstance(error, OSError) and error.strerror:
         return BadFile(path, f"cannot be read as Parquet ({error.strerror})")
     with path.open("rb") as stream:
