@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import BadFile, BadRow, BadValue
-from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_teaming, table
+from lethe.io.logs import benchmarks, garak, helm, inspect_ai, lm_eval, promptfoo, table
 from lethe.io.logs._log import Log
 from lethe.io.logs._untrusted import Source, decode, first_line
 from lethe.io.tables import TABLE_SUFFIXES
 
 FORMATS = (
-    *(inspect_ai.FORMAT, lm_eval.FORMAT, red_teaming.GARAK, red_teaming.PROMPTFOO, benchmarks.LEAK_K),
-    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, benchmarks.HELM, table.FORMAT),
+    *(inspect_ai.FORMAT, lm_eval.FORMAT, garak.FORMAT, promptfoo.FORMAT, benchmarks.LEAK_K),
+    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, helm.FORMAT, table.FORMAT),
 )
 
 
