@@ -52,9 +52,8 @@ def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]
     if not settings and not any(isinstance(entry, dict) and "after" in entry for entry in entries):
         return []
     if not workspace.in_git(root) and not (root / workspace.ORIGINAL).exists():
-        write_text(
-            root / workspace.ORIGINAL, path.read_text(encoding="utf-8")
-        )  # the way back in a folder without git
+        # The way back in a folder without git.
+        write_text(root / workspace.ORIGINAL, path.read_text(encoding="utf-8"))
     back = "git checkout params.yaml" if workspace.in_git(root) else f"cp {workspace.ORIGINAL} params.yaml"
     lines = [f"params.yaml changes: {line}" for line in change(path, settings)]
     return (

@@ -17,27 +17,11 @@ from lethe.io.cache import library  # a test replaces the module's own
 
 ROOT = Path(__file__).parent.parent
 COPIED = (
-    *(
-        "lethe",
-        "stages",
-        "flows",
-        "studies",
-        "dvc.yaml",
-        "params.yaml",
-        ".dvcignore",
-        "pyproject.toml",
-        "data/source/README.md",
-        "data/labels/calibration.csv",
-        "data/labels/answers.jsonl",
-    ),
+    *("lethe", "stages", "flows", "studies", "dvc.yaml", "params.yaml", ".dvcignore", "pyproject.toml"),
+    *("data/source/README.md", "data/labels/calibration.csv", "data/labels/answers.jsonl"),
 )
-MAY_BE_EMPTY = (
-    "attacks",
-    "audits",
-    "games",
-    "judged",
-    "models",
-)  # folders of data/ that stages read and no stage need fill
+# Folders of data/ that stages read and no stage need fill.
+MAY_BE_EMPTY = ("attacks", "audits", "games", "judged", "models")
 
 
 def small_params() -> dict[str, Any]:

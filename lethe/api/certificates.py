@@ -248,9 +248,8 @@ def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
         raise BadInput("The rows hold no question.")
     references = [{key: value for key, value in row.items() if key not in ("question", "context")} for row in rows]
     asked = [{key: row.get(key) for key in ("id", "question", "context")} for row in rows]
-    template = (
-        "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
-    )  # the tokenizer's hash covers its own
+    # The hash of the tokenizer covers its chat template.
+    template = "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
     settings = {"name": how.scorer, "params": scorer_params(how.scorer)}
     with_tokenizer = model
     while is_adapter(with_tokenizer) and not has_tokenizer(with_tokenizer):

@@ -130,9 +130,8 @@ def unjudged(model: Model) -> list[str]:
     """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
     leaks = {question.prompt_id: question.numbers.row("leak") for question in model.questions}
     bounded = {name for name, row in leaks.items() if row and row.upper is not None}
-    return (
-        [name for name in leaks if name not in bounded] if bounded else []
-    )  # none: no 0/1 scorer, or all stopped early
+    # None is bounded where there is no 0/1 scorer, or where all questions stopped early.
+    return [name for name in leaks if name not in bounded] if bounded else []
 
 
 BINS = 25  # of a histogram of scores in [0, 1]

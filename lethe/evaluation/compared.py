@@ -443,9 +443,8 @@ def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
         {places: getattr(both, scope)(alpha) for places, both in pairs.items()}
         for scope in ("average", "population")
     )
-    several = any(
-        len(pair.first) > 1 for pair in pairs[0, 1].pairs
-    )  # else the tests are sign tests, not tests of means
+    # With one answer to each question the tests are sign tests, not tests of means.
+    several = any(len(pair.first) > 1 for pair in pairs[0, 1].pairs)
     means = [mean(mean(pair.first) for pair in pairs[0, 1].pairs)]
     means += [mean(mean(pair.second) for pair in pairs[0, place].pairs) for place in range(1, len(sides))]
     return Ranking(

@@ -200,9 +200,7 @@ def same_answers(drawn: Path, scores: Path) -> bool:
     """Whether two tables have the same answers in the same order; raises `BadFile` where ``drawn`` has an answer twice."""
     if rows_of(drawn) != rows_of(scores):
         return False
-    pairs = zip(
-        read_parts(drawn, KEYS), read_parts(scores, KEYS), strict=False
-    )  # both have equally many rows in all
+    pairs = zip(read_parts(drawn, KEYS), read_parts(scores, KEYS), strict=False)  # both have as many rows in all
     for left, right in pairs:
         if len(left) != len(right) or not all(
             (left[key].to_numpy() == right[key].to_numpy()).all() for key in KEYS

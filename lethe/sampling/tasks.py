@@ -343,15 +343,18 @@ def table_of_language(questions: Iterable[Asked], answers: Mapping[str, Answers]
 
 def within_budgets(table: pd.DataFrame, parts: Parts, tokenizer: Any, sample: Sample) -> pd.DataFrame:
     """The answers cut where their thinking has more than ``max_thinking_tokens`` tokens, or what follows it more than
-    ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before."""
+    ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before. A part
+    that is not of one piece, such as several traces, is limited by the sum of both alone."""
     from lethe.scoring import split_answer
 
     def cut(text: str) -> str:
         thinking, answer = split_answer(text, parts)
-        for part, most in ((thinking, sample.max_thinking_tokens), (answer, sample.max_new_tokens)):
+        # A thinking often drafts the answer: the answer is what stands last.
+        budgets = (thinking, text.find, sample.max_thinking_tokens), (answer, text.rfind, sample.max_new_tokens)
+        for part, place_of, most in budgets:
             ids = tokenizer(part or "", add_special_tokens=False)["input_ids"]
-            if part and len(ids) > most:
-                return text[: text.index(part)] + str(tokenizer.decode(ids[:most]))
+            if part and len(ids) > most and (place := place_of(part)) >= 0:
+                return text[:place] + str(tokenizer.decode(ids[:most]))
         return text
 
     shorter = {text: cut(text) for text in table["text"].dropna().unique()}

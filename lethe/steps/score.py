@@ -38,13 +38,8 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import JudgeEntry, Score
 
-READ = (
-    "prompt_id",
-    "sample",
-    "text",
-    "thinking",
-    "production",
-)  # the columns of the answers that scores depend on, if there
+# The columns of the answers that scores depend on, if there.
+READ = ("prompt_id", "sample", "text", "thinking", "production")
 
 
 def run(

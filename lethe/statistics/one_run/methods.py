@@ -229,9 +229,7 @@ def steinke(counts: Counts, epsilon: float, delta: float) -> float:
     if v == 0:
         return 0.0
     wrong = special.expit(-epsilon)
-    log_tail = float(
-        log_cdf(counts.errors, r, wrong)
-    )  # at least v right guesses means at most r - v wrong guesses
+    log_tail = float(log_cdf(counts.errors, r, wrong))  # at least v right guesses: at most r - v wrong ones
     if delta == 0 or not math.isfinite(epsilon):
         return log_tail
     # Forty standard deviations from its mean, X has negligible mass: intervals farther above are empty, and longer

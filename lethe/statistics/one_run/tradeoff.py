@@ -218,6 +218,5 @@ def from_losses(
     q = [in_[keep_in], out[keep_out] * np.exp(-loss_out[keep_out]), [infinite_in], [0.0]]
     sides = [np.concatenate(parts) for parts in (p, q)]
     whole_p, whole_q = (np.append(side, max(1 - side.sum(), 0.0)) for side in sides)
-    return Atoms(
-        whole_p / whole_p.sum(), whole_q / whole_q.sum()
-    )  # pessimistic rounding may make the total of a side exceed 1
+    # Pessimistic rounding may make the total of a side exceed 1.
+    return Atoms(whole_p / whole_p.sum(), whole_q / whole_q.sum())

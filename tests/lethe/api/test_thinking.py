@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 import lethe
+from lethe.config.evaluating import Parts
 from lethe.errors import BadInput
 from lethe.sampling.engine import Answers
 from lethe.sampling.prefix_engine import PrefixEngine
+from lethe.sampling.tasks import within_budgets
 from tests.lethe.small_checkpoint import ROWS
 
 MARKS = ("<think>", "</think>")
@@ -82,3 +86,30 @@ def test_a_budget_for_the_thinking_and_one_for_the_answer(here, writes):
     assert answers["keyword_leak"].first().dropna().tolist() == [0]  # the other has no answer
     assert "thinking never ended in 50%" in found.verdict
     assert found.questions["truncated"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            "<think>a b c d e f</think>a b c d e f",
+            "<think>a b c d e f</think>a b c",
+        ),  # the draft stands in the thinking
+        ("<think>a b c d e f g h i</think>x", "<think>a b c d e f g h"),
+        ("Well. <think>a</think>b c d e f", None),  # words before the trace: the parts are not of one piece
+        ("<think>a</think>b", None),
+    ],
+)
+def test_a_budget_cuts_the_part_that_exceeds_it(text, kept):
+    class Words:
+        def __call__(self, text, add_special_tokens):
+            return {"input_ids": text.split()}
+
+        def decode(self, words):
+            return " ".join(words)
+
+    table = pd.DataFrame({"text": [text, None], "finish_reason": ["stop", "error"]})
+    sample = SimpleNamespace(max_thinking_tokens=8, max_new_tokens=3)
+    cut = within_budgets(table, Parts(thinking=tuple(MARKS)), Words(), sample)
+    assert cut["text"].dropna().tolist() == [kept or text]
+    assert cut["finish_reason"].tolist() == ["length" if kept else "stop", "error"]
