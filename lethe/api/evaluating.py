@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.api.result import Place, Rows, View, documented, name_of, rows_of, served_by, source_of
 from lethe.api.runs import Run, load_run
 from lethe.config.evaluating import ENDPOINT, EXACT, METRICS, SAMPLE, Endpoint
+from lethe.errors import BadValue
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,6 +203,8 @@ def evaluate(
 
     how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}
     how["thinking"] = None if thinking is None else [*thinking]
+    if how["thinking"] not in (None, [""]) and len(how["thinking"]) != 2:
+        raise BadValue("thinking", how["thinking"], "two marks, the first before the thinking, or one empty text")
     step.params_of(how, "model", Path("model"), [], how["prompt"] or "chat")  # refuses what is out of range first
     forget = rows_of(data, "data")
     others = None if retain is None else rows_of(retain, "retain", "retain-")

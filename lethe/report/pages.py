@@ -29,7 +29,7 @@ def comparison_page(found: Comparison | Ranking) -> str:
     if isinstance(found, Comparison):
         title, headline, tables = f"{found.a} and {found.b}", _headline(found), _questions(found)
     else:
-        title, headline, tables = ", ".join(found.runs), _order(found), _ranks(found)
+        title, headline, tables = ", ".join(found.runs), _headline_of_ranks(found), _ranks(found)
     return (
         templates()
         .get_template("compare.html")
@@ -57,7 +57,7 @@ def _questions(found: Comparison) -> list[dict[str, object]]:
     return [table] if found.per_question else []
 
 
-def _order(found: Ranking) -> str:
+def _headline_of_ranks(found: Ranking) -> str:
     differ = int(max(found.pooled.higher.sum(), found.population.higher.sum()))
     pairs = plural(len(found.pooled.effects), "pair")
     return f"{differ} of {pairs} of runs differ" if differ else "No two runs are shown to differ"
