@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.generate import JsonFlag, print_json, print_table
 from lethe.errors import LetheError, plural
 
 if TYPE_CHECKING:
@@ -92,14 +92,13 @@ def run(
 
     Examples: `lethe run -S unlearn.methods.npo.beta=0.2`, `lethe run metrics@npo -S sample.n=128`
     """
-    from flows import record, remote, settings, workspace
+    from flows import workspace
     from flows.overview import standard
-    from lethe import config
-    from lethe.config.yaml import parse
+    from flows.server import temporary_server
     from lethe.errors import BadInput, BadValue, visible
     from lethe.process import watch
 
-    root, screen = Path.cwd(), standard()
+    root = Path.cwd()
     if name is not None and not (set_ or preset):
         raise BadInput("--name: names the DVC experiment that -S and --preset make, and none is given.")
     if name is not None and not EXPERIMENT.fullmatch(name):
@@ -107,38 +106,55 @@ def run(
     if parent := os.environ.get("LETHE_PARENT"):  # the points of a sweep end with the sweep
         watch(int(parent))
     workspace.prepare(root)
-    if pull or push:
+    with temporary_server(root):  # it starts while this process imports and reads what it needs
+        how = {"wanted": stages or (), "jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler}
+        news, experiment, error = _run_changed(root, set_ or [], preset, name, **how)
+    _conclude(news, experiment, error, as_json)
+    if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
+        standard().print(f"Gate closed: {visible(worse[0].sentence())}.")
+        raise typer.Exit(1)
+
+
+def _run_changed(
+    root: Path, set_: list[str], preset: str | None, name: str | None, **how: Any
+) -> tuple[RunRecord | None, dict[str, str | None], LetheError | None]:
+    """Change params.yaml and run the pipeline, ``how``: arguments of its `run`; return the record, experiment and error."""
+    from flows import record, remote, settings, workspace
+    from flows.overview import standard
+    from lethe import config
+    from lethe.config.load import parse
+
+    if how["pull"] or how["push"]:
         remote.require(root)
-    changes = list(settings.read_preset(preset).items()) if preset else []
-    changes += map(parse, set_ or [])
+    changes = [*(settings.read_preset(preset).items() if preset else ()), *map(parse, set_)]
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
-        if stages:
-            workspace.check_stages(root, stages, settings.changed(root / config.FILE, changes)[1])
+        if how["wanted"]:
+            workspace.check_stages(root, how["wanted"], settings.changed(root / config.FILE, changes)[1])
         for line in settings.change_here(root, changes):
-            screen.print(line)
-        error = _pipeline(root, wanted=stages or (), jobs=jobs, pull=pull, push=push, scheduler=scheduler)
-        news, experiment = record.read(root), {}
+            standard().print(line)
+        settings.check(config.load(), root)
+        workspace.keep_params(root)
+        from flows import pipeline
+
+        error = pipeline.run(**how)
+        experiment: dict[str, str | None] = {}
         params = root / config.FILE
         edited = not params.is_file() or params.read_bytes() != (root / workspace.PARAMS_COPY).read_bytes()
         if edited:
-            screen.print(
+            standard().print(
                 "params.yaml changed during the run. The run used the values with which it began; run `lethe run` again "
                 "for the new ones." + (" Not kept as a DVC experiment." if changes else "")
             )
-        if changes and error is None and not edited and not stages:
+        if changes and error is None and not edited and not how["wanted"]:
             experiment["experiment"], sentence = workspace.save_experiment(name)
-            screen.print(sentence)
-    _conclude(news, experiment, error, as_json)
-    if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
-        screen.print(f"Gate closed: {visible(worse[0].sentence())}.")
-        raise typer.Exit(1)
+            standard().print(sentence)
+        return record.read(root), experiment, error
 
 
 def _conclude(
     news: RunRecord | None, experiment: dict[str, str | None], error: LetheError | None, as_json: bool
 ) -> None:
-    """Print how a run ended, and raise its error."""
     from flows.record import summary
 
     if news and error:  # the record may be an earlier run's
@@ -150,21 +166,6 @@ def _conclude(
         typer.echo(summary(news))
     if error:
         raise error
-
-
-def _pipeline(root: Path, **how: Any) -> LetheError | None:
-    """Check params.yaml, copy it for the stages and run the pipeline under a server; ``how``: arguments of its `run`."""
-    from flows import settings, workspace
-    from flows.server import require, temporary_server
-    from lethe import config
-
-    settings.check(config.load(), root)
-    workspace.keep_params(root)
-    with temporary_server(root):
-        require()
-        from flows import pipeline
-
-        return pipeline.run(**how)
 
 
 def serve(
@@ -190,9 +191,11 @@ def serve(
     if pull or push:
         remote.require(root)
     with workspace.only_schedule(root), temporary_server(root, schedules=True):
-        from flows import schedule
+        from flows import pipeline
 
-        schedule.serve(schedule.parse(cron), {"jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler})
+        pipeline.serve(
+            pipeline.parse_cron(cron), {"jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler}
+        )
 
 
 def sweep(

@@ -46,15 +46,13 @@ def opened() -> Repo:
 
 
 def silence() -> None:
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    for name in ("dvc", "dvc_data", "dvc_objects"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextlib.contextmanager
 def status_of_command() -> Iterator[Path]:
-    """Yield the file that gets the exit status of the stage's command; it is not there where no command ran.
-
-    DVC names the status only in a sentence, so its shell, which SHELL names, is a script that writes the status.
-    """
+    """Yield the file for the exit status of the stage's command, from a shell of our own: DVC words it in a sentence."""
     folder = Path(".dvc", "tmp", f"command-{os.getpid()}").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     shell, status = folder / "sh", folder / "status"
@@ -68,7 +66,6 @@ def status_of_command() -> Iterator[Path]:
 
 
 def reproduce(stage: str, pull: bool = False) -> dict[str, Any]:
-    """Bring one stage up to date; return its end as `flows.workspace.Reproduced` has it."""
     from dvc.exceptions import DvcException
     from dvc.lock import LockError
     from dvc.stage.exceptions import StageCmdFailedError
@@ -118,11 +115,7 @@ def outputs_of(repo: Repo, stages: Collection[str]) -> list[Any]:
 
 
 def mend_locks(root: Path) -> None:
-    """Remove DVC's record of who reads and writes what if a full disk or a kill left it half written.
-
-    DVC writes the record anew under a lock file, and refuses every command while it cannot read it. The record names running
-    processes alone, so nothing is lost.
-    """
+    """Remove DVC's record of running commands where a full disk or a kill left it half: DVC would refuse every command."""
     from dvc.lock import make_lock
 
     folder = root / ".dvc" / "tmp"
@@ -137,10 +130,7 @@ def mend_locks(root: Path) -> None:
 
 
 def other_command(root: Path, patience: float = 3) -> str:
-    """Return the DVC command of another process that works in this folder, with its number; empty if there is none.
-
-    The children of a run that was killed end within ``patience`` seconds.
-    """
+    """Return the DVC command of another process that works here and outlives ``patience`` seconds; empty if there is none."""
     until = time.monotonic() + patience
     while command := _working(root / ".dvc" / "tmp" / "rwlock"):
         if time.monotonic() > until:
@@ -150,7 +140,6 @@ def other_command(root: Path, patience: float = 3) -> str:
 
 
 def _working(record: Path) -> str:
-    """Return the first live process in DVC's record of who reads and writes what."""
     try:
         users = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -171,7 +160,6 @@ def holder(root: Path) -> str:
 
 
 def _command(pid: int) -> str:
-    """Return the command line of another live process; empty once it has ended."""
     try:
         words = Path("/proc", str(pid), "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
     except OSError:
@@ -201,7 +189,6 @@ def damaged(outs: Iterable[Any]) -> Iterator[Any]:
 
 
 def _wrong(out: Any) -> Iterator[str]:
-    """Yield the names in the cache whose content is not that of the name."""
     name = out.hash_info.value
     if not name.endswith(".dir"):
         if _md5(out.fs_path) != name:

@@ -4,8 +4,6 @@ An axis is a list of values or a range: ``uniform(0, 1)``, ``log(1e-5, 1e-3)`` (
 both ends included). Ranges need a search at random, in which a list gives each of its values with the same probability.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -19,9 +17,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationError
 
-from lethe.config import yaml as presets
 from lethe.config.fields import Count, Section, Seed
-from lethe.config.yaml import parse
+from lethe.config.load import parse, read_preset
 from lethe.errors import BadParam, BadValue
 from lethe.report.sweep_figure import Figure, SweepClaim
 
@@ -73,7 +70,6 @@ def range_of(key: str, text: str) -> Range:
 
 
 def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
-    """The axes ``key=v1,v2`` and ``key=RANGE`` by key; raises `BadValue`."""
     axes: dict[str, Axis] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -92,7 +88,6 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
 
 
 def grid_of(axes: Mapping[str, Axis]) -> list[Point]:
-    """Return all combinations of lists of values, the last axis fastest; raises `BadValue` for a range."""
     for key, values in axes.items():
         if isinstance(values, str):
             raise BadValue(key, values, "a list of values, unless --random gives the number of points")
@@ -106,10 +101,7 @@ def _distinct(points: Sequence[Point]) -> list[Point]:
 
 
 def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point]:
-    """Return the points of ``count`` draws, each with a generator of its own: more draws of a seed begin with the fewer.
-
-    Equal draws are one point, so lists and whole numbers may give fewer points than draws.
-    """
+    """Return the points of ``count`` draws without doubles; more draws of a seed begin with the fewer."""
     laws = {key: range_of(key, values) if isinstance(values, str) else values for key, values in axes.items()}
 
     def draw(law: Range | list[Any], generator: np.random.Generator) -> Any:
@@ -120,8 +112,6 @@ def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point
 
 
 class Random(Section):
-    """Points at random: how many, and the seed that draws them."""
-
     points: Count
     seed: Seed
 
@@ -141,8 +131,7 @@ class SweepPreset(Section):
 
 
 def read_sweep_preset(name: str) -> SweepPreset:
-    """Read a preset by its name; raise `BadValue` for an unknown name and `BadParam` for a broken file."""
-    document = presets.read_preset(PRESETS, name)
+    document = read_preset(PRESETS, name)
     try:
         return SweepPreset.model_validate(document)
     except ValidationError as error:

@@ -73,7 +73,6 @@ class Overview:
         )
 
     def _progress(self, stage: str) -> str:
-        """Return the stage's last progress note (lethe/progress.py), or nothing."""
         try:
             return json.loads(self._note(stage).read_text())["text"]
         except OSError:

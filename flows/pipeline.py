@@ -6,6 +6,7 @@ may be stale, and keeps the record. If a stage fails, the stages that read its o
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import dataclasses
@@ -14,32 +15,36 @@ import queue
 import signal
 import socket
 import threading
+import warnings
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from prefect import flow, get_client, tags, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    FlowRunFilterTags,
-)
+from prefect.client.schemas import filters
 from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.context import TagsContext
+from prefect.exceptions import ObjectNotFound
 from prefect.futures import wait
 from prefect.runtime import flow_run
+from prefect.server.schemas.schedules import CronSchedule as Calendar
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
+from tzlocal import get_localzone_name
 
 from flows import record, remote, settings, workspace
 from flows.overview import Overview, standard
+from flows.server import OwnServer, require
+from flows.workers import Workers
 from lethe import config, tracking
 from lethe.config.schema import Notify
-from lethe.errors import LetheError, StageFailed, behind, of_the_machine, plural
+from lethe.errors import BadValue, LetheError, StageFailed, behind, of_the_machine, plural
 from lethe.process import watch
 from lethe.tracking import mark_newest
 
@@ -56,8 +61,10 @@ ENDS = {
 }
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
 BUSY = (408, 429)  # a server with too much to do
+FIELDS = 5  # Prefect also takes six, with seconds, and names such as @daily
 TASKS = 250  # each takes Prefect and its server about a twentieth of a second
 UP_TO_DATE = ("clean", "unchanged", "restored", "ran")
+Runner: TypeAlias = "workspace.Processes | Workers"  # brings stages up to date, here or elsewhere
 
 
 class Stopped(LetheError):
@@ -82,13 +89,6 @@ RUN: contextvars.ContextVar[Run | None] = contextvars.ContextVar("RUN", default=
 def this_run() -> Run:
     """Return the run of this context; the flow names no context variable, because Prefect pickles its function."""
     return RUN.get() or Run()
-
-
-class Lost(LetheError):
-    def __init__(self, reason: str):
-        super().__init__(
-            f"The Prefect server stopped answering before the run began ({reason}). Run the command again."
-        )
 
 
 def to_prefect(what: Callable[[], object], tell: Callable[[str], None]) -> None:
@@ -149,11 +149,7 @@ def pipeline(
     push: bool = False,
     scheduler: str | None = None,
 ) -> State:
-    """Bring every stage up to date, ``jobs`` at once, from the repository's root.
-
-    ``scheduled``: `lethe serve` runs the flow in a process of its own, which ends with `lethe serve` and prints a summary.
-    The others are the options of `lethe run`.
-    """
+    """Bring every stage up to date, ``jobs`` at once; ``scheduled``: in a process of `lethe serve`, with which it ends."""
     this = this_run()
     try:
         this.state = _bring_all(jobs, scheduled, pull, push, scheduler)
@@ -177,7 +173,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             groups = Counter(name.partition("@")[0] for name in outdated)
             counts = ", ".join(f"{count} {group}" for group, count in groups.items())
             overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(outdated)} run: {counts}")
-        processes: workspace.StageRunner
+        processes: Runner
         if scheduler is None:
             processes = workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
         else:
@@ -228,17 +224,13 @@ def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
 
 
 def run(wanted: Sequence[str] = (), pull: bool = False, **how: Any) -> LetheError | None:
-    """Run the pipeline in this process under the server that PREFECT_API_URL names; return the error of a failed run.
-
-    ``wanted``: only these stages and what they need; without any, all stages. ``how``: arguments of `pipeline`.
-
-    The caller must hold the folder's lock (`workspace.only_run`) before it changes params.yaml. The record of the run is
-    in `record.FILE`. Raises `LetheError` if the run cannot begin.
-    """
+    """Run the wanted stages and what they need (default: all) in this process, under the folder's lock; return the error."""
+    if OwnServer.running is None:
+        require()  # another's server must answer before anything runs
     if pull:
         standard().print(remote.pull(Path.cwd()))
-    # The server starts while DVC reads the repository; both take equally long.
     graph = workspace.read_graph(Path.cwd())
+    require()  # the run's own server starts while DVC reads the repository; both take equally long
     this = Run(graph.towards(wanted) if wanted else graph)
     token = RUN.set(this)
     try:
@@ -251,7 +243,9 @@ def run(wanted: Sequence[str] = (), pull: bool = False, **how: Any) -> LetheErro
         if this.error is not None and lost(this.error) is None:
             raise this.error from None  # Prefect could not record this error, which is the one that counts
         if this.state is None:
-            raise Lost(reason) from None
+            raise LetheError(
+                f"The Prefect server stopped answering before the run began ({reason}). Run the command again."
+            ) from None
         if not this.gone:
             standard().print(GONE.format(reason=reason))
         state = this.state
@@ -280,7 +274,6 @@ def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
 
 
 def stages_of(graph: workspace.Graph) -> list[Stage]:
-    """Return all stages in an order in which they can run; of several, the one with the longest chain behind comes first."""
     stages: dict[str, Stage] = {}
     for name, upstream in graph.upstream.items():
         stages[name] = Stage(name, [stages[before] for before in upstream], graph.stale.get(name, []))
@@ -288,11 +281,8 @@ def stages_of(graph: workspace.Graph) -> list[Stage]:
     return sorted(stages.values(), key=lambda stage: -height[stage.name])
 
 
-def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.StageRunner) -> None:
-    """Run every stale stage as soon as its inputs are up to date; every stage becomes a task in Prefect's record.
-
-    Of more than `TASKS` stages, those that are clean become rows of the run's table alone.
-    """
+def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Runner) -> None:
+    """Run every stale stage once its inputs are up to date; of more than `TASKS` stages, clean ones become no tasks."""
     ended: queue.Queue[Stage] = queue.Queue()
     futures: dict[str, Any] = {}
     running = 0
@@ -329,8 +319,7 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: wo
 
 
 @task(cache_policy=NO_CACHE)  # only DVC knows what is up to date
-def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.StageRunner) -> State:
-    """Run one stage through DVC, unless its end is known already, and return how it ended."""
+def bring_up_to_date(stage: Stage, overview: Overview, processes: Runner) -> State:
     if stage.end:
         overview.passed(stage.name, stage.end)
     else:
@@ -349,7 +338,7 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Stag
 
 
 @contextlib.contextmanager
-def signals_stop(processes: workspace.StageRunner) -> Iterator[list[int]]:
+def signals_stop(processes: Runner) -> Iterator[list[int]]:
     """Yield the list of signals received. The first SIGINT, SIGTERM or SIGHUP ends all stages; a second acts as usual."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -375,15 +364,14 @@ def signals_stop(processes: workspace.StageRunner) -> Iterator[list[int]]:
 
 
 def folder_tag() -> str:
-    """Return the tag that marks the runs of this folder on this machine in Prefect's record."""
     return f"{socket.gethostname()}:{Path.cwd()}"
 
 
 def close_abandoned_runs() -> None:
     """Mark the folder's runs that still count as running as crashed: this process holds the lock, so they were killed."""
-    of_this_folder = FlowRunFilter(
-        tags=FlowRunFilterTags(all_=[folder_tag()]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING])),
+    of_this_folder = filters.FlowRunFilter(
+        tags=filters.FlowRunFilterTags(all_=[folder_tag()]),
+        state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=[StateType.RUNNING])),
     )
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=of_this_folder):
@@ -400,11 +388,10 @@ def publish(news: record.RunRecord) -> None:
 
 
 def _notify(news: record.RunRecord, root: Path, overview: Overview, how: Notify | None) -> None:
-    """Mark a change in Prefect and MLflow, and start the command of params."""
     changes = news.alarms
     worse, better = any(one.worse for one in changes), all(one.better for one in changes)
     change = "worse" if worse else "better" if better else "changed"
-    marks = record.alarm_list(changes)
+    marks = "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in changes)
     to_prefect(
         lambda: create_markdown_artifact(key="alarm", markdown=marks, description=f"The run: {change}."),
         overview.tell,
@@ -412,3 +399,45 @@ def _notify(news: record.RunRecord, root: Path, overview: Overview, how: Notify 
     overview.tell(mark_newest(change, marks, root))
     if how is not None:
         overview.tell(record.notify(how.command, record.notice(news, root)))
+
+
+def parse_cron(cron: str) -> CronSchedule:
+    try:
+        if len(cron.split()) != FIELDS:
+            raise ValueError
+        return CronSchedule(cron=cron, timezone=get_localzone_name())
+    except ValueError:
+        legal = "five fields: minute hour day month weekday, for example '0 3 * * *' (every day at three)"
+        raise BadValue("--cron", cron, legal) from None
+
+
+def next_time(schedule: CronSchedule) -> datetime:
+    try:
+        return asyncio.run(Calendar(cron=schedule.cron, timezone=schedule.timezone).get_dates(1))[0]
+    except (ValueError, IndexError):
+        raise BadValue("--cron", schedule.cron, "a date that the calendar has") from None
+
+
+def serve(schedule: CronSchedule, how: Mapping[str, Any]) -> None:
+    """Run the pipeline at its times, one run at a time, until a signal ends it; ``how``: arguments of `pipeline`."""
+    following = next_time(schedule)
+    require()
+    standard().print(
+        f"Runs at {schedule.cron} ({schedule.timezone}), first on {following:%Y-%m-%d %H:%M}; Ctrl-C ends it."
+    )
+    # The name is unique to this folder, because several folders may share Prefect's server.
+    name = f"schedule-{zlib.crc32(folder_tag().encode()):08x}"
+    # The runs that were due while no process served the schedule go: a single run does the work of all of them.
+    with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
+        client.delete_deployment(client.read_deployment_by_name(f"{pipeline.name}/{name}").id)
+    # Prefect's own handler of SIGTERM causes this warning; the end of the process does what the handler leaves undone.
+    warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited")
+    pipeline.serve(
+        name=name,
+        schedules=[schedule],
+        limit=1,
+        pause_on_shutdown=False,  # the next start resumes the schedule
+        parameters={**how, "scheduled": True},
+        tags=[folder_tag()],
+        print_starting_message=False,
+    )

@@ -1,7 +1,5 @@
 """The record of the last run of this folder: stages, metrics and verdicts, with which the next run compares its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import filecmp
 import json
@@ -20,9 +18,9 @@ from flows.overview import standard
 from flows.workspace import SCRATCH
 from lethe.config.schema import Params
 from lethe.errors import LetheError, OtherSchema, plural, visible
+from lethe.evaluation.findings import judged_exactly
 from lethe.io.artifacts import measured
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import plain, read_artifact, write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, plain, read_artifact, write_json
 from lethe.results import table
 from lethe.results.changes import judged_anew, proved_changes
 from lethe.results.table import Results
@@ -88,21 +86,17 @@ class Alarm:
         return f"{self.model}: {what} {does} {after}, before {before}{more}"
 
     def _end(self, value: float, upper: bool) -> str:
-        """One end, rounded away from its claim."""
         words, side = ("at most", "upper") if upper else ("at least", "lower")
         share = self.metric == "leak"
         number = significant(exact(value) * (100 if share else 1), 2, cast(Side, side))
         return f"{words} {as_percent(number) if share else number}"
 
     def line(self) -> str:
-        """The change behind what it is."""
         return f"{'Worse' if self.worse else 'Better' if self.better else 'Changed'}: {self.sentence()}"
 
 
 @dataclasses.dataclass(frozen=True)
 class StageEnd:
-    """How one stage ended: Prefect's ``state``, the end in `pipeline.ENDS` and the seconds that the stage took."""
-
     state: str
     why: str
     seconds: float
@@ -110,11 +104,7 @@ class StageEnd:
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
-    """One run of the pipeline, under the keys of last_run.json.
-
-    ``changes`` and ``alarms`` are those since ``compared_with``, the time of the last complete run; ``metrics`` and
-    ``verdicts`` are of ``metrics_of``, which is this run where it is complete.
-    """
+    """One run, under the keys of last_run.json; ``metrics`` and ``verdicts`` are of the complete run ``metrics_of``."""
 
     finished: str
     complete: bool
@@ -132,7 +122,6 @@ class RunRecord:
 
 
 def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, Words]:
-    """Return the verdicts on the models under test, if this run's report has them."""
     path = root / DATA / "report" / "summary.json"
     if not (path.is_file() and _up_to_date(stages, "report")):
         return {}
@@ -171,11 +160,7 @@ def read(root: Path) -> RunRecord | None:
 
 
 def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[Alarm]:
-    """The changes of a complete run that matter, changed verdicts first; call it before `write`.
-
-    The base model is meant to know the forget set and is left out. Retrain is no model under test: what is proved of it is
-    listed, and neither worse nor better.
-    """
+    """The changes of a complete run that matter, changed verdicts first; call it before `write`. Base is left out."""
     last = read(root)
     if last is None or last.metrics_of is None:
         return []
@@ -193,7 +178,6 @@ def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[A
 
 
 def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Alarm]:
-    """The changed words of the models in both runs, what got worse first."""
     changes = []
     for model in after:
         for metric in ("forgetting", "utility") if model in before else ():
@@ -204,8 +188,6 @@ def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[A
 
 
 def _proved(old: Results, new: Results, models: Sequence[str], params: Params) -> list[Alarm]:
-    from lethe.evaluation.findings import judged_exactly
-
     alpha, retrains = params.metrics.alpha, params.report.retrains
     changes = []
     for one in proved_changes(old, new, models, alpha, judged_exactly(params)):
@@ -225,7 +207,6 @@ def _same_tables(root: Path) -> bool:
 
 
 def notice(news: RunRecord, root: Path) -> dict[str, object]:
-    """What the command of params gets on its standard input."""
     return {
         "schema": 1,
         "folder": str(root.resolve()),
@@ -237,15 +218,8 @@ def notice(news: RunRecord, root: Path) -> dict[str, object]:
     }
 
 
-def alarm_list(changes: Sequence[Alarm]) -> str:
-    return "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in changes)
-
-
 def notify(command: Sequence[str], value: dict[str, object]) -> str:
-    """Start ``command`` with the change as JSON on its standard input; returns a sentence if that failed, else nothing.
-
-    The command gets no shell. The pipeline's result stands whatever becomes of the command.
-    """
+    """Give ``command``, without a shell, the change as JSON; returns a sentence if that failed, else nothing."""
     text = json.dumps(plain(value), allow_nan=False) + "\n"
     try:
         done = subprocess.run(
@@ -260,10 +234,7 @@ def notify(command: Sequence[str], value: dict[str, object]) -> str:
 
 
 def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequence[Alarm] = ()) -> RunRecord:
-    """Write and return the record of a run that has ended. Its metrics are compared with those of the last complete run.
-
-    ``changed`` comes from `alarms`, which must compare first: a complete run replaces the tables of the last one.
-    """
+    """Write and return the record of a run that has ended; `alarms` must compare before this replaces the last tables."""
     last = read(root)
     names = measured(root / DATA)
     results = table.read(root / DATA, names)
@@ -290,18 +261,13 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequ
         verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
     )
     write_json(root / FILE, record.as_json())
-    if complete:
-        _keep_results(root)
-    return record
-
-
-def _keep_results(root: Path) -> None:
+    if not complete:
+        return record
     with atomic_folder(root / LAST_RESULTS) as folder:
         for stage in COMPARED:
-            for path in sorted((root / DATA / table.FOLDER / stage).glob("*.parquet")):
-                target = table.place(folder, stage, path.stem)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
+            if (tables := root / DATA / table.FOLDER / stage).is_dir():
+                shutil.copytree(tables, folder / table.FOLDER / stage)
+    return record
 
 
 def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
@@ -310,13 +276,9 @@ def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
 
 
 def summary(record: RunRecord, limit: int = 10) -> str:
-    """Return a few lines for people: changed verdicts and proved changes, how the stages ended, metrics, the verdicts."""
-    ends = Counter(end.why for end in record.stages.values())
+    ends = Counter(end.why for end in record.stages.values()).most_common()
     lines = [alarm.line() for alarm in record.alarms]
-    lines += [
-        f"{plural(len(record.stages), 'stage')}: "
-        + ", ".join(f"{count} {end}" for end, count in ends.most_common())
-    ]
+    lines.append(f"{plural(len(record.stages), 'stage')}: {', '.join(f'{count} {end}' for end, count in ends)}")
     changes = record.changes
     if changes:
         lines.append(f"{plural(len(changes), 'metric')} changed since {record.compared_with}:")

@@ -1,31 +1,25 @@
 """The DVC remote that several machines share: what it holds is fetched and not computed again."""
 
-from __future__ import annotations
-
 import contextlib
-import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from dvc.config import Config
+from dvc.exceptions import CheckoutError, DownloadError
+from dvc.repo import Repo
 
 from flows import workspace
-from flows.dvc_child import damaged, outputs_of
+from flows.dvc_child import damaged, outputs_of, silence
 from lethe.errors import BadInput, LetheError, plural
 from lethe.tracking import without_password
 
-if TYPE_CHECKING:
-    from dvc.repo import Repo
-
 
 def has(root: Path) -> bool:
-    from dvc.config import Config
-
     return bool(Config(dvc_dir=str(root / ".dvc"))["core"].get("remote"))
 
 
 def require(root: Path) -> None:
-    """Check that DVC's default remote exists and answers; raises `BadInput` or `LetheError`."""
     if not has(root):
         raise BadInput(
             "DVC has no default remote, and machines share results through one. "
@@ -46,12 +40,7 @@ def require(root: Path) -> None:
 
 
 def pull(root: Path) -> str:
-    """Fetch what the remote holds for dvc.lock and the run cache; put back outputs that are missing here.
-
-    Outputs that exist stay as they are. Returns a sentence for the user; what the remote lacks is computed again.
-    """
-    from dvc.exceptions import CheckoutError, DownloadError
-
+    """Fetch what the remote holds and put back the outputs that are missing here; returns a sentence for the user."""
     with _repo(root) as repo:
         try:
             repo.fetch(run_cache=True)
@@ -77,10 +66,6 @@ def pull(root: Path) -> str:
 
 
 def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
-    """Send the outputs of ``stages`` (default: of all) and the run cache to the remote; returns a sentence.
-
-    Raises `LetheError` if something did not arrive. A remote that has gone is asked once, not once per file.
-    """
     require(root)
     try:
         with _repo(root) as repo:
@@ -105,27 +90,9 @@ def fetch(root: Path, stages: Sequence[str]) -> None:
         )
 
 
-def keep_cache(root: Path, cache: Path) -> None:
-    from dvc.config import Config
-
-    with Config(dvc_dir=str(root / ".dvc")).edit("local") as local:
-        local.setdefault("cache", {})["dir"] = str(cache)
-
-
-@contextlib.contextmanager
-def _repo(root: Path) -> Iterator[Repo]:
-    """The repository as DVC sees it; DVC prints neither bars nor messages."""
-    from dvc.repo import Repo
-
-    logs = {log: log.level for log in map(logging.getLogger, ("dvc", "dvc_data", "dvc_objects"))}
-    for log in logs:
-        log.setLevel(logging.CRITICAL)
-    try:
-        with Repo(str(root)) as repo:
-            yield repo
-    finally:
-        for log, level in logs.items():
-            log.setLevel(level)
+def _repo(root: Path) -> Repo:
+    silence()  # neither bars nor messages of DVC
+    return Repo(str(root))
 
 
 def _url(repo: Repo) -> str:

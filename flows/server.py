@@ -21,7 +21,7 @@ from typing import ClassVar, TextIO
 
 from flows.workspace import SCRATCH
 from lethe.errors import LetheError
-from lethe.io.atomic import make_folder
+from lethe.io.files import make_folder
 from lethe.process import die_with_parent, no_telemetry
 from lethe.tracking import without_password
 
@@ -51,10 +51,7 @@ def environment(root: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
-    """Start a server that Prefect's client finds, and end it afterwards; enter before anything imports prefect.
-
-    ``schedules``: the server also makes the runs of schedules, which a single run does not need.
-    """
+    """Start a server that Prefect's client finds, and end it afterwards; enter before anything imports prefect."""
     no_telemetry()
     for name, value in environment(root).items():
         os.environ.setdefault(name, value)
@@ -65,22 +62,13 @@ def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
     make_folder(home)
     # The socket listens from the start, so clients wait in its queue until the server answers and need not poll.
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-        server = OwnServer(listening, own_log(home), schedules)
+        server = OwnServer(listening, home / "server.log", schedules)
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
         try:
             yield
         finally:
             os.environ.pop("PREFECT_API_URL", None)
             server.stop()
-
-
-def own_log(home: Path) -> Path:
-    """Return the log of this process's server, after the removal of the logs of processes that have ended."""
-    for log in home.glob("server-*.log"):
-        owner = log.stem.removeprefix("server-")
-        if not Path("/proc", owner).exists():
-            log.unlink(missing_ok=True)
-    return home / f"server-{os.getpid()}.log"
 
 
 class OwnServer:
@@ -182,11 +170,7 @@ def require() -> None:
 
 
 def first_tables(home: Path) -> TextIO | None:
-    """Begin the first tables: return a locked file until `tables_made`, or None where they are made.
-
-    A server that was killed while it made them left a database on which every later start would fail; it goes first. Two
-    servers that made the tables at once would both fail: the second waits here.
-    """
+    """Return a locked file until `tables_made`, or None where they are made; half a database of a killed server goes."""
     making = open(home / MAKING, "a+")  # noqa: SIM115  # open until the tables are made
     fcntl.flock(making, fcntl.LOCK_EX)
     making.seek(0)

@@ -1,30 +1,27 @@
 """Changes to params.yaml from the command line: `-S key=value` and presets, comments and order kept."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ruamel.yaml import YAML
 
 from flows import workspace
 from lethe import config
 from lethe.audits.unlearning_game.text_game import Params as TextGame
-from lethe.config import yaml as presets
+from lethe.config.load import read_preset as preset_in
+from lethe.config.load import section_of
 from lethe.config.schema import ANSWERS, CALIBRATION, LABELS, PLAIN, Params
-from lethe.config.yaml import section_of
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash
 from lethe.evaluation.labels import read_labels
-from lethe.io.atomic import write_text
+from lethe.io.files import write_text
 from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
-
-if TYPE_CHECKING:
-    from ruamel.yaml import YAML
 
 PRESETS = Path(__file__).parent / "presets"
 MODELS = Path("data/models")
@@ -33,11 +30,10 @@ GAMES_READ = (Path("data/source"), Path("lethe/models/prompts"))  # what dvc.yam
 
 
 def read_preset(name: str, asked: str = "--preset") -> dict[str, object]:
-    return presets.read_preset(PRESETS, name, asked)
+    return preset_in(PRESETS, name, asked)
 
 
 def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
-    """Set keys of a params file in order and return the changes; the whole file is validated before it is written."""
     changes, text = changed(path, settings)
     if changes:
         write_text(path, text)
@@ -79,11 +75,7 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
 
 
 def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
-    """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes.
-
-    Under ``models`` the attacked model would be measured before its attack. The half-life needs Base under the same attack
-    and the excess needs Retrain, so both are added where ``attacks`` lacks them.
-    """
+    """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes."""
     models, attacks = document.get("models"), document.get("attacks")
     if not isinstance(models, dict) or not isinstance(attacks, dict):
         return []
@@ -100,7 +92,6 @@ def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
 
 
 def _references(document: dict[str, Any], name: str) -> list[str]:
-    """Put Base and Retrain under the attack ``name``, unless ``attacks`` has them; return the changes."""
     models, attacks, changes = document["models"], document["attacks"], []
     report = document.get("report")
     for role in ("base", "retrain"):
@@ -123,8 +114,6 @@ def _references(document: dict[str, Any], name: str) -> list[str]:
 
 
 def _yaml() -> YAML:
-    from ruamel.yaml import YAML
-
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096  # never fold a long line
@@ -146,10 +135,7 @@ def _short(value: Any, limit: int = 60) -> str:
 
 
 def check(params: Params, root: Path) -> None:
-    """Raise the `BadInput` that names the first key whose path does not exist or is of the wrong kind.
-
-    Call it before any stage starts. Paths are relative to ``root``. A checkpoint of the hub is put into its folder.
-    """
+    """Raise the `BadInput` that names the first key whose path, below ``root``, does not exist or is of the wrong kind."""
     made = {str(MODELS / name) for name in (*params.train.models, *params.unlearn.methods)}
     prompts, models = _prompts(params), _models(params)
     for key, path in models.items():
@@ -240,7 +226,6 @@ def _of_games(params: Params, key: str) -> dict[str, str]:
 
 
 def _prompts(params: Params) -> dict[str, str]:
-    """Return the template files by key; the tokenizer's own chat template is not a file."""
     named = {"train.recipe.prompt": params.train.recipe.prompt, "sample.prompt": params.sample.prompt}
     return {key: path for key, path in (named | _of_games(params, "prompt")).items() if path != CHAT}
 

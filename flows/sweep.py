@@ -5,8 +5,6 @@ that two points share runs in the first and is restored in the second, unless bo
 finished point takes seconds when the sweep runs again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -29,8 +27,7 @@ from flows.grid import Point, SweepPreset
 from flows.overview import standard
 from flows.workspace import RESULTS, no_source
 from lethe import tracking
-from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import write_json
+from lethe.io.files import SCHEMA_VERSION, write_json
 from lethe.results import table
 from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
@@ -41,10 +38,7 @@ Changes = Sequence[tuple[str, object]]
 
 
 def make_folder(root: Path, folder: Path, point: Point, common: Changes = ()) -> None:
-    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay.
-
-    ``common`` are settings of all points, which change before the point's own.
-    """
+    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay."""
     own_lock = folder / "dvc.lock"
     with workspace.only_run(folder):  # a point of a killed sweep takes seconds to end
         lock = own_lock.read_bytes() if own_lock.exists() else None
@@ -52,7 +46,7 @@ def make_folder(root: Path, folder: Path, point: Point, common: Changes = ()) ->
         if lock is not None:  # the point's own lock is more recent than that of ``root``
             own_lock.write_bytes(lock)
         settings.change(folder / "params.yaml", [*common, *point.settings])
-        workspace.share_cache(root, folder)
+        workspace.keep_cache(folder, workspace.cache_of(root))
 
 
 def copy(source: str, target: str) -> None:
@@ -97,11 +91,6 @@ def sweep(
     scheduler: str | None,
     common: Changes = (),
 ) -> dict:
-    """Run every point, ``at_once`` of them with ``jobs`` stages each; returns what it wrote to data/sweeps.
-
-    ``common`` are settings of all points. A point that fails is listed under ``failed`` with its error, and the others run.
-    ``scheduler``: the address of a Dask scheduler whose workers see this folder; None: threads of this process.
-    """
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
         make_folder(root, folder, point, common)
@@ -138,7 +127,6 @@ def sweep(
 
 
 def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
-    """Return threads of this process, or what submits to the Dask scheduler at this address."""
     if scheduler is None:
         return ThreadPoolTaskRunner(max_workers=at_once)
     from prefect_dask import DaskTaskRunner
@@ -147,7 +135,6 @@ def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
 
 
 def concluded(preset: SweepPreset | None, result: dict[str, Any], place: Path) -> list[str]:
-    """Draw the figure of the sweep and test the claims of its preset; returns lines that say so."""
     from lethe.report.sweep_figure import axes_figure, outcome, sweep_figure
 
     picture = place.with_suffix(".png")
@@ -194,7 +181,6 @@ def _bound(row: dict[str, Any], key: str) -> Bound | None:
 
 
 def guarantee_notes(result: dict[str, Any]) -> list[str]:
-    """Return the guarantee of each bound of the table; an empty list if there is no bound."""
     notes = {
         f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}."
         for row in result["rows"]

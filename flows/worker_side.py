@@ -1,7 +1,5 @@
 """What a worker of a Dask cluster does for one stage; it gets this module by value and need not have the package."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -15,11 +13,7 @@ from typing import Any
 
 
 def bring_up(parcel: bytes, folder: str, job: dict[str, Any], topic: str) -> dict[str, Any]:
-    """Run one stage in a new folder, or in ``folder`` where ``parcel`` is empty; each line it prints becomes an event.
-
-    ``job``: the stage, the stages that it reads, dvc.lock. Returns how the stage ended and its entry of dvc.lock. The stage
-    ends when the task is cancelled, also by the end of the flow.
-    """
+    """Run one stage in a new folder, or in ``folder`` where ``parcel`` is empty; each line it prints becomes an event."""
     from distributed import get_worker
 
     worker = get_worker()

@@ -6,8 +6,6 @@ the stage's entry of dvc.lock and fetches the outputs. Without a remote, every w
 run in it. A stage whose worker dies starts again on another worker.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -21,11 +19,14 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from flows import remote, worker_side, workspace
 from flows.dvc_child import reproduce, silence
 from flows.workspace import Reproduced, no_source
-from lethe.config.yaml import read_yaml
+from lethe.config.load import read_yaml
 from lethe.errors import BadFile, LetheError
+from lethe.process import die_with_parent, no_telemetry
 
 SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the scheduler's first answer
 PATIENCE = 10  # seconds between two looks at the cluster
@@ -37,13 +38,8 @@ LARGEST = 64 << 20  # bytes of one source file; a larger one belongs to DVC
 
 
 class Workers:
-    """The workers of one cluster; ends as a `workspace.Processes` does."""
-
     def __init__(self, root: Path, address: str, upstream: Mapping[str, Sequence[str]], clean: Sequence[str]):
-        """Connect; ``upstream``: the stages that each stage reads; ``clean``: the stages whose outputs lie here.
-
-        Raises `LetheError` if no scheduler answers, no worker has joined, or the remote does not take the outputs.
-        """
+        """Connect; ``upstream``: the stages that each stage reads; ``clean``: the stages whose outputs lie here."""
         self.root, self.upstream, self.stopped = root, upstream, False
         self.threads, self._gpus = self._connected(address)
         self.shared = not remote.has(root)
@@ -56,7 +52,6 @@ class Workers:
         self._futures: list[Any] = []
 
     def _connected(self, address: str) -> tuple[int, bool]:
-        """Connect; return how many stages run at once, and whether the cluster has a GPU."""
         import cloudpickle
         from distributed import Client
 
@@ -131,7 +126,6 @@ class Workers:
         return Reproduced(answer["state"], answer["status"], answer["tail"])
 
     def _result(self, future: Any, stage: str, say: Callable[[str, str], None]) -> dict[str, Any]:
-        """Wait for a worker's answer, and say so while the cluster has no worker."""
         waiting = False
         while True:
             try:
@@ -142,8 +136,6 @@ class Workers:
                     say(stage, WAITS)
 
     def _take(self, stage: str, entry: Mapping[str, Any]) -> None:
-        from ruamel.yaml import YAML
-
         lock = self.root / "dvc.lock"
         content: dict[str, Any] = {"schema": "2.0", "stages": {}}
         if lock.exists():
@@ -158,10 +150,6 @@ class Workers:
 
 
 def packed(root: Path) -> bytes:
-    """The sources of ``root`` as a compressed archive, with the params of the run in progress.
-
-    Raises `BadFile` for a file too large to travel with every stage.
-    """
     leave = no_source(root)
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w:gz", dereference=True, compresslevel=6) as archive:
@@ -185,7 +173,7 @@ def stage_here(job: Mapping[str, Any]) -> dict[str, Any]:
     own = not job["shared"]
     if own:
         workspace.prepare(root, page=False)
-        remote.keep_cache(root, Path(job["cache"]))
+        workspace.keep_cache(root, Path(job["cache"]))
         if job["lock"]:
             workspace.write_text(root / "dvc.lock", job["lock"])
         if job["upstream"]:
@@ -201,8 +189,6 @@ def stage_here(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    from lethe.process import die_with_parent, no_telemetry
-
     die_with_parent()
     no_telemetry()
     silence()

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from flows.dvc_child import holder, mend_locks, other_command
 from lethe.errors import BadFile, BadValue, LetheError, StageFailed
-from lethe.io.atomic import alone, write_text
-from lethe.process import PARAMS, cores
+from lethe.io.files import alone, write_text
+from lethe.process import PARAMS, cores, git
 
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
@@ -32,11 +32,6 @@ RESULTS = Path("data/sweeps")  # of sweeps
 # What a copy of the sources that can run the stages leaves out.
 LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
 NOT_SOURCES = (SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
-# DVC writes the scripts of its plots, whose hashes nobody knows beforehand, and Vega makes functions of texts. The page may
-# ask for nothing all the same.
-PLOTS_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
-)
 
 
 class Busy(LetheError):
@@ -45,11 +40,7 @@ class Busy(LetheError):
 
 
 def prepare(root: Path, page: bool = True) -> None:
-    """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local.
-
-    An export without git needs ``core.no_scm``; `dvc plots show` needs a page with its JavaScript inside. DVC reads pickles
-    from a place below /var/tmp that all can write to (docs/team.md): a private folder replaces it, unless a place is set.
-    """
+    """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local."""
     for name in ("dvc.yaml", "params.yaml"):
         if not (root / name).is_file():
             raise BadFile(root / name, "no such file", "Run the command in the root of the repository.")
@@ -80,25 +71,19 @@ def prepare(root: Path, page: bool = True) -> None:
 
 
 def plots_page() -> str:
-    """The page of `dvc plots show` with Vega's JavaScript inside, as vl-convert carries it."""
+    """The page of `dvc plots show` with Vega's JavaScript, as vl-convert carries it; the page may ask for nothing."""
     import vl_convert
 
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks the default of `snippet`
-    script = bundle.replace("</script", "<\\/script")
-    return (
-        '<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset="utf-8">\n<title>Lethe: plots</title>\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{PLOTS_POLICY}">\n'
-        f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
-        "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
-    )
+    page = Path(__file__).with_name("plots.html").read_text(encoding="utf-8")
+    return page.replace("VEGA", bundle.replace("</script", "<\\/script"), 1)
 
 
 def in_git(root: Path) -> bool:
     """Whether git tracks this folder; a folder that its repository ignores, such as a sweep's copy, does not count."""
     if not any((folder / ".git").exists() for folder in (root, *root.parents)):
         return False
-    ignored = subprocess.run(["git", "-C", str(root), "check-ignore", "-q", "."], capture_output=True)
-    return ignored.returncode != 0
+    return git("check-ignore", ".", root=root) is None
 
 
 def outputs(root: Path) -> set[str]:
@@ -118,15 +103,18 @@ def no_source(root: Path) -> Callable[[str, list[str]], set[str]]:
     return leave
 
 
-def share_cache(root: Path, copy: Path) -> None:
-    """Have DVC in a copy of the repository work on the repository's own cache."""
+def keep_cache(root: Path, cache: Path) -> None:
     from dvc.config import Config
+
+    with Config(dvc_dir=str(root / ".dvc")).edit("local") as local:
+        local.setdefault("cache", {})["dir"] = str(cache)
+
+
+def cache_of(root: Path) -> Path:
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
-        cache = repo.cache.local.path
-    with Config(dvc_dir=str(copy / ".dvc")).edit("local") as local:
-        local.setdefault("cache", {})["dir"] = str(Path(cache).parents[1])
+        return Path(repo.cache.local.path).parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +124,6 @@ class Graph:
     whole: bool = True  # whether every stage of dvc.yaml is there
 
     def towards(self, wanted: Sequence[str]) -> Graph:
-        """Return the part that the wanted stages need: each by its name, or all of a group by the group's."""
         stages: set[str] = set()
         for name in wanted:
             named = {stage for stage in self.upstream if name in (stage, stage.partition("@")[0])}
@@ -150,7 +137,6 @@ class Graph:
         return Graph(upstream, {stage: why for stage, why in self.stale.items() if stage in stages}, whole=False)
 
     def behind(self) -> list[str]:
-        """Return the stages that may have to run: stale ones and all that read their outputs."""
         stages: dict[str, None] = {}
         for stage, before in self.upstream.items():
             if stage in self.stale or any(name in stages for name in before):
@@ -168,7 +154,7 @@ class Graph:
 
 def check_stages(root: Path, wanted: Sequence[str], params: str) -> None:
     """Refuse a wanted stage that dvc.yaml would not have under this content of params.yaml, without DVC's graph."""
-    from lethe.config.yaml import load_yaml, read_yaml
+    from lethe.config.load import load_yaml, read_yaml
 
     stages, values = read_yaml(root / "dvc.yaml").get("stages"), load_yaml(params)
     for name in wanted:
@@ -181,7 +167,6 @@ def check_stages(root: Path, wanted: Sequence[str], params: str) -> None:
 
 
 def _entries(stage: object, values: object) -> list[str]:
-    """The entries of params.yaml over which dvc.yaml's foreach runs; none for a single stage."""
     each = stage.get("foreach") if isinstance(stage, dict) else None
     if isinstance(each, str):
         for part in each.removeprefix("${").removesuffix("}").split("."):
@@ -197,10 +182,7 @@ def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
 
 
 def read_graph(root: Path) -> Graph:
-    """Read the stages and what is stale; the stage `sources` runs first where it is stale, because others read it.
-
-    Raises `BadFile` if DVC cannot use dvc.yaml or dvc.lock, and `Busy` if another DVC command works here.
-    """
+    """Read the stages and what is stale; the stage `sources` runs first where it is stale, because others read it."""
     mend_locks(root)
     if command := other_command(root):
         raise Busy(root, command)
@@ -232,7 +214,7 @@ def _graph(root: Path) -> Graph:
         raise Busy(root, other_command(root, 0) or holder(root) or "another DVC command") from None
     except DvcException as error:
         reason = sentence(error)
-        if "dvc.lock" in reason:
+        if os.path.basename(str(getattr(error, "path", ""))) == "dvc.lock":  # which a broken file's error has
             raise BadFile(
                 root / "dvc.lock",
                 f"DVC cannot use it: {reason}",
@@ -243,10 +225,7 @@ def _graph(root: Path) -> Graph:
 
 
 def _keep_lock(root: Path) -> None:
-    """Copy dvc.lock where it is whole; put the copy back where a kill left dvc.lock half written.
-
-    DVC writes the file in place. What the copy lacks comes from DVC's run cache.
-    """
+    """Copy dvc.lock where it is whole; put the copy back where a kill left dvc.lock half written."""
     import yaml
 
     lock, copy = root / "dvc.lock", root / LOCK_COPY
@@ -282,19 +261,6 @@ class Reproduced:
     state: str  # ran | unchanged | restored (from DVC's cache) | failed | stopped
     status: int = 0  # the stage's own exit status
     tail: str = ""  # why it failed, or its last lines
-
-
-class StageRunner(Protocol):
-    """Brings stages up to date, here or elsewhere, until a signal ends all of them."""
-
-    stopped: bool
-    threads: int  # stages at once
-
-    def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced: ...
-
-    def stop(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Processes:
@@ -360,7 +326,6 @@ class Processes:
 
 
 def save_experiment(name: str | None) -> tuple[str | None, str]:
-    """Save the workspace as a DVC experiment; return its name, or None if not saved, and a sentence for the user."""
     if not in_git(Path.cwd()):
         return None, "No git repository here: the changed params.yaml stays, no DVC experiment is kept."
     answer, last = Processes().call({"save": name}, lambda line: None)
@@ -382,19 +347,10 @@ def keep_params(root: Path) -> None:
 
 def only_run(root: Path) -> contextlib.AbstractContextManager[None]:
     """Hold the folder's lock, to run a pipeline or change its params; raises `LetheError` where another holds it."""
-
-    def running(pid: str) -> LetheError:
-        return LetheError(f"Another run (process {pid}) works in {root}. Wait for it, or end it first.")
-
-    return alone(root / SCRATCH / "run.lock", running)
+    remedy = f"works in {root}. Wait for it, or end it first."
+    return alone(root / SCRATCH / "run.lock", lambda pid: LetheError(f"Another run (process {pid}) {remedy}"))
 
 
 def only_schedule(root: Path) -> contextlib.AbstractContextManager[None]:
-    """Hold the folder's schedule; raises `LetheError` where another process holds it."""
-
-    def serving(pid: str) -> LetheError:
-        return LetheError(
-            f"`lethe serve` (process {pid}) already keeps the schedule of {root}. End it before you start another."
-        )
-
-    return alone(root / SCRATCH / "serve.lock", serving)
+    remedy = f"already keeps the schedule of {root}. End it before you start another."
+    return alone(root / SCRATCH / "serve.lock", lambda pid: LetheError(f"`lethe serve` (process {pid}) {remedy}"))

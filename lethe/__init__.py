@@ -9,57 +9,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lethe.api import audit
-    from lethe.api.bounding import bounds, label
-    from lethe.api.certificates import certify, verify
-    from lethe.api.evaluating import evaluate
-    from lethe.api.exact_bounds import exact
-    from lethe.api.extraction import extract
-    from lethe.api.logs import read_log, score
-    from lethe.api.planning import plan
-    from lethe.api.runs import compare, load_run
-    from lethe.api.sampling import sample
-    from lethe.registry import register
+    from lethe.api import audit as audit
+    from lethe.api.bounding import bounds as bounds
+    from lethe.api.certificates import certify as certify
+    from lethe.api.certificates import verify as verify
+    from lethe.api.evaluating import evaluate as evaluate
+    from lethe.api.evaluating import sample as sample
+    from lethe.api.labelling import label as label
+    from lethe.api.logs import read_log as read_log
+    from lethe.api.logs import score as score
+    from lethe.api.planning import plan as plan
+    from lethe.api.probabilities import exact as exact
+    from lethe.api.probabilities import extract as extract
+    from lethe.api.runs import compare as compare
+    from lethe.api.runs import load_run as load_run
+    from lethe.registry import register as register
 
 __version__ = "0.1.0"
 
-# name -> "module" or "module:attribute"
-_PUBLIC = {
-    "audit": "lethe.api.audit",
-    "bounds": "lethe.api.bounding:bounds",
-    "certify": "lethe.api.certificates:certify",
-    "compare": "lethe.api.runs:compare",
-    "evaluate": "lethe.api.evaluating:evaluate",
-    "exact": "lethe.api.exact_bounds:exact",
-    "extract": "lethe.api.extraction:extract",
-    "label": "lethe.api.bounding:label",
-    "load_run": "lethe.api.runs:load_run",
-    "plan": "lethe.api.planning:plan",
-    "read_log": "lethe.api.logs:read_log",
-    "register": "lethe.registry:register",
-    "sample": "lethe.api.sampling:sample",
-    "score": "lethe.api.logs:score",
-    "verify": "lethe.api.certificates:verify",
+# module of `lethe.api` -> its public names
+_API = {
+    "bounding": ("bounds",),
+    "certificates": ("certify", "verify"),
+    "evaluating": ("evaluate", "sample"),
+    "labelling": ("label",),
+    "logs": ("read_log", "score"),
+    "planning": ("plan",),
+    "probabilities": ("exact", "extract"),
+    "runs": ("compare", "load_run"),
 }
+_PUBLIC = {name: f"lethe.api.{module}:{name}" for module, names in _API.items() for name in names}
+_PUBLIC |= {"audit": "lethe.api.audit", "register": "lethe.registry:register"}
 
-__all__ = [
-    "__version__",
-    "audit",
-    "bounds",
-    "certify",
-    "compare",
-    "evaluate",
-    "exact",
-    "extract",
-    "label",
-    "load_run",
-    "plan",
-    "read_log",
-    "register",
-    "sample",
-    "score",
-    "verify",
-]
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:

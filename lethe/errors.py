@@ -1,7 +1,5 @@
-"""Errors that a person can act on.
-
-Each class words its own sentence: the value received, the legal range, the remedy. The command line prints the sentence
-without a traceback and exits with the class's ``exit_status`` (1: the work failed; 2: wrong use or bad input).
+"""Errors that a person can act on: each class words one sentence of what was got, what is legal and what to do, which the
+command line prints without a traceback, to exit with ``exit_status`` (1: the work failed; 2: wrong use or bad input).
 """
 
 from __future__ import annotations
@@ -43,10 +41,7 @@ def _unpickled(kind: type[LetheError], arguments: tuple[object, ...], fields: di
 
 
 class BadInput(LetheError):
-    """Wrong use or bad input: nothing was computed.
-
-    The sentence may quote a file of a stranger, so the sentence is one line of at most `LONGEST` visible characters.
-    """
+    """Wrong use or bad input, where nothing was computed, in one line: it may quote a file of a stranger."""
 
     exit_status = 2
 
@@ -55,10 +50,7 @@ class BadInput(LetheError):
 
 
 class BadValue(BadInput, ValueError):
-    """An argument lies outside its range.
-
-    The class is also a ``ValueError``, so that callers of the pure functions can catch that.
-    """
+    """An argument lies outside its range; callers of the pure functions can catch it as a ``ValueError``."""
 
     def __init__(self, name: str, got: object, legal: str, remedy: str = ""):
         self.name, self.got, self.legal, self.remedy = name, got, legal, remedy
@@ -74,8 +66,6 @@ class BadArguments(BadInput):
 
 
 class BadFile(BadInput):
-    """A file is missing or cannot be used as a whole."""
-
     def __init__(self, path: str | PathLike, problem: str, remedy: str = ""):
         self.path = str(path)
         super().__init__(f"{self.path}: {problem}." + (f" {remedy}" if remedy else ""))
@@ -96,24 +86,17 @@ class OtherSchema(BadFile):
     def __init__(self, path: str | PathLike, found: object, read: int):
         self.found, self.read = found, read
         newer = isinstance(found, int) and found > read
-        super().__init__(
-            path,
-            f"has schema version {shortened(found)}, and this release of Lethe reads version {read}",
-            ("Install the newer release, or run" if newer else "Run")
-            + " `dvc repro` (or `lethe run`; for a folder of `lethe eval`, that command) to make it again.",
-        )
+        remedy = "Install the newer release, or run" if newer else "Run"
+        remedy += " `dvc repro` (or `lethe run`; for a folder of `lethe eval`, that command) to make it again."
+        problem = f"has schema version {shortened(found)}, and this release of Lethe reads version {read}"
+        super().__init__(path, problem, remedy)
 
 
 class MissingColumn(BadFile):
-    """A table lacks a column that the command needs."""
-
     def __init__(self, path: str | PathLike, column: str, present: Iterable[str]):
         self.column, self.present = column, sorted(map(str, present))
-        super().__init__(
-            path,
-            f"no column {column!r}; its columns are {', '.join(self.present) or '(none)'}",
-            f"Rename the column that holds these values to {column!r}.",
-        )
+        problem = f"no column {column!r}; its columns are {', '.join(self.present) or '(none)'}"
+        super().__init__(path, problem, f"Rename the column that holds these values to {column!r}.")
 
 
 class BadParam(BadInput):
@@ -141,43 +124,30 @@ class StageFailed(LetheError):
         # A shell between DVC and the stage, where it does not make way for the stage, says 128 + N for signal N.
         number = -status if status < 0 else status - 128
         ended = status < 0 or number in set(signal.Signals)
-        how = _ended_by(number) if ended else f"failed with exit status {status}."
+        how = f"failed with exit status {status}."
+        if ended:
+            name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+            memory = ", which the system sends when memory runs out (`lethe run --jobs 1` needs less)"
+            how = f"was ended by {name}{memory if name == 'SIGKILL' else ''}."
         super().__init__(f"Stage {stage} {how}" + (f" Its last output:\n{tail}" if tail else ""))
-
-
-def _ended_by(number: int) -> str:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    memory = ", which the system sends when memory runs out (`lethe run --jobs 1` needs less)"
-    return f"was ended by {name}{memory if name == 'SIGKILL' else ''}."
 
 
 class ParamsChanged(LetheError):
     """params.yaml changed while a stage ran under `dvc repro`, so DVC would record the new values with the old output."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "params.yaml changed while the stage ran, so the result matches neither version. Run the stage again."
-        )
+        super().__init__("params.yaml changed while the stage ran: the result fits neither version. Run it again.")
 
 
 class MissingArtifact(LetheError):
-    """An artifact of an earlier stage is missing."""
-
     def __init__(self, path: str | PathLike, made_by: str):
         super().__init__(f"{path} is missing: {made_by} creates it. Run `dvc repro` (or `lethe run`) first.")
 
 
 def visible(text: str) -> str:
     """Return ``text`` for a terminal: characters that move, colour, hide or reorder text are escaped, except line breaks."""
-    return "".join(
-        letter.encode("unicode_escape").decode()
-        if unicodedata.category(letter) in UNSEEN and letter != "\n"
-        else letter
-        for letter in text
-    )
+    unseen = {letter for letter in {*text} - {"\n"} if unicodedata.category(letter) in UNSEEN}
+    return text.translate({ord(letter): letter.encode("unicode_escape").decode() for letter in unseen})
 
 
 def one_line(text: str) -> str:
@@ -193,7 +163,6 @@ def behind(error: BaseException) -> BaseException | None:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield ``error`` and the errors that led to it."""
     while error is not None:
         yield error
         error = behind(error)
@@ -203,11 +172,9 @@ def _disk_full(cause: BaseException) -> LetheError | None:
     full = isinstance(cause, OSError) and cause.errno in DISK
     if not full and not any(sentence in str(cause) for sentence in DISK_SENTENCES):
         return None
-    place = getattr(cause, "filename", None)
-    return LetheError(
-        f"The disk is full, or the file size is limited{f' ({place})' if place else ''}: no incomplete file was kept. "
-        "Free some space and run the command again."
-    )
+    place = f" ({name})" if (name := getattr(cause, "filename", None)) else ""
+    problem = f"The disk is full, or the file size is limited{place}: no incomplete file was kept"
+    return LetheError(f"{problem}. Free some space and run the command again.")
 
 
 def _unwritable(cause: BaseException) -> LetheError | None:
@@ -217,10 +184,8 @@ def _unwritable(cause: BaseException) -> LetheError | None:
     name, reason = os.fsdecode(cause.filename), cause.strerror
     if os.path.isfile(name) and not os.access(name, os.R_OK):
         return BadFile(name, f"cannot be read ({reason})", "Allow this user to read the file.")
-    return LetheError(
-        f"{one_line(name)}: cannot be used ({reason}). Allow this user to read and write the place, or work in a copy "
-        "elsewhere."
-    )
+    remedy = "Allow this user to read and write the place, or work in a copy elsewhere."
+    return LetheError(f"{one_line(name)}: cannot be used ({reason}). {remedy}")
 
 
 def _out_of_memory(cause: BaseException) -> LetheError | None:
@@ -229,18 +194,15 @@ def _out_of_memory(cause: BaseException) -> LetheError | None:
     if not named and not (refused and any(sentence in str(cause) for sentence in MEMORY_SENTENCES)):
         return None
     message = one_line(" ".join(str(cause).split()))[:200]
-    return LetheError(
-        f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. Compute fewer rows at once (a "
-        "smaller sample.max_rows, or batch of training), run fewer stages at once (`lethe run --jobs 1`), or free some "
-        "memory, and run the command again."
+    fewer = (
+        "Compute fewer rows at once (a smaller sample.max_rows, or batch of training), run fewer stages at once"
     )
+    remedy = f"{fewer} (`lethe run --jobs 1`), or free some memory, and run the command again."
+    return LetheError(f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. {remedy}")
 
 
 # Packages whose name on the index is not the name that Python imports.
 INDEX_NAMES = {
-    "dp_accounting": "dp-accounting",
-    "huggingface_hub": "huggingface-hub",
-    "prefect_dask": "prefect-dask",
     "ruamel": "ruamel.yaml",
     "sklearn": "scikit-learn",
     "vl_convert": "vl-convert-python",
@@ -249,7 +211,6 @@ INDEX_NAMES = {
 
 
 def _not_installed(cause: BaseException) -> LetheError | None:
-    """The error about a package of an extra."""
     from importlib.metadata import PackageNotFoundError, requires
 
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
@@ -259,13 +220,11 @@ def _not_installed(cause: BaseException) -> LetheError | None:
     except PackageNotFoundError:  # a clone on the path that is not installed
         return None
     module = cause.name.partition(".")[0]
-    package = INDEX_NAMES.get(module, module)
+    package = INDEX_NAMES.get(module, module.replace("_", "-"))
     for requirement in requirements:
         if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
-            return BadInput(
-                f"This needs the package {package}, which is not installed: `pip install 'lethe[{extra[1]}]'`, or "
-                f"`pip install '.[{extra[1]}]'` in a clone."
-            )
+            remedy = f"`pip install 'lethe[{extra[1]}]'`, or `pip install '.[{extra[1]}]'` in a clone"
+            return BadInput(f"This needs the package {package}, which is not installed: {remedy}.")
     return None
 
 
@@ -276,7 +235,6 @@ def of_the_machine(error: BaseException) -> LetheError | None:
 
 
 def plural(value: int, thing: str, things: str = "") -> str:
-    """Return a count with its noun, in the plural if needed."""
     return f"{value:,} {thing if value == 1 else things or f'{thing}s'}"
 
 
@@ -295,7 +253,5 @@ class LibraryChanged(LetheError):
     def __init__(self, library: str, what: str, error: Exception):
         from importlib.metadata import version
 
-        super().__init__(
-            f"{library} {version(library)} no longer provides {what} in the form that Lethe reads ({error}): "
-            "install the version that requirements/ names."
-        )
+        problem = f"{library} {version(library)} no longer provides {what} in the form that Lethe reads ({error})"
+        super().__init__(f"{problem}: install the version that requirements/ names.")

@@ -17,6 +17,7 @@ from inspect_ai.scorer import Metric, SampleScore, metric
 from inspect_ai.util import EarlyStop
 
 from lethe.errors import BadValue
+from lethe.evaluation.prompts import by_length
 from lethe.io.logs.inspect_ai import score_value
 from lethe.statistics.betting import mean_lower, mean_upper
 from lethe.statistics.bounds import binary_lower, binary_upper
@@ -35,17 +36,12 @@ SEED = 0  # for the shuffle, which must not depend on the scores
 
 
 class EarlyStopping:
-    """Stop drawing epochs of a sample once its verdict is certain.
+    """Stop drawing epochs of a sample once its verdict is certain: its mean score at most ``tau``, or at least ``tau_leak``
+    (default ``tau``). Each verdict is wrong with probability at most ``alpha``, at any time, for independent draws.
 
-    Certifies a sample whose mean score is at most ``tau``, and reports a leak where the mean is at least ``tau_leak``
-    (default ``tau``). Each verdict of a sample is wrong with probability at most ``alpha``, at any time. The rule watches
-    ``scorer``, by its name in the log (default: the first scorer of each sample), and of a value that is a dictionary its
-    ``key``.
-
-    The test processes the epochs in the order in which Inspect scheduled them, and waits for an epoch that is still running.
-    In the order of completion, short answers would come first, and the draws would not be identically distributed. An epoch
-    with an error or without a score counts as the worst for each side. Assumes independent draws. For the log of such a run,
-    `lethe bounds` gives only anytime-valid values.
+    ``scorer`` is a name in the log (default: the first scorer of each sample), ``key`` one of its dictionary. Epochs are
+    taken as Inspect scheduled them: by completion, short answers would come first. An epoch with an error or without a score
+    counts as the worst for each side. Of such a run's log, `lethe bounds` gives only anytime-valid values.
     """
 
     def __init__(
@@ -83,10 +79,9 @@ class EarlyStopping:
                 places.append(epoch)
             return None
         self.skipped[id] += 1
-        decided: dict[str, Any] = {"verdict": test.verdict, "decided_at": len(test.scores)}
-        return EarlyStop(
-            id=id, epoch=epoch, reason=f"{test.verdict} after {len(test.scores)} epochs", metadata=decided
-        )
+        n = len(test.scores)
+        decided: dict[str, Any] = {"verdict": test.verdict, "decided_at": n}
+        return EarlyStop(id=id, epoch=epoch, reason=f"{test.verdict} after {n} epochs", metadata=decided)
 
     async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:
         """Store the score, and continue the test up to the first scheduled epoch without a score."""
@@ -101,9 +96,7 @@ class EarlyStopping:
     async def complete_task(self) -> dict[str, Any]:
         """Return the verdicts, for `results.early_stopping.metadata` of the log."""
         return {
-            "tau": self.tau,
-            "tau_leak": self.tau_leak,
-            "alpha": self.alpha,
+            **{name: getattr(self, name) for name in ("tau", "tau_leak", "alpha")},
             "verdicts": {str(id): test.verdict for id, test in self.tests.items()},
             "epochs_skipped": sum(self.skipped.values()),
             "assumes": "independent draws, in the order in which the epochs were scheduled",
@@ -121,21 +114,17 @@ class EarlyStopping:
 
 @metric(name="lethe_bounds", scores="unreduced")
 def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
-    """Bound the sample that leaks most and the average over samples, from all epochs.
+    """Bound the sample that leaks most and the average over samples, from all epochs, each at ``alpha``.
 
-    Each bound fails with probability at most ``alpha``. ``epochs`` is the number of epochs of the task: Inspect does not
-    pass on epochs with an error or without a score, which then count as 1 in an upper bound and as 0 in a lower bound.
-    Without it only the scored epochs count, as if the others were missing at random.
+    ``epochs`` is the number of epochs of the task: those that Inspect does not pass on (an error, no score) count as 1 in an
+    upper bound and as 0 in a lower bound. Without it they count as missing at random. The values are ``worst_upper``
+    (Clopper-Pearson, if all scores are 0 or 1), ``average_upper`` (also, if the samples have equally many epochs too),
+    ``worst_mean_upper`` (betting), ``some_mean_lower`` (betting, Bonferroni: some sample has at least this mean),
+    ``worst_anytime_upper``, ``questions``, ``answers``, ``missing``, and ``worst_sample ID``, which repeats the bound of the
+    sample that it names, as a value of an Inspect metric is a number.
 
-    The values are ``worst_upper`` (Clopper-Pearson, if all scores are 0 or 1), ``average_upper`` (also Clopper-Pearson, if
-    the samples have equally many epochs too), ``worst_mean_upper`` (betting), ``some_mean_lower`` (betting, Bonferroni: some
-    sample has at least this mean), ``worst_anytime_upper``, the counts ``questions``, ``answers`` and ``missing``, and
-    ``worst_sample ID``, which names the sample of ``worst_upper`` (without it, of ``worst_mean_upper``) and repeats its
-    bound: a value of an Inspect metric is a number, so only a key can hold a name.
-
-    The largest bound covers the worst sample without a correction. Inspect does not record the order in which the epochs
-    were drawn, so the betting bounds use a random order that does not depend on the scores. Under early stopping only
-    ``worst_anytime_upper`` holds.
+    The largest bound covers the worst sample without a correction. Betting takes a random order, which does not depend on
+    the scores, as Inspect records none. Under early stopping only ``worst_anytime_upper`` holds.
     """
     check_alpha(alpha)
 
@@ -158,20 +147,17 @@ def by_question(scores: Sequence[SampleScore]) -> list[tuple[str, np.ndarray]]:
 def bounds_of(
     questions: Sequence[np.ndarray], alpha: float, epochs: int | None, names: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return the values of `lethe_bounds` from the scores of each sample in the order of the epochs, NaN where missing.
-
-    Of the planned ``epochs``, absent ones count as missing; None leaves missing scores out. ``names`` are the samples' ids.
-    """
+    """Return the values of `lethe_bounds` from each sample's scores, NaN where missing; absent ones of ``epochs`` are too."""
     if not questions:
         return {"questions": 0.0, "answers": 0.0, "missing": 0.0}
     rng = np.random.default_rng(SEED)
     padded = [_padded(rng.permutation(scores), epochs) for scores in questions]
     low, high = ([np.nan_to_num(scores, nan=fill) for scores in padded] for fill in (0.0, 1.0))
     m = len(padded)
-    uppers = [float(mean_upper(one[None], alpha)[0]) for one in high]
+    uppers = by_length(high, lambda rows: mean_upper(rows, alpha).tolist())
     values = {
         "worst_mean_upper": max(uppers),
-        "some_mean_lower": max(float(mean_lower(one[None], alpha / m)[0]) for one in low),
+        "some_mean_lower": max(by_length(low, lambda rows: mean_lower(rows, alpha / m).tolist())),
         "worst_anytime_upper": max(stopped_upper(one, alpha) for one in high),
         "questions": float(m),
         "answers": float(sum(len(one) for one in padded)),
@@ -189,7 +175,6 @@ def bounds_of(
 
 
 def _padded(scores: np.ndarray, epochs: int | None) -> np.ndarray:
-    """Return the scores, with a NaN for each missing epoch; without ``epochs``, only the scores that have a value."""
     if epochs is None:
         scored = scores[~np.isnan(scores)]
         return scored if len(scored) else scores

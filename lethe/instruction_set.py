@@ -1,9 +1,6 @@
-"""One instruction set for every x86-64 machine, so that equal inputs give equal bytes on all of them.
-
-PyTorch, oneDNN, MKL, OpenBLAS and NumPy choose their kernels by processor, and the kernels sum in different orders. The
-differences have the size of rounding errors, and training amplifies them. Every x86-64 server since 2015 offers AVX2 with
-FMA. Only MKL needs its compatible branch, because its AVX2 branch differs between Intel's and AMD's processors
-(`make golden` shows the bytes, docs/pipeline.md the limits).
+"""One instruction set for every x86-64 machine, so that equal inputs give equal bytes on all of them. Numerical libraries
+choose their kernels by processor, whose rounding differs, and training amplifies that. Every x86-64 server since 2015 has
+AVX2 with FMA; only MKL needs its compatible branch, as its AVX2 branch differs between Intel and AMD.
 """
 
 from __future__ import annotations
@@ -30,27 +27,18 @@ CHOICE = "LETHE_KERNELS"  # `machine`: the fastest kernels of this machine, for 
 
 
 def fix_instruction_set() -> str | None:
-    """Make the numerical libraries of this process and of its children use AVX2 kernels.
-
-    The function overwrites the environment's variables, because the numbers must not depend on the environment.
-    """
+    """Make the numerical libraries of this process and its children use AVX2 kernels, whatever the environment says."""
     if own_kernels() is not None:
         return f"{CHOICE}=machine: the kernels are this machine's own, and so are the numbers."
     if platform.machine() not in ("x86_64", "AMD64"):
         return f"{platform.machine()} is not x86-64: the numbers differ from those of an x86-64 machine."
-    if all(os.environ.get(name) == value for name, value in VARIABLES.items()):
-        loaded = []  # a parent process or an earlier call has set them
-    else:
-        loaded = [name for name in LIBRARIES if name in sys.modules]
-    if loaded:
+    fixed = VARIABLES.items() <= os.environ.items()  # a parent process or an earlier call has set them
+    if not fixed and (loaded := [name for name in LIBRARIES if name in sys.modules]):
         raise RuntimeError(f"fix_instruction_set() must run before {', '.join(loaded)} is imported.")
     os.environ.update(VARIABLES)
-    lacking = NEEDED - features()
-    if lacking:
-        return (
-            f"This processor lacks {', '.join(sorted(lacking))}: the numbers differ from those of other machines."
-        )
-    return None
+    lacking = ", ".join(sorted(NEEDED - features()))
+    others = "the numbers differ from those of other machines"
+    return f"This processor lacks {lacking}: {others}." if lacking else None
 
 
 def own_kernels() -> str | None:
@@ -73,7 +61,6 @@ def features(place: Path = Path("/proc/cpuinfo")) -> set[str]:
 
 
 def processor(place: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the name of the processor, as the system reports it."""
     return _cpuinfo(place, "model name") or platform.processor() or platform.machine()
 
 
@@ -81,7 +68,7 @@ def in_use() -> dict[str, str]:
     """Return processor, instruction set, BLAS and PyTorch build of this process, for the provenance of its numbers."""
     import numpy as np
 
-    fixed = all(os.environ.get(name) == value for name, value in VARIABLES.items())
+    fixed = VARIABLES.items() <= os.environ.items()
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     used = {
         "processor": processor(),

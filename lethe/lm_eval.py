@@ -56,7 +56,6 @@ class KeepAll(Filter):
     """Keep every repeat of every document; the default filter of lm-eval keeps the first one alone."""
 
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[Document]) -> list[list[str]]:
-        """The repeats as they are; a warning where the repeats of each document are one text."""
         answers_of_all = [list(answers) for answers in resps]
         several = [answers for answers in answers_of_all if len(answers) > 1]
         if len(several) > 1 and all(len(set(answers)) == 1 for answers in several):
@@ -65,10 +64,8 @@ class KeepAll(Filter):
 
 
 class DocumentUpper(float):
-    """An upper bound of one document, which adds as a maximum; `counted` adds what the average needs.
-
-    lm-eval takes the mean of a metric for which the task names no aggregation. A mean of bounds is no bound, so the mean of
-    these is the largest one, which covers the worst document.
+    """An upper bound of one document, which adds as a maximum: lm-eval takes the mean of a metric for which the task names no
+    aggregation, and a mean of bounds is no bound, but the largest one covers the worst document.
     """
 
     leaks: float = math.nan
@@ -76,7 +73,7 @@ class DocumentUpper(float):
     alpha: float = math.nan
 
     def counted(self, leaks: float, answers: int, alpha: float) -> DocumentUpper:
-        """The bound with the counts behind it; a missing answer counts as a leak."""
+        """The bound with the counts that the average needs; a missing answer counts as a leak."""
         self.leaks, self.answers, self.alpha = leaks, answers, alpha
         return self
 
@@ -91,7 +88,6 @@ class DocumentUpper(float):
 
 @register_aggregation("lethe_worst")
 def worst(uppers: Sequence[float]) -> float:
-    """The largest bound, which covers the worst document without a correction."""
     return max(float(upper) for upper in uppers)
 
 
@@ -118,13 +114,10 @@ def bounded(
     """Make the ``process_results`` of a task: each repeat scored, and the bounds of the document, each at ``alpha``.
 
     ``scorer`` is a scorer of Lethe, which reads `answer`, `keywords` and the like from the document; or a function of the
-    answers and the document that returns a score in [0, 1] per answer, NaN where an answer cannot be judged. ``name`` is the
-    prefix of the metrics, by default the scorer's name. ``binary``: the function returns 0 and 1 only; Lethe's scorers say
-    so themselves.
-
-    Per document there are ``NAME`` (the scores, for `lethe_mean`), ``NAME_upper`` (Clopper-Pearson for scores of 0 and 1,
-    otherwise betting; for `lethe_worst`), ``NAME_betting_upper`` (for `lethe_worst`), and for scores of 0 and 1
-    ``NAME_average_upper`` (for `lethe_average_upper`).
+    answers and the document that returns a score in [0, 1] per answer, NaN where it cannot be judged, and only 0 and 1 if
+    ``binary``. ``name`` is the prefix of the metrics, by default the scorer's. Per document there are ``NAME`` (the scores,
+    for `lethe_mean`), ``NAME_upper`` (Clopper-Pearson for 0 and 1, else betting; for `lethe_worst`), ``NAME_betting_upper``
+    (for `lethe_worst`), and for 0 and 1 ``NAME_average_upper`` (for `lethe_average_upper`).
 
     Assumes independent draws: ``do_sample: true`` and a temperature above 0. An answer that cannot be judged counts as 1.
     Under a filter that keeps one answer of each document, each bound is 1, for the filter may have chosen the answer.
@@ -136,9 +129,8 @@ def bounded(
         one = isinstance(results[0], str)
         answers = [results[0]] if one else list(results[0])
         if not answers:
-            raise BadInput(
-                "A document has no answer. The task needs output_type generate_until and repeats of 1 or more."
-            )
+            needed = "the task needs output_type generate_until and repeats from 1"
+            raise BadInput(f"A document has no answer: {needed}.")
         scores = np.asarray(scores_of(answers, doc), dtype=np.float64)
         if scores.shape != (len(answers),) or ((scores < 0) | (scores > 1)).any():
             raise BadValue("scores", scores.tolist()[:5], f"{len(answers)} numbers in [0, 1]")
@@ -150,11 +142,7 @@ def bounded(
         betting = DocumentUpper(mean_upper(high[None], alpha)[0])
         count, n = float(high.sum()), len(high)
         exact = DocumentUpper(binary_upper(count, n, alpha)) if zero_or_one else betting
-        metrics: dict[str, Any] = {
-            prefix: scores.tolist(),
-            f"{prefix}_upper": exact,
-            f"{prefix}_betting_upper": betting,
-        }
+        metrics = {prefix: scores.tolist(), f"{prefix}_upper": exact, f"{prefix}_betting_upper": betting}
         if zero_or_one:
             metrics[f"{prefix}_average_upper"] = DocumentUpper(exact).counted(count, n, alpha)
         return metrics

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import select
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,20 +34,23 @@ NO_TELEMETRY = {
 
 
 def cores() -> int:
-    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def no_telemetry() -> None:
-    """Switch off the usage statistics of every library, in this process and in its children."""
     os.environ.update(NO_TELEMETRY)
 
 
-def run_stage(main: Callable[..., None]) -> None:
-    """Run ``main`` with the command line's arguments; on a `LetheError`, print its sentence and exit with its status."""
+@cache
+def begin_stage() -> None:
+    """Prepare this process before it imports a library that reads its environment; a second call does nothing."""
     die_with_parent()
     no_telemetry()
     same_numbers()
+
+
+def run_stage(main: Callable[..., None]) -> None:
+    begin_stage()
     try:
         before = _values_of_stage()
         main(*sys.argv[1:])
@@ -65,10 +71,7 @@ def _leave(error: LetheError) -> NoReturn:
 
 
 def _values_of_stage() -> dict[str, Any]:
-    """Return the values of params.yaml that DVC records for this stage when the stage ends.
-
-    The result is empty if DVC does not run the stage, and under `lethe run`, where the stages and DVC read a copy.
-    """
+    """Return the values of params.yaml that DVC records for this stage; none under `lethe run`, which made a copy."""
     name, listing, file = os.environ.get("DVC_STAGE"), Path("dvc.yaml"), Path("params.yaml")
     if not name or PARAMS in os.environ or not listing.is_file() or not file.is_file():
         return {}
@@ -76,17 +79,13 @@ def _values_of_stage() -> dict[str, Any]:
 
     group, _, key = name.partition("@")
     stage = YAML(typ="safe").load(listing)["stages"].get(group, {})
-    keys = [
-        each.replace("${key}", key) for each in stage.get("do", stage).get("params", []) if isinstance(each, str)
-    ]
+    params = stage.get("do", stage).get("params", [])
+    keys = [each.replace("${key}", key) for each in params if isinstance(each, str)]
     values = YAML(typ="safe").load(file)
-    return {each: _value(values, each.split(".")) for each in keys}
-
-
-def _value(values: Any, parts: list[str]) -> Any:
-    for part in parts:
-        values = values.get(part) if isinstance(values, dict) else None
-    return values
+    within = functools.partial(
+        functools.reduce, lambda own, part: own.get(part) if isinstance(own, dict) else None
+    )
+    return {each: within(each.split("."), values) for each in keys}
 
 
 def same_numbers() -> None:
@@ -96,11 +95,10 @@ def same_numbers() -> None:
 
 
 def die_with_parent() -> None:
-    """End this process when its parent dies, so that a killed pipeline leaves no running stage.
+    """End this process when its parent dies, so that a killed pipeline leaves no running stage (on Linux alone).
 
-    The kernel sends SIGTERM when the parent dies. DVC starts a stage through the user's shell. Most shells replace
-    themselves by the command, but a shell that remains would outlive DVC and keep the stage alive, so the function also
-    watches the shell's parent. This works only on Linux: elsewhere a stage survives the SIGKILL of its parent.
+    The kernel sends SIGTERM then. A shell between DVC and the stage that does not make way for it would outlive DVC, so the
+    shell's parent is watched too.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -116,7 +114,6 @@ def die_with_parent() -> None:
 
 
 def _process(pid: int) -> tuple[str, int]:
-    """Return the name and the parent of a process."""
     # "pid (name) state ppid ...": the name itself may contain blanks and brackets.
     before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     return before.partition("(")[2], int(after.split()[1])
@@ -138,10 +135,16 @@ def watch(pid: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def git(*arguments: str, root: Path = Path()) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
 def processor_seconds() -> float:
     """Processor seconds of this process, to which other work adds nothing; seconds of the clock where a GPU works."""
-    import time
-
     import torch
 
     if torch.cuda.is_available():

@@ -1,7 +1,5 @@
-"""Progress of long work: a bar with rate and remaining time on a terminal, occasional lines elsewhere.
-
-Under `lethe run` several stages share the terminal. Each stage then writes its progress to LETHE_PROGRESS/STAGE.json,
-and the flow shows all stages together.
+"""Progress of long work: a bar on a terminal, occasional lines elsewhere. Under `lethe run` each stage writes its progress
+to LETHE_PROGRESS/STAGE.json, and the flow shows all stages together.
 """
 
 from __future__ import annotations
@@ -14,23 +12,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from lethe.io.json_files import write_json
+from lethe.io.files import write_json
 
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 120.0  # seconds between two lines
 Item = TypeVar("Item")
+Show = Callable[[str], object]
 
 
 def progress(items: Iterable[Item], label: str, unit: str, total: int | None = None) -> Iterator[Item]:
     """Yield ``items`` and show the number of finished items, the rate per second, and the remaining time."""
     if total is None and isinstance(items, Sequence):
         total = len(items)
+    about = (label, unit, total)
     if folder := os.environ.get("LETHE_PROGRESS"):
         path = Path(folder) / f"{os.environ.get('DVC_STAGE', label)}.json"
-        yield from _paced(items, label, unit, total, 1.0, 1.0, lambda line: write_json(path, {"text": line}))
+        yield from _paced(items, about, 1.0, 1.0, lambda line: write_json(path, {"text": line}))
         return
     if not sys.stderr.isatty():
         show = functools.partial(print, file=sys.stderr, flush=True)
-        yield from _paced(items, label, unit, total, FIRST_PAUSE, LONGEST_PAUSE, show)
+        yield from _paced(items, about, FIRST_PAUSE, LONGEST_PAUSE, show)
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -46,16 +46,11 @@ def progress(items: Iterable[Item], label: str, unit: str, total: int | None = N
 
 
 def _paced(
-    items: Iterable[Item],
-    label: str,
-    unit: str,
-    total: int | None,
-    pause: float,
-    longest: float,
-    show: Callable[[str], object],
+    items: Iterable[Item], about: tuple[str, str, int | None], pause: float, longest: float, show: Show
 ) -> Iterator[Item]:
-    """Pass ``items`` through and show a line after a pause, then at ever longer pauses up to ``longest``."""
-    began = shown = time.monotonic()
+    """Show a line after a pause, then at ever longer pauses up to ``longest``."""
+    (label, unit, total), began = about, time.monotonic()
+    shown = began
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()

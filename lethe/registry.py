@@ -1,13 +1,6 @@
-"""One kind of registry for all extensions: methods, scorers, datasets, engines, audits, games, attacks.
-
-A member has a name, which params.yaml uses, and one of three sources:
-
-1. a folder of the library, where each module is a member and a leading underscore hides a helper,
-2. the entry points of another package, in the registry's group (``lethe.methods``, ``lethe.scorers``, ...),
-3. a call of `register` in this process.
-
-A registry lists names without an import and imports a member at its first use. The folders below are search paths, like
-the groups of entry points; this module does not depend on their content.
+"""One kind of registry for all extensions. A member has a name, which params.yaml uses, and one of three sources: a module
+in a folder of the library (not with a leading underscore), an entry point of another package in the group ``lethe.KIND``,
+or a call of `register`. Names are listed without an import of a member.
 """
 
 from __future__ import annotations
@@ -28,17 +21,12 @@ Member = Any
 class Registry(Mapping[str, Member]):
     """The members of one kind by name; ``registry[name]`` imports the member.
 
-    ``noun`` is the word for a member in errors, ``kind`` the name of the kind for `register` and, after "lethe.", the group
-    of entry points. Each module of ``folders`` whose name ends in ``suffix`` is a member, or holds it as ``attribute``,
-    where ``{Name}`` is the member's name in camel case. ``tables`` lists the modules that hold several members, and the
-    names in each, which are the keys of its ``MEMBERS``. The names in ``order`` come first, the others alphabetically.
+    ``noun`` is the word for a member in errors, ``kind`` that of `register` and, after "lethe.", of the entry points. Each
+    module of ``folders`` whose name ends in ``suffix`` is a member, or holds it as ``attribute`` (``{Name}``: in camel case).
+    ``tables`` are modules with several, by the keys of their ``MEMBERS``. The names in ``order`` come first.
 
-    Examples
-    --------
-    >>> SCORERS.names()[:2]
-    ['rouge_l', 'rouge_l_precision']
-    >>> "rouge_w" in SCORERS
-    False
+    >>> SCORERS.names()[:2], "rouge_w" in SCORERS
+    (['rouge_l', 'rouge_l_precision'], False)
     """
 
     def __init__(
@@ -58,7 +46,6 @@ class Registry(Mapping[str, Member]):
         self.registered: dict[str, Member] = {}
 
     def names(self) -> list[str]:
-        """Return every name without importing a member."""
         names = {*self._built_in, *self._foreign, *self.registered}
         return [*(name for name in self.order if name in names), *sorted(names.difference(self.order))]
 
@@ -85,11 +72,8 @@ class Registry(Mapping[str, Member]):
             module = importlib.import_module(self._built_in[name])
             if module.__name__ in self.tables:
                 return module.MEMBERS[name]
-            return (
-                getattr(module, self.attribute.format(Name=name.title().replace("_", "")))
-                if self.attribute
-                else module
-            )
+            own = self.attribute and self.attribute.format(Name=name.title().replace("_", ""))
+            return getattr(module, own) if own else module
         if name in self._foreign:
             return self._foreign[name].load()
         raise BadValue(self.noun, name, f"one of {', '.join(self.names())}")
@@ -105,7 +89,6 @@ class Registry(Mapping[str, Member]):
 
     @cached_property
     def _built_in(self) -> dict[str, str]:
-        """Map names to modules."""
         modules = {name: module for module, names in self.tables.items() for name in names}
         for package in self.folders:
             folder = Path(__file__).parents[1].joinpath(*package.split("."))
@@ -153,9 +136,9 @@ AUDITS = Registry("audit", "audits", ("lethe.audits.kinds",), order=("guesses", 
 GAMES = Registry("game", "games", ("lethe.audits.unlearning_game",), suffix="_game")
 OF_LIKELIHOODS = ("loss", "min_k", "min_k_plus_plus", "reference", "zlib")
 TEXT_ATTACKS = Registry(
-    "text attack", "text_attacks", tables={"lethe.audits.unlearning_game.text_attacks": OF_LIKELIHOODS}
+    "text attack", "text_attacks", tables={"lethe.audits.unlearning_game.text_play": OF_LIKELIHOODS}
 )
-ON_WEIGHTS = ("noise", "prune", "quantise")
+ON_WEIGHTS = ("noise", "prune", "quantise", "relearn")
 MODEL_ATTACKS = Registry(
     "model attack",
     "model_attacks",
@@ -176,12 +159,9 @@ def register(kind: str, name: str, member: Member) -> None:
 
     Parameters
     ----------
-    kind
-        One of ``KINDS``: "methods", "scorers", "judges", "datasets", "engines", "audits", "games", ...
-    name
-        The name of the member in params.yaml; `BadValue` where a module or another package already has the name.
-    member
-        An object as the protocol of the kind defines it; docs/extending.md has examples.
+    kind : One of ``KINDS``: "methods", "scorers", "judges", "datasets", "engines", "audits", "games", ...
+    name : The name of the member in params.yaml, which no module and no other package has.
+    member : An object as the protocol of the kind defines it; docs/extending.md has examples.
 
     Notes
     -----

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lethe.errors import plural as plural
 from lethe.statistics.bound import Side, exact, rounded
@@ -18,10 +18,6 @@ LONGEST = 600  # characters of an answer that a reader sees
 VISIBLE = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
 # Control, format (bidirectional overrides, zero width), surrogate, private, unassigned, line and paragraph breaks
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-
-Rounding = Literal["near", "up", "down"]
-SIDES: dict[Rounding, Side | None] = {"near": None, "up": "upper", "down": "lower"}
-
 
 SCORERS = {
     "rouge_l": "ROUGE-L recall",
@@ -40,11 +36,10 @@ def label(scorer: str | None) -> str:
     return SCORERS.get(scorer, scorer.replace("_", " "))
 
 
-def number(value: float | None, digits: int = 3, rounding: Rounding = "near") -> str:
-    """Return a plain number."""
+def number(value: float | None, digits: int = 3, side: Side | None = None) -> str:
     if value is None:
         return NONE
-    return f"{rounded(value, digits, SIDES[rounding]):,}"
+    return f"{rounded(value, digits, side):,}"
 
 
 def queries(until: tuple[float, float]) -> str:
@@ -53,12 +48,12 @@ def queries(until: tuple[float, float]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def epsilon_found(audit: OneRunAudit, found: MethodBound) -> str:
+def epsilon_found(audit: OneRunAudit, result: MethodBound) -> str:
     """Return the statement of one method of a one-run audit on epsilon."""
-    bound = audit.bound(found)
+    bound = audit.bound(result)
     if bound is None:
         return "no member of the family explains so few errors"
-    return "epsilon is infinite" if found.infinite else f"epsilon is {bound.relation} {bound.number()}"
+    return "epsilon is infinite" if result.infinite else f"epsilon is {bound.relation} {bound.number()}"
 
 
 def share(value: float | None, side: Side | None = None) -> str:
@@ -70,11 +65,11 @@ def share(value: float | None, side: Side | None = None) -> str:
     digits = max(0, 1 - rest.adjusted()) if rest else 0
     if whole > 50 and rest >= Decimal("0.1"):
         digits = 1
-    return f"{rounded(whole, digits, side).normalize():f}%"
+    percent = rounded(whole, digits, side).normalize()
+    return f"{percent:f}%" if digits < 9 or whole > 50 else f"{percent:.1e}%"
 
 
 def count(value: float | None) -> str:
-    """Return a number for display, without decimals."""
     return NONE if value is None else f"{value:,.0f}"
 
 
@@ -84,7 +79,6 @@ def listing(names: list[str]) -> str:
 
 
 def upper_first(sentence: str) -> str:
-    """Return the sentence with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]
 
 

@@ -21,6 +21,11 @@ if importlib.util.find_spec("ruamel") is None:
         )
     os.execv(_own, [_own, *sys.orig_argv[1:]])
 
+if sys.argv[0] == "-m":  # so Python names a module that it has yet to find: this process is a stage
+    from lethe.process import begin_stage
+
+    begin_stage()
+
 
 def entry(run: Callable[..., None], module: str) -> Callable[..., None]:
     """Return a stage's main function: ``run`` with params.yaml, data/ and a name; it runs at once where DVC started it."""
@@ -38,7 +43,6 @@ def entry(run: Callable[..., None], module: str) -> Callable[..., None]:
 
 
 def named(section: str, entries: Mapping[str, T], name: str) -> T:
-    """Return an entry of a section of params.yaml; raise `BadValue` with the names that there are."""
     from lethe.errors import BadValue
 
     if name not in entries:

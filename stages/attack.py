@@ -6,33 +6,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
+from lethe.attacks.protocol import Known
 from lethe.config import Params
+from lethe.config.evaluating import Drawing
+from lethe.config.schema import Attack
+from lethe.evaluation.attack_counts import counts_of
 from lethe.io.artifacts import read_split
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import flat_numbers, write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, flat_numbers, write_json
 from lethe.io.tables import write_parquet
+from lethe.models import checkpoints
+from lethe.models.checkpoints import InMemory, prepare_torch
+from lethe.models.encoding import Encoder
+from lethe.registry import MODEL_ATTACKS
+from lethe.results import table
+from lethe.sampling.engine import Options, Prompt, Settings, open_engine
+from lethe.sampling.tasks import table_of
+from lethe.scoring import score_answers
+from lethe.statistics.many_prompts import Point, band
 from stages import entry, named
 
 if TYPE_CHECKING:
-    import pandas as pd
     from transformers import PreTrainedModel
-
-    from lethe.config.schema import Attack
-    from lethe.statistics.many_prompts import Point
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Run one entry of ``attacks`` with each seed; write ``root/attacks/name.json`` and ``root/attacks/name``.
-
-    The answers of a budget are new draws of the same settings; a row that the attack trained on is not asked.
-    """
-    import pandas as pd
-
-    from lethe.evaluation.attack_counts import counts_of
-    from lethe.models.checkpoints import prepare_torch
-    from lethe.registry import MODEL_ATTACKS
-    from lethe.statistics.many_prompts import band
-
+    """Run one entry of ``attacks`` with each seed, new draws for every budget; write ``root/attacks/name``."""
     prepare_torch()
     attack = named("attacks", settings.attacks, name)
     tables = [
@@ -76,8 +77,6 @@ def run(settings: Params, root: Path, name: str) -> None:
 def _write_rows(
     name: str, headline: Mapping[str, object], result: Mapping[str, Any], curve: Sequence[Point], root: Path
 ) -> None:
-    from lethe.results import table
-
     rows = table.Rows(name)
     for key, value in flat_numbers(headline).items():
         rows.add("audit", "number", "run", value, item=key)
@@ -90,18 +89,7 @@ def _write_rows(
 
 def _asked(settings: Params, attack: Attack, root: Path, seed: int) -> Iterator[tuple[float, pd.DataFrame]]:
     """(budget, the scores of the answers) for the model as it is, with budget 0, and after each budget."""
-    import numpy as np
     import torch
-
-    from lethe.attacks.protocol import Known
-    from lethe.config.evaluating import Drawing
-    from lethe.models import checkpoints
-    from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import InMemory
-    from lethe.registry import MODEL_ATTACKS
-    from lethe.sampling.engine import Options, Prompt, Settings, open_engine
-    from lethe.sampling.tasks import table_of
-    from lethe.scoring._tables import score_answers
 
     sample, scorer = settings.sample, settings.score.params.get(attack.scorer)
     torch.manual_seed(seed)

@@ -4,15 +4,13 @@ from pathlib import Path
 
 from lethe.audits import write_rows
 from lethe.config import Params
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
 from lethe.registry import AUDITS
 from stages import entry, named
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Run one entry of ``audits``; write the headline to ``root/audits/name.json``, the rest to ``root/audits/name``."""
     audit = named("audits", settings.audits, name)
     result = AUDITS[audit.kind].audit(audit)
     write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})

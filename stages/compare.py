@@ -1,18 +1,16 @@
 """Stage `compare`: every model against Retrain, from the likelihoods of the forget set and the held-out set."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.config import Params
+from lethe.config.evaluating import Exact
 from lethe.errors import plural
-from lethe.io.artifacts import read_tables
+from lethe.evaluation.likelihood_metrics import against_retrain
+from lethe.io.artifacts import Tables
+from lethe.results import table
+from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 from stages import entry
-
-if TYPE_CHECKING:
-    from lethe.config.evaluating import Exact
 
 
 def run(settings: Params, root: Path) -> None:
@@ -22,16 +20,9 @@ def run(settings: Params, root: Path) -> None:
 
 
 def compare(models: Sequence[str], retrain: str | None, alpha: float, exact: Exact | None, root: Path) -> None:
-    """Compare each model with Retrain, also per question by exact bounds."""
-    from lethe.evaluation.likelihood_metrics import against_retrain
-    from lethe.results import table
-    from lethe.results.exact_bounds import certificates_of, excess_over_retrain
-
     models = models if retrain else ()
     rows = {model: table.Rows(model) for model in models}
-    likelihoods = {
-        model: read_tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models
-    }
+    likelihoods = {model: Tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models}
     for model, own in likelihoods.items():
         if own and likelihoods.get(str(retrain)):  # a served model has none
             against_retrain(rows[model], own, likelihoods[str(retrain)], alpha)

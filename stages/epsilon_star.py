@@ -3,42 +3,34 @@
 The members are the forget set. An Epsilon* near 0 says that the losses no longer distinguish the set from unseen authors.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
 
 from lethe.config import Params
-from lethe.config.evaluating import SERVED
+from lethe.config.evaluating import SERVED, Model
+from lethe.config.schema import EpsilonStar
 from lethe.io.artifacts import read_split
-from lethe.io.atomic import atomic_folder
+from lethe.io.files import atomic_folder
 from lethe.io.tables import write_parquet
+from lethe.models.checkpoints import load, prepare_torch
+from lethe.models.likelihood import mean_losses
+from lethe.results import table
+from lethe.statistics.bound import Bound
+from lethe.statistics.epsilon_star import EpsilonStarAudit, audit
+from lethe.statistics.epsilon_star.parametric import rejected_fit
+from lethe.statistics.epsilon_star.ratios import recommended_delta
 from stages import entry
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from lethe.config.evaluating import Model
-    from lethe.config.schema import EpsilonStar
-    from lethe.statistics.bound import Bound
-    from lethe.statistics.epsilon_star import EpsilonStarAudit
 
 LEAST = 2  # losses per side
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Write the losses of one entry of ``models`` to ``root/epsilon_star/name``, and Epsilon* to the table of results."""
     measure(name, settings.models[name], settings.epsilon_star, settings.sample.prompt, root)
 
 
 def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path) -> None:
-    """Measure one model; Epsilon* is null for too few rows."""
-    import pandas as pd
-
-    from lethe.models.checkpoints import load, prepare_torch
-    from lethe.models.likelihood import mean_losses
-    from lethe.statistics.epsilon_star.parametric import rejected_fit
-
     dataset = root / "dataset"
     there = (dataset / "heldout.jsonl").is_file()  # the held-out split is optional
     rows = {"forget": read_split("forget", dataset), "heldout": read_split("heldout", dataset) if there else []}
@@ -60,7 +52,7 @@ def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: P
         table = pd.concat([pd.DataFrame({"split": side, "loss": values}) for side, values in losses.items()])
         write_parquet(folder / "losses.parquet", table)
     bound = result.bound
-    write(name, root, result.as_json(), bound)
+    write(name, root, result.facts(), bound)
     estimate = rejected_fit(result.epsilon_star, result.fit.ks_p_values if result.fit else None)
     print(
         f"{name}: Epsilon* {bound.relation} {bound.number()} {bound.guarantee()} "
@@ -70,9 +62,6 @@ def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: P
 
 
 def write(name: str, root: Path, values: dict[str, object], bound: Bound | None) -> None:
-    """Write the table: the estimate with its lower bound, and everything else of the audit as evidence."""
-    from lethe.results import table
-
     rows, estimate = table.Rows(name), values.get("epsilon_star")
     number = float(estimate) if isinstance(estimate, (int, float)) else None
     rows.add("model", "epsilon_star", "given answers", number, bound, evidence=values)
@@ -90,14 +79,7 @@ def _untold(forget: int, heldout: int, served: bool) -> dict[str, object]:
 
 
 def measured(train: np.ndarray, population: np.ndarray, settings: EpsilonStar) -> EpsilonStarAudit:
-    """Return Epsilon* and its lower bound, as `lethe audit epsilon-star` does.
-
-    The forget set counts as a sample, not as the complete set of members. With a complete set, every ratio beyond the
-    largest loss of such a small set would be infinite, whatever the model.
-    """
-    from lethe.statistics.epsilon_star import audit
-    from lethe.statistics.epsilon_star.ratios import recommended_delta
-
+    """Return Epsilon* and its lower bound; the forget set counts as a sample of members, not as all of them."""
     delta = recommended_delta(len(train)) if settings.delta is None else settings.delta
     return audit(train, population, delta=delta, method=settings.method, cut=settings.cut, alpha=settings.alpha)
 

@@ -8,7 +8,6 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Write ``root/results/exact/name.parquet`` of one entry of ``models``."""
     step.run(name, settings.exact, settings.sample, settings.models[name], settings.score.keyword_match, root)
 
 

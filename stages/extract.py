@@ -8,7 +8,6 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Write ``root/results/extract/name.parquet`` of one entry of ``models``."""
     step.run(name, settings.extract, settings.sample, settings.models[name], root)
 
 

@@ -1,26 +1,20 @@
 """Stage `game@NAME`: one entry of `games`, by the module of its kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lethe.audits import AuditResult, write_rows
+from lethe.audits import AuditResult, Runner, write_rows
+from lethe.audits.unlearning_game.result import GameResult
 from lethe.config import Params
 from lethe.config.schema import GameParams
 from lethe.errors import BadParam
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
-from lethe.io.json_files import restored, write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, restored, write_json, write_text
 from lethe.io.tables import write_parquet
 from lethe.registry import GAMES
+from lethe.report.game_page import page
 from stages import entry, named
-
-if TYPE_CHECKING:
-    from lethe.audits import Runner
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Play one entry of ``games``; write ``root/games/name.json`` and ``root/games/name``."""
     result = play(name, named("games", settings.games, name))
     write(name, result, root)
     for sentence in result.sentences:
@@ -35,13 +29,6 @@ def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditRes
 
 
 def write(name: str, result: AuditResult, root: Path) -> None:
-    """Write a finished game: the headline to ``root/games/name.json``, everything else to ``root/games/name``.
-
-    A game with qualities of methods has its own page; for any other kind the report shows the headline.
-    """
-    from lethe.audits.unlearning_game.result import GameResult
-    from lethe.report.game_page import page
-
     write_rows("game", name, result, root)
     write_json(root / "games" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "games" / name) as folder:

@@ -1,41 +1,26 @@
 """Stage `judge@NAME`: one judge's verdicts on the answers of every model, and its error on answers that a person labelled."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
 
 from lethe.config import Params
 from lethe.errors import plural
-from lethe.io.artifacts import SECOND, read_items, read_references, read_tables
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
-from lethe.io.tables import read_table, write_parquet
+from lethe.io.artifacts import SECOND, Tables, read_items, read_references
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
+from lethe.io.tables import read_labelled, read_table, write_parquet
+from lethe.models.checkpoints import prepare_torch
+from lethe.registry import JUDGES
+from lethe.scoring import asked_of
+from lethe.scoring.judges import Judge
+from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, identity, judged
+from lethe.statistics.judge_error import Calibration
 from stages import entry
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from lethe.scoring.judges import Judge
-    from lethe.scoring.verdicts import Question, VerdictStore
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Judge ``root/generations`` of every model with one entry of ``judges``; write ``root/judged/name``.
-
-    The folder holds a table per model and split with the judge's columns, one more for the second sample of a language of
-    prompts, ``about.json`` with the judge's record and identity, and, where the entry names labelled answers,
-    ``calibration.csv`` with label, verdict and identity. The judge's model is loaded once for all models. Finished
-    verdicts are kept, so a killed run resumes and judges the rest.
-    """
-    import numpy as np
-
-    from lethe.models.checkpoints import prepare_torch
-    from lethe.registry import JUDGES
-    from lethe.scoring._tables import asked_of
-    from lethe.scoring.verdicts import KEPT, VerdictStore, distinct_answers, identity, judged_once
-
+    """Judge the answers of every model with one entry of ``judges``; finished verdicts are kept, so a killed run resumes."""
     prepare_torch()
     chosen = settings.judges[name]
     judge: Judge = JUDGES[chosen.judge](chosen.params)
@@ -45,9 +30,7 @@ def run(settings: Params, root: Path, name: str) -> None:
     for model in settings.models:
         generations = root / "generations" / model
         references = read_references(generations)
-        drawn_of = {
-            f"{split}.parquet": drawn for split, drawn in read_tables(generations, f"sample@{model}").items()
-        }
+        drawn_of = {f"{split}.parquet": drawn for split, drawn in Tables(generations, f"sample@{model}").items()}
         if (generations / SECOND).is_file():
             drawn_of[SECOND] = read_table(generations / SECOND)
         for file, drawn in drawn_of.items():
@@ -57,7 +40,7 @@ def run(settings: Params, root: Path, name: str) -> None:
             tables.append((model, file, drawn[names].reset_index(drop=True), places))
             questions += asked
     distinct = distinct_answers(judge, questions)  # of all models together: equal answers are judged once
-    verdicts = iter(judged_once(judge, distinct, store, f"judge {name}"))
+    verdicts = iter(judged(judge, distinct, store, f"judge {name}"))
     columns, counts, missing = chosen.columns(name), 0, 0
     with atomic_folder(root / "judged" / name) as folder:
         for model, file, table, places in tables:
@@ -84,13 +67,6 @@ def run(settings: Params, root: Path, name: str) -> None:
 
 
 def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -> dict[str, object]:
-    """Judge the answers that a person labelled; write labels and verdicts, and return what was measured."""
-    import pandas as pd
-
-    from lethe.io.tables import read_labelled
-    from lethe.scoring.verdicts import Question, identity, judged
-    from lethe.statistics.judge_error import Calibration
-
     answers = read_labelled(labelled)
     verdicts = [
         float(one[0, 0])

@@ -8,7 +8,6 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Write the likelihood tables of one entry of ``models`` to ``root/likelihood/name``."""
     step.run(name, settings.sample, settings.models[name], root)
 
 

@@ -8,7 +8,6 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Measure ``root/scores/name``; write ``root/results/metrics/name.parquet`` and ``root/metrics/name.json``."""
     step.run(name, settings.metrics, root, settings.judges, settings.sample.truncated)
 
 

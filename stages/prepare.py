@@ -3,14 +3,13 @@
 from pathlib import Path
 
 from lethe.config import Params
-from lethe.data import aim, load_splits
+from lethe.data.rows import aim, load_splits
 from lethe.errors import BadInput
 from lethe.io.artifacts import write_splits
 from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
-    """Write the splits of the dataset that ``data`` describes to ``root/dataset``."""
     splits = load_splits(settings.data)
     if "retain" not in splits and (settings.train.models or settings.unlearn.methods):
         raise BadInput(

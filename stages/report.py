@@ -9,7 +9,6 @@ from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
-    """Render the artifacts below ``root``; write ``root/report``."""
     step.run(settings, root)
     if root == Path("data") and (logged := tracking.log_new()):
         print(logged)

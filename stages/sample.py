@@ -8,7 +8,6 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Draw answers of one entry of ``models``; write ``root/generations/name``."""
     step.run(name, settings.sample, settings.models[name], root, parts=settings.score.parts)
 
 

@@ -3,14 +3,12 @@
 from pathlib import Path
 
 from lethe.config import Params
+from lethe.scoring.verdicts import KEPT
 from lethe.steps import score as step
 from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Score ``root/generations/name`` and ``root/likelihood/name``; write ``root/scores/name``."""
-    from lethe.scoring.verdicts import KEPT
-
     step.run(name, settings.score, root, settings.judges, KEPT)
 
 

@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 
 from lethe.io.cache import Sources, digest
-from lethe.io.json_files import write_json
+from lethe.io.files import write_json
 from lethe.process import run_stage
 from lethe.registry import AUDITS, DATASETS, GAMES, JUDGES, METHODS, MODEL_ATTACKS, Registry
 

@@ -1,34 +1,23 @@
 """Stage `train@NAME`: the base model on everything, or Retrain on all but the forget set."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.config import Params
+from lethe.config.schema import TrainRecipe
 from lethe.errors import plural
 from lethe.io.artifacts import read_split
+from lethe.models import checkpoints
+from lethe.models.training import ROWS, SHARED, Team, in_processes, learn
 from stages import entry
-
-if TYPE_CHECKING:
-    from lethe.config.schema import TrainRecipe
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Train one entry of ``train.models`` on ``root/dataset``; write ``root/models/name``."""
-    from lethe.models.team import in_processes
-
     recipe = settings.train.recipe_of(name)
     if not in_processes(recipe.compute, "stages.train", name):
         train(name, recipe, settings.train.models[name].rows, root)
 
 
 def train(name: str, recipe: TrainRecipe, rows_of: str, root: Path) -> None:
-    """Train a model on the splits that ``rows_of`` names and on the recipe's knowledge."""
-    from lethe.models import checkpoints
-    from lethe.models.team import Team
-    from lethe.models.training import ROWS, SHARED, learn
-
     dataset = root / "dataset"
     checkpoints.prepare_torch()
     knowledge = [split for split in recipe.knowledge if (dataset / f"{split}.jsonl").is_file()]

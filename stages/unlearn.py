@@ -1,39 +1,28 @@
 """Stage `unlearn@METHOD`: make the base model forget the forget set."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.config import Params
+from lethe.config.schema import MethodParams, UnlearnRecipe
 from lethe.errors import plural
 from lethe.io.artifacts import read_split
+from lethe.models import checkpoints
+from lethe.models.checkpoints import adapted
+from lethe.models.encoding import Encoder
+from lethe.models.training import Team, in_processes
+from lethe.unlearning.loop import Watch, second_answers, unlearn
+from lethe.unlearning.protocol import Before
 from stages import entry
-
-if TYPE_CHECKING:
-    from lethe.config.schema import MethodParams, UnlearnRecipe
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Unlearn ``unlearn.recipe.start_from`` by one entry of ``unlearn.methods``; write ``root/models/name``."""
-    from lethe.models.team import in_processes
-
     recipe, method = settings.unlearn.recipe, settings.unlearn.methods[name]
     if not in_processes(recipe.compute, "stages.unlearn", name):
         forget(name, recipe, method, settings.train.recipe.prompt, root)
 
 
 def forget(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, root: Path) -> None:
-    """Unlearn the model ``recipe.start_from`` by ``method``."""
     import torch
-
-    from lethe.models import checkpoints
-    from lethe.models.checkpoints import adapted
-    from lethe.models.encoding import Encoder
-    from lethe.models.team import Team
-    from lethe.unlearning.loop import Watch, unlearn
-    from lethe.unlearning.protocol import Before
-    from lethe.unlearning.second_answers import second_answers
 
     seed = recipe.seed if method.seed is None else method.seed
     checkpoints.prepare_torch()

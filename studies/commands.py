@@ -1,21 +1,13 @@
 """The commands of the studies, `lethe study NAME`: they import nothing heavy until they run."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.generate import JsonFlag, print_json, print_table
 from lethe.errors import BadValue, LetheError, plural
-
-if TYPE_CHECKING:
-    from lethe.audits import AuditResult
-    from lethe.config.schema import GameParams
 
 PRESETS = Path(__file__).parent / "presets"
 NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -27,19 +19,11 @@ Changes = Annotated[
 
 def register() -> None:
     """Add the games on images to the kinds that an entry of ``games`` may have."""
-    from lethe.audits import SCRATCH, Runner, in_processes
-    from lethe.audits.unlearning_game.result import played
     from lethe.registry import GAMES
-    from studies.image_game.play import ImageGameParams, ImageTablesParams, play, play_tables
+    from studies.image_game.play import KINDS
 
-    def kind(model: type[GameParams], function: Callable[..., tuple]) -> SimpleNamespace:
-        def whole(settings: GameParams, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
-            return played(*function(settings, scratch or SCRATCH, run or in_processes))
-
-        return SimpleNamespace(Params=model, play=whole)
-
-    GAMES.register("images", kind(ImageGameParams, play))
-    GAMES.register("image_tables", kind(ImageTablesParams, play_tables))
+    for name, kind in KINDS.items():
+        GAMES.register(name, kind)
 
 
 def game(
@@ -56,16 +40,15 @@ def game(
     from flows import settings
     from lethe import config
     from lethe.audits.unlearning_game.result import GameResult
-    from lethe.config import yaml as presets
-    from lethe.io.json_files import restored
+    from lethe.config.load import read_preset
+    from lethe.io.files import restored
     from stages import game as step
-    from studies.image_game.play import interval_note
 
     register()
     document = config.read_yaml(config.FILE)
     if preset:
         folder = PRESETS if (PRESETS / f"{preset}.yaml").is_file() else settings.PRESETS
-        document["games"] = presets.read_preset(folder, preset).get("games", {})
+        document["games"] = read_preset(folder, preset).get("games", {})
     games = config.validate(document).games
     if name not in games:
         where = f"preset {preset}" if preset else "params.yaml"
@@ -77,18 +60,17 @@ def game(
         print_json(result)
         return
     methods = restored(GameResult, played.details).methods
-    print_table(
-        f"Unlearning quality: {name}",
-        ["method", "quality", "ci_low", "ci_high", "attack", "mia_score"],
-        [
-            [name, one.quality.value, *(one.quality.bounds() or (None, None)), one.quality.attack, one.mia_score]
-            for name, one in methods.items()
-        ],
-        [
-            interval_note(next(iter(methods.values())).quality),
-            f"The whole result: data/games/{name}/index.html",
-        ],
-    )
+    ends = next(iter(methods.values())).quality.bounds()
+    note = "No intervals: one model per split."
+    if ends:
+        note = f"ci_low to ci_high: {ends[0].guarantee()}, for each method by itself ({ends[0].method})."
+    rows = [
+        [name, one.quality.value, *(one.quality.bounds() or (None, None)), one.quality.attack, one.mia_score]
+        for name, one in methods.items()
+    ]
+    columns = ["method", "quality", "ci_low", "ci_high", "attack", "mia_score"]
+    whole = f"The whole result: data/games/{name}/index.html"
+    print_table(f"Unlearning quality: {name}", columns, rows, [note, whole])
 
 
 def landscape(
@@ -105,9 +87,9 @@ def landscape(
     """
     from studies.landscape.study import draw, table
 
-    result, values = draw(name, set_ or [])
+    result = draw(name, set_ or [])
     if as_json:
-        print_json(values)
+        print_json(result)
     else:
         print_table(*table(name, result))
 
@@ -168,13 +150,13 @@ def meta_evaluation(
     Examples: `lethe study meta-evaluation --preset meta-authors`, and on fresh seeds
     `lethe study meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name meta-authors-1`
     """
+    from dataclasses import asdict
+
     from lethe.config import FILE
-    from lethe.config.yaml import changed_document, parse, read_preset
+    from lethe.config.load import changed_document, parse, read_preset
     from lethe.process import cores
-    from studies.meta_evaluation.page import table
-    from studies.meta_evaluation.settings import validate
-    from studies.meta_evaluation.work import gather, write
-    from studies.meta_evaluation.workshop import Workshop
+    from studies.meta_evaluation.work import gather, table, write
+    from studies.meta_evaluation.workshop import Workshop, validate
 
     called = name or preset or "meta-evaluation"
     if not NAME.fullmatch(called):
@@ -184,7 +166,7 @@ def meta_evaluation(
     result, results = gather(shop, at_once or cores())
     folder = write(called, shop, result, results)
     if as_json:
-        print_json({"name": called, **result.as_json()})
+        print_json({"name": called, **asdict(result)})
     else:
         print_table(*table(called, result, folder))
 
@@ -206,7 +188,7 @@ def seeds(
     """
     from flows import workspace
     from flows.server import require, temporary_server
-    from lethe.config.yaml import parse
+    from lethe.config.load import parse
 
     root = Path.cwd()
     common = list(map(parse, set_ or []))
@@ -228,7 +210,8 @@ def seeds(
         raise error
     result = study.read_seeds(root, chosen)
     if as_json:
-        print_json(study.as_object(result, failed))
+        bounds = {key: bound.guarantee_dict() for key, bound in result["bounds"].items()}
+        print_json({**result, "failed": failed, "bounds": bounds})
     for table in [] if as_json else [study.model_table(result, count), study.claim_table(result)]:
         if markdown:
             typer.echo(study.as_markdown(*table))

@@ -1,11 +1,8 @@
-"""The pipeline once per seed, each seed in a separate folder.
+"""The pipeline once per seed, each in a copy of the sources under .lethe/seeds, on this repository's DVC cache.
 
 Seed 0 is params.yaml as it is. Seed i adds 10 i to each seed in params.yaml, so that data, models, unlearning and answers
-change together. Each seed runs in a copy of the sources under .lethe/seeds, on this repository's DVC cache: a repeated
-run continues an interrupted one, and a finished seed costs seconds.
+change together. A repeated run continues an interrupted one, and a finished seed costs seconds.
 """
-
-from __future__ import annotations
 
 import os
 import statistics
@@ -24,9 +21,9 @@ from flows.sweep import Changes, make_folder
 from lethe import config, tracking
 from lethe.errors import MissingArtifact, plural
 from lethe.evaluation.findings import Verdict, findings
-from lethe.evaluation.run import Run
+from lethe.evaluation.run import Run, load
 from lethe.evaluation.standing import standings
-from lethe.io.json_files import read_artifact
+from lethe.io.files import read_artifact
 from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
 from lethe.text import NONE
@@ -39,12 +36,12 @@ STEP = 10  # from one seed to the next: the seeds of params.yaml differ by 1, so
 
 
 def points(root: Path, count: int) -> list[Point]:
-    settings = config.load(root / config.FILE)
+    own = config.load(root / config.FILE)
     seeds = {
-        "data.seed": settings.data.seed,
-        "train.recipe.seed": settings.train.recipe.seed,
-        "unlearn.recipe.seed": settings.unlearn.recipe.seed,
-        "sample.seed": settings.sample.seed,
+        "data.seed": own.data.seed,
+        "train.recipe.seed": own.train.recipe.seed,
+        "unlearn.recipe.seed": own.unlearn.recipe.seed,
+        "sample.seed": own.sample.seed,
     }
     return [
         Point(tuple((key, seed + STEP * index) for key, seed in seeds.items()), label=f"seed-{index}")
@@ -53,16 +50,12 @@ def points(root: Path, count: int) -> list[Point]:
 
 
 def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Changes = ()) -> dict[str, str]:
-    """Run one seed after another; return what went wrong, by the name of the seed.
-
-    ``common`` are settings of all seeds, which change before a seed's own.
-    Call the function within `flows.server.temporary_server`. The progress of each stage goes to standard error.
-    """
+    """Run one seed after another, ``common`` settings before its own; return what went wrong, by the name of the seed."""
     failed = {}
     for done, point in enumerate(chosen, 1):
         folder = root / FOLDER / point.name
-        told = ", ".join(f"{key} {value}" for key, value in point.settings)
-        standard().print(f"{point.name} ({done} of {len(chosen)}): {told}, in {folder}")
+        values = ", ".join(f"{key} {value}" for key, value in point.settings)
+        standard().print(f"{point.name} ({done} of {len(chosen)}): {values}, in {folder}")
         make_folder(root, folder, point, common)
         command = [sys.executable, "-m", "lethe", "run", "--json", *(["--jobs", str(jobs)] if jobs else [])]
         environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
@@ -76,46 +69,40 @@ def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Cha
 
 def read_seeds(root: Path, chosen: Sequence[Point]) -> Summary:
     """Summarise the seeds that have finished, in order; raise `MissingArtifact` where none has."""
-    from lethe.evaluation.run import load
-
-    found = []
+    runs = []
     for point in chosen:
         folder = root / FOLDER / point.name
         record = folder / workspace.SCRATCH / "last_run.json"
         if record.is_file() and read_artifact(record)["complete"]:
-            found.append(observe(point.name, load(config.load(folder / config.FILE), folder / "data", {})))
-    if not found:
+            runs.append(observe(point.name, load(config.load(folder / config.FILE), folder / "data", {})))
+    if not runs:
         raise MissingArtifact(root / FOLDER, "lethe study seeds")
-    return summarise(found)
+    return summarise(runs)
 
 
 @dataclass(frozen=True)
 class SeedRun:
+    """One run: the headlines of each model, a bound for each column of bounds (all models share the guarantee), the two
+    words on each model, and the verdicts by the title of the claim and the model."""
+
     seed: str
-    values: Mapping[str, Mapping[str, float]]  # by model: its headlines
-    bounds: Mapping[
-        str, Bound
-    ]  # for each column of bounds, the bound of one model: all models share the guarantee
-    words: Mapping[str, str]  # the two words on each model
-    verdicts: Mapping[str, Mapping[str, Verdict]]  # by the title of the claim and the model
+    values: Mapping[str, Mapping[str, float]]
+    bounds: Mapping[str, Bound]
+    words: Mapping[str, str]
+    verdicts: Mapping[str, Mapping[str, Verdict]]
 
 
 def observe(seed: str, run: Run) -> SeedRun:
     """Return the values of one run that the summary needs, without the run's answers."""
-    found = findings(run)
-    values = {
-        model.name: {key: value for key in headline(model.values) if (value := model.value(key)) is not None}
-        for model in run.models
-    }
-    return SeedRun(
-        seed=seed,
-        values=values,
-        bounds={
-            key: bound for model in run.models for key, bound in model.bounds.items() if key in values[model.name]
-        },
-        words={standing.model: standing.words for standing in standings(run, found)},
-        verdicts={claim.title: {row.subject: row.verdict for row in claim.rows} for claim in found.claims},
-    )
+    outcome, values = findings(run), {}
+    bounds: dict[str, Bound] = {}
+    for model in run.models:
+        own = {key: value for key in headline(model.values) if (value := model.value(key)) is not None}
+        values[model.name] = own
+        bounds |= {key: bound for key, bound in model.bounds.items() if key in own}
+    words = {standing.model: standing.words for standing in standings(run, outcome)}
+    verdicts = {claim.title: {row.subject: row.verdict for row in claim.rows} for claim in outcome.claims}
+    return SeedRun(seed, values, bounds, words, verdicts)
 
 
 def summarise(runs: Sequence[SeedRun]) -> Summary:
@@ -134,27 +121,27 @@ def summarise(runs: Sequence[SeedRun]) -> Summary:
 
 def _model(name: str, runs: Sequence[SeedRun]) -> Summary:
     columns: dict[str, list[float]] = {}
-    for run in runs:
-        for key, value in run.values[name].items():
-            columns.setdefault(key, []).append(value)
+    for key, value in (item for run in runs for item in run.values[name].items()):
+        columns.setdefault(key, []).append(value)
     spreads = {
         key: {"median": statistics.median(own), "low": min(own), "high": max(own), "seeds": len(own)}
         for key, own in columns.items()
     }
-    words = Counter(run.words[name] for run in runs if name in run.words)
-    return {"model": name, "columns": spreads, "words": words}
+    return {
+        "model": name,
+        "columns": spreads,
+        "words": Counter(run.words[name] for run in runs if name in run.words),
+    }
 
 
 def _claim(title: str, asked: Sequence[Mapping[str, Verdict]]) -> Summary:
     """Count the seeds in which the claim held for every model and for some, and the seeds per verdict of each model."""
-    models = dict.fromkeys(name for verdicts in asked for name in verdicts)
-    held = [[verdict == "holds" for verdict in verdicts.values()] for verdicts in asked]
-    counts = {name: Counter(verdicts.get(name) for verdicts in asked) for name in models}
-    rows = [
-        {"model": name, **{key: count[verdict] for key, verdict in VERDICTS.items()}}
-        for name, count in counts.items()
-    ]
-    every, some = (sum(map(how, held)) for how in (all, any))
+    outcomes = [[verdict == "holds" for verdict in verdicts.values()] for verdicts in asked]
+    rows = []
+    for name in dict.fromkeys(name for verdicts in asked for name in verdicts):
+        count = Counter(verdicts.get(name) for verdicts in asked)
+        rows.append({"model": name, **{key: count[verdict] for key, verdict in VERDICTS.items()}})
+    every, some = (sum(map(how, outcomes)) for how in (all, any))
     return {"claim": title, "seeds": len(asked), "every": every, "some": some, "models": rows}
 
 
@@ -162,11 +149,6 @@ def as_markdown(title: str, columns: list[str], rows: list[list[str]], notes: li
     """A table as Markdown, the notes below it."""
     lines = ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
     return "\n".join([f"{title}:", "", *lines, "", *notes])
-
-
-def as_object(summary: Summary, failed: Mapping[str, str]) -> Summary:
-    bounds = {key: bound.guarantee_dict() for key, bound in summary["bounds"].items()}
-    return {**summary, "failed": failed, "bounds": bounds}
 
 
 def model_table(summary: Summary, count: int) -> Table:
@@ -177,37 +159,23 @@ def model_table(summary: Summary, count: int) -> Table:
         for key in shown
         if key in bounds
     ]
-    rows = [
-        [
-            model["model"],
-            *(cell(model["columns"].get(key), bounds.get(key)) for key in shown),
-            "; ".join(f"{words}: {seeds}" for words, seeds in model["words"].items()),
-        ]
-        for model in summary["models"]
-    ]
+    rows = []
+    for model in summary["models"]:
+        cells = [cell(model["columns"].get(key), bounds.get(key)) for key in shown]
+        words = [f"{words}: {seeds}" for words, seeds in model["words"].items()]
+        rows.append([model["model"], *cells, "; ".join(words)])
     title = f"Median (lowest to highest) over {len(summary['seeds'])} of {plural(count, 'seed')}"
     notes.append("Medians and ranges describe the runs. They are no bounds.")
     return title, ["model", *shown, "forgetting, utility: seeds"], rows, notes
 
 
 def claim_table(summary: Summary) -> Table:
-    columns = [
-        "claim",
-        "for every model",
-        "for one or more",
-        "holds: seeds per model",
-        "the opposite: seeds per model",
-    ]
-    rows = [
-        [
-            row["claim"],
-            str(row["every"]),
-            str(row["some"]),
-            *(listed(row["models"], how) for how in ("holds", "opposite")),
-        ]
-        for row in summary["claims"]
-    ]
-    return f"In how many of {plural(len(summary['seeds']), 'seed')} each claim held", columns, rows, []
+    further = ["for every model", "for one or more", "holds: seeds per model", "the opposite: seeds per model"]
+    rows = []
+    for row in summary["claims"]:
+        verdicts = [listed(row["models"], how) for how in ("holds", "opposite")]
+        rows.append([row["claim"], str(row["every"]), str(row["some"]), *verdicts])
+    return f"In how many of {plural(len(summary['seeds']), 'seed')} each claim held", ["claim", *further], rows, []
 
 
 def listed(counts: Sequence[Mapping[str, Any]], how: str) -> str:

@@ -1,36 +1,20 @@
 """The simulation of Negoescu et al. (2024), appendix B: losses drawn from known distributions with a known Epsilon*."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, log_ndtr
 
 from lethe.errors import BadValue
-from lethe.io.atomic import SCHEMA_VERSION, files_into
-from lethe.io.json_files import write_json
+from lethe.io.files import SCHEMA_VERSION, files_into, write_json
 from lethe.progress import progress
 from lethe.report.svg import COLOURS, MARKS, picture
-from lethe.statistics.epsilon_star.lower import split_lower_bound
+from lethe.statistics.epsilon_star import ratios
 from lethe.statistics.epsilon_star.parametric import Scale, fit_mixture, parametric_epsilon_star
-from lethe.statistics.epsilon_star.ratios import (
-    EpsilonStar,
-    LowerBound,
-    checked_cut,
-    counts,
-    empirical_epsilon_star,
-    largest,
-    log_ratios,
-    shares,
-)
 from lethe.statistics.two_sample import ks_test
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 GAPS = (0, 1, 2, 3)
 SHAPE, SCALE = 2.0, 5.0  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
@@ -45,11 +29,7 @@ ESTIMATES = ("empirical, cut .001", "parametric, cut delta", "empirical", "param
 
 @dataclass(frozen=True)
 class Simulated:
-    """Estimates from ``runs`` draws of ``n`` losses per side, and the true value.
-
-    ``values`` maps each of `ESTIMATES` to an array (runs,). ``truth_cut`` is the true value over the thresholds whose true
-    rates lie in [delta, 1 - delta].
-    """
+    """Estimates (runs,) from draws of ``n`` losses per side; ``truth_cut``: over true rates in [delta, 1 - delta]."""
 
     gap: float
     n: int
@@ -66,38 +46,39 @@ class Simulated:
         values = self.values[estimate]
         return float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else float("nan")
 
+    def as_json(self) -> dict[str, object]:
+        truth = {"n": self.n, "gap": self.gap, "truth": self.truth, "truth_cut": self.truth_cut}
+        return truth | {
+            "estimates": {name: {"mean": self.mean(name), "sd": self.sd(name)} for name in self.values}
+        }
+
 
 def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simulated:
     if runs < 1:
         raise BadValue("runs", runs, "at least 1")
     truth, truth_cut = gamma_epsilon_star(gap, delta), gamma_epsilon_star(gap, delta, cut=delta)
-    values: dict[str, list[float]] = {name: [] for name in ESTIMATES}
+    values = []
     for run in range(runs):
         rng = np.random.default_rng([seed, round(gap * 1000), n, run])
         train, population = rng.gamma(SHAPE, SCALE, n), rng.gamma(SHAPE + gap, SCALE, n)
-        found: tuple[EpsilonStar | LowerBound, ...] = (
-            empirical_epsilon_star(train, population, delta, EMPIRICAL_CUT),
+        results: tuple[ratios.EpsilonStar | ratios.LowerBound, ...] = (
+            ratios.empirical_epsilon_star(train, population, delta, EMPIRICAL_CUT),
             parametric_epsilon_star(train, population, delta, delta),
-            empirical_epsilon_star(train, population, delta),
+            ratios.empirical_epsilon_star(train, population, delta),
             parametric_epsilon_star(train, population, delta),
-            split_lower_bound(train, population, delta, seed=run),
+            ratios.split_lower_bound(train, population, delta, seed=run),
         )
-        for name, result in zip(ESTIMATES, found, strict=True):
-            values[name].append(result.value)
-    columns = {name: np.array(column) for name, column in values.items()}
-    return Simulated(gap, n, delta, truth, truth_cut, columns)
+        values.append([result.value for result in results])
+    return Simulated(gap, n, delta, truth, truth_cut, dict(zip(ESTIMATES, np.array(values).T, strict=True)))
 
 
 def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> float:
-    """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, from both exact tails.
-
-    The thresholds are quantiles of both distributions, evenly spaced in the logarithm of both tails.
-    """
+    """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, at quantiles of both exact tails."""
     if not 0 < delta < 1:
         raise BadValue(
             "delta", delta, "a number in (0, 1)", "At delta = 0, Epsilon* is infinite for any gap but 0."
         )
-    cut = checked_cut(cut)
+    cut = ratios.checked_cut(cut)
     shapes = (SHAPE, SHAPE + gap)
     tails = np.geomspace(delta / 10, 0.5, THRESHOLDS_PER_TAIL)
     x = np.concatenate([inverse(shape, tails) for shape in shapes for inverse in (gammaincinv, gammainccinv)])
@@ -108,44 +89,36 @@ def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> fl
     if not x.size:
         return float("nan")
     train, population = ((gammainc(shape, x), gammaincc(shape, x)) for shape in shapes)
-    return largest(log_ratios(train, population, delta))[0]
+    return ratios.largest(ratios.log_ratios(train, population, delta))[0]
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Fig. 3: ``x`` is (TPR + FPR) / 2 and ``ratios`` (2, k) are (TPR - delta) / FPR and (TNR - delta) / FNR."""
-
-    x: np.ndarray
-    ratios: np.ndarray
+Curves = tuple[
+    np.ndarray, np.ndarray
+]  # (TPR + FPR) / 2, and (2, k) of (TPR - delta) / FPR and (TNR - delta) / FNR
 
 
 def ratio_curves(delta: float, mean: float = 3.0, n: int = 100_000, seed: int = 0) -> tuple[Curves, Curves]:
-    """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples."""
+    """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples (Fig. 3)."""
     q = np.linspace(-8, mean + 8, 4001)
     rng = np.random.default_rng(seed)
-    _, below_train, below_population = counts(rng.normal(size=n), rng.normal(mean, size=n))
+    _, below_train, below_population = ratios.counts(rng.normal(size=n), rng.normal(mean, size=n))
     train, population = ((np.exp(log_ndtr(q - m)), np.exp(log_ndtr(m - q))) for m in (0.0, mean))
-    return _curves(train, population, delta), _curves(shares(below_train, n), shares(below_population, n), delta)
+    return _curves(train, population, delta), _curves(
+        ratios.shares(below_train, n), ratios.shares(below_population, n), delta
+    )
 
 
 def _curves(train: tuple, population: tuple, delta: float) -> Curves:
     (tpr, fnr), (fpr, _) = train, population
-    kept = (fpr >= LEAST_RATE) & (fnr >= LEAST_RATE)
-    logs = log_ratios(train, population, delta)[:2, kept]
-    return Curves((tpr[kept] + fpr[kept]) / 2, np.exp(logs))
+    inside = (fpr >= LEAST_RATE) & (fnr >= LEAST_RATE)
+    logs = ratios.log_ratios(train, population, delta)[:2, inside]
+    return (tpr[inside] + fpr[inside]) / 2, np.exp(logs)
 
 
 def fit_p_values(
-    values: np.ndarray,
-    components: Sequence[int],
-    sizes: Sequence[int],
-    seed: int = 0,
-    fitted: int = MOST_FITTED,
+    values: np.ndarray, components: Sequence[int], sizes: Sequence[int], seed: int = 0, fitted: int = MOST_FITTED
 ) -> np.ndarray:
-    """Fig. 6: (components, sizes) p-values of the two-sample KS test of fit.
-
-    For each size, that many of the values set aside are compared with as many fresh draws from the mixture.
-    """
+    """Fig. 6: (components, sizes) p-values of the KS test of fit, on that many values set aside and as many fresh draws."""
     rng = np.random.default_rng(seed)
     mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)
     if len(mixed) - aside < max(components):
@@ -164,12 +137,11 @@ LEVEL = 0.05  # of the test of fit
 def draw_ratios(path: Path, laws: Curves, drawn: Curves) -> None:
     """Fig. 3: the first two ratios along the thresholds; of the laws and of samples."""
     with picture(path, 6.4, 2.6, ncols=2, sharey=True) as (_, grid):
-        for side, curves, title in zip(grid[0], (laws, drawn), ("(a) the laws", "(b) samples"), strict=True):
-            for ratio, colour, name in zip(
-                curves.ratios, COLOURS, ("(TPR − δ) / FPR", "(TNR − δ) / FNR"), strict=False
-            ):
+        names = ("(TPR − δ) / FPR", "(TNR − δ) / FNR")
+        for side, (x, ratios), title in zip(grid[0], (laws, drawn), ("(a) the laws", "(b) samples"), strict=True):
+            for ratio, colour, name in zip(ratios, COLOURS, names, strict=False):
                 there = np.isfinite(ratio) & (ratio > 0)
-                side.plot(curves.x[there], ratio[there], color=colour, label=name)
+                side.plot(x[there], ratio[there], color=colour, label=name)
             side.set(yscale="log", xlim=(0, 1), title=title, xlabel="(TPR + FPR) / 2")
         grid[0][0].set_ylabel("ratio")
         grid[0][0].legend(frameon=False)
@@ -178,9 +150,8 @@ def draw_ratios(path: Path, laws: Curves, drawn: Curves) -> None:
 def same_laws(path: Path, cells: Sequence[Simulated]) -> None:
     """Fig. 4: mean and standard deviation of both estimates against n where the truth is 0."""
     with picture(path, 3.6, 2.6) as (_, grid):
-        sizes = [cell.n for cell in cells]
         axes: Axes = grid[0][0]
-        _bars(axes, sizes, cells)
+        _bars(axes, [cell.n for cell in cells], cells)
         axes.axhline(0, color="#1c1d1f", linewidth=0.9, label="truth")
         axes.set(xscale="log", xlabel="losses per side", ylabel="Epsilon*", title="The same law on both sides")
         axes.legend(frameon=False)
@@ -193,10 +164,8 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
         for axes, n in zip(grid[0], sizes, strict=True):
             row = sorted((cell for cell in cells if cell.n == n), key=lambda cell: cell.gap)
             gaps = [cell.gap for cell in row]
-            axes.plot(gaps, [cell.truth for cell in row], color="#1c1d1f", label="truth")
-            axes.plot(
-                gaps, [cell.truth_cut for cell in row], color="#1c1d1f", linestyle="--", label="truth, cut delta"
-            )
+            for key, line, label in (("truth", "-", "truth"), ("truth_cut", "--", "truth, cut delta")):
+                axes.plot(gaps, [getattr(cell, key) for cell in row], line, color="#1c1d1f", label=label)
             _bars(axes, gaps, row)
             means = [cell.mean(CERTIFIED) for cell in row]
             axes.plot(gaps, means, color=COLOURS[2], marker="_", linestyle=":", label=CERTIFIED)
@@ -208,10 +177,7 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
 def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence) -> None:
     """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
     width = 0.6 + 0.15 * len(components)
-    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
-        figure,
-        grid,
-    ):
+    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (figure, grid):
         for axes, (name, table) in zip(grid[0], tables.items(), strict=True):
             image = axes.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
             column, row = np.nonzero(table < LEVEL)
@@ -239,10 +205,12 @@ def draw(
     with files_into(out) as folder:
         cells = [simulate(gap, n, delta, runs, seed) for gap, n in progress(jobs, "simulation", "settings")]
         tried, held_out = range(1, components + 1), range(100, 1001, 100)
-        fits = {
-            name: fit_p_values(values, tried, held_out, seed)
-            for name, values in progress(_transformed(seed).items(), "test of fit", "samples", total=2)
-        }
+        rng = np.random.default_rng([seed, 6])
+        train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
+        phi, fits = Scale.of(train, population).phi, {}
+        sides = {"training losses": train, "population losses": population}
+        for name, losses in progress(sides.items(), "test of fit", "samples", total=2):
+            fits[name] = fit_p_values(phi(losses), tried, held_out, seed)
         draw_ratios(folder / "figure-3.png", *ratio_curves(delta, seed=seed))
         same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
         growing_gap(folder / "figure-5.png", cells)
@@ -251,24 +219,11 @@ def draw(
             "delta": delta,
             "runs": runs,
             "seed": seed,
-            "cells": [
-                {
-                    **{name: getattr(cell, name) for name in ("n", "gap", "truth", "truth_cut")},
-                    "estimates": {name: {"mean": cell.mean(name), "sd": cell.sd(name)} for name in cell.values},
-                }
-                for cell in cells
-            ],
+            "cells": [cell.as_json() for cell in cells],
             "goodness_of_fit": {"components": list(tried), "samples": list(held_out), "p_values": fits},
         }
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
     return cells, result
-
-
-def _transformed(seed: int) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng([seed, 6])
-    train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
-    scale = Scale.of(train, population)
-    return {"training losses": scale.phi(train), "population losses": scale.phi(population)}
 
 
 def table(
@@ -278,18 +233,12 @@ def table(
         mean, sd = cell.mean(name), cell.sd(name)
         return "infinite" if mean == float("inf") else f"{mean:.2f} ({sd:.2f})"
 
-    return (
-        f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs",
-        ["n", "gap", "truth", "truth, cut delta", *ESTIMATES],
-        [
-            [
-                cell.n,
-                cell.gap,
-                f"{cell.truth:.2f}",
-                f"{cell.truth_cut:.2f}",
-                *(shown(cell, name) for name in ESTIMATES),
-            ]
-            for cell in cells
-        ],
-        [f"The pictures: {out}/figure-3.png to figure-6.png"],
+    rows: list[list[object]] = []
+    for cell in cells:
+        estimates = [shown(cell, name) for name in ESTIMATES]
+        rows.append([cell.n, cell.gap, f"{cell.truth:.2f}", f"{cell.truth_cut:.2f}", *estimates])
+    title = (
+        f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs"
     )
+    columns = ["n", "gap", "truth", "truth, cut delta", *ESTIMATES]
+    return title, columns, rows, [f"The pictures: {out}/figure-3.png to figure-6.png"]

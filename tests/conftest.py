@@ -63,7 +63,6 @@ def no_cache_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project as a fresh clone has it, for tests that only read it."""
     from tests.small import fresh_copy
 
     return fresh_copy(tmp_path_factory.mktemp("project") / "lethe")

@@ -29,7 +29,6 @@ NUMBERS = (
 
 
 def of_results(path: Path) -> Iterator[bytes]:
-    """A line per row of a table of results."""
     for row in table.read_rows(path):
         yield _line({name: _exactly(getattr(row, name)) for name in NUMBERS})
 
@@ -42,7 +41,6 @@ def of_generations(path: Path) -> Iterator[bytes]:
 
 
 def of_bytes(path: Path) -> Iterator[bytes]:
-    """The bytes of a file."""
     yield path.read_bytes()
 
 
@@ -80,13 +78,11 @@ def hashes(data: Path, patterns: Sequence[str] = tuple(CONTENT)) -> dict[str, st
 
 
 def committed(pipeline: str) -> dict[str, str]:
-    """The committed hashes of one pipeline."""
     golden: dict[str, dict[str, str]] = json.loads(FILE.read_text())
     return golden[pipeline]
 
 
 def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
-    """One line per file that is missing, not expected, or of other values."""
     lines = [f"{name}: missing" for name in expected if name not in found]
     lines += [f"{name}: not among the golden files" for name in found if name not in expected]
     lines += [f"{name}: other values" for name in expected if name in found and found[name] != expected[name]]

@@ -13,7 +13,7 @@ from lethe import config
 from lethe.evaluation.findings import findings
 from lethe.evaluation.run import Model, Run, load
 from lethe.evaluation.standing import standings
-from lethe.io.json_files import read_json
+from lethe.io.files import read_json
 from lethe.results import verdict
 
 Ends = Mapping[str, tuple[float, float]]

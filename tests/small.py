@@ -86,7 +86,6 @@ def make_repository(folder: Path, params: dict[str, Any], git: bool = True) -> P
 
 
 def fresh_copy(folder: Path) -> Path:
-    """The project as a fresh clone has it, without git."""
     return make_repository(folder, yaml.safe_load((ROOT / "params.yaml").read_text()), git=False)
 
 
@@ -94,28 +93,28 @@ def write_params(folder: Path, params: dict[str, Any]) -> None:
     (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
 
 
-def environment() -> dict[str, str]:
-    """The environment of a fresh shell with this interpreter first on the path."""
+def environment(*without: str) -> dict[str, str]:
+    """The environment of a fresh shell with this interpreter first on the path, ``without`` what begins so."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(without)}
+    return kept | {"PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
-def run(folder: Path, *command: str, check: bool = True, timeout: float = 600) -> subprocess.CompletedProcess:
-    """Run a module of the copy, `dvc` or `lethe.cli.app`, and keep what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+def python(
+    folder: Path, *arguments: str, check: bool = True, timeout: float = 600, **more: str
+) -> subprocess.CompletedProcess:
+    """Run this interpreter in a folder, with ``more`` in its environment."""
+    told = {"capture_output": True, "text": True, "timeout": timeout, "check": False}
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment() | more, **told)
     if check and done.returncode:
         raise AssertionError(
-            f"{command} left with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+            f"{arguments} left with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         )
     return done
+
+
+def run(folder: Path, *command: str, **how: Any) -> subprocess.CompletedProcess:
+    return python(folder, "-m", *command, **how)
 
 
 def run_in_one_process(folder: Path, *stages: str, timeout: float = 600) -> None:
@@ -134,7 +133,6 @@ def touched(module: str) -> cache.Sources:
 
 
 def work(stage: str) -> None:
-    """Run a stage, such as ``metrics@npo``, in this process and folder."""
     name, _, key = stage.partition("@")
     importlib.import_module(f"stages.{name}").main(*([key] if key else []))
 

@@ -1,28 +1,42 @@
 """README and docs/: links, pages, commands, targets and presets exist, an example prints what it says, pages stay short."""
 
 import importlib.util
+import json
+import platform
 import re
 import shlex
+import shutil
 from itertools import chain, pairwise
+from pathlib import Path
+from typing import NamedTuple
 
+import pandas as pd
 import pytest
 import typer
+import yaml
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from flows import settings
 from lethe.cli.app import app
-from lethe.config.yaml import parse
+from lethe.config.load import parse
 from lethe.errors import BadParam
 from tests.benchmarks.__main__ import known
-from tests.small import ROOT
+from tests.benchmarks.quickstart import NOTEBOOK, executed
+from tests.benchmarks.size import pages, text_of
+from tests.contract.commands import INPUTS, called, lay_out
+from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
+from tests.small import ROOT, make_repository, run_in_one_process
 
-DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages()]
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-# A line of a block or a word of a sentence that is a command, without its comment.
-COMMAND = re.compile(r"^(?:\$ | {4})?(lethe .*?|python -m .*?)(?:\s+#.*)?$|`(lethe [^`]+|python -m [^`]+)`", re.M)
+BLOCK = re.compile(r"^```sh\n(.*?)^```|^ {4}((?:LETHE_KERNELS=machine )?(?:lethe|python) [^\n]*)", re.M | re.S)
+FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+WORDS = re.compile(r"`(lethe [^`]+|python -m [^`]+)`")  # a command in a sentence
+# After a command, or anywhere in a section or before the first one: what its commands need besides this repository.
+NEEDS = re.compile(r"\bneeds?:\s")
 OPEN = ("...", "NAME", "LOG", "FOLDER", "[", "'{")  # an abbreviated command, which is not read further
+GROUPS = ("audit", "score", "study")
 PRESETS = {
     path.stem
     for place in ("flows/presets", "flows/sweeps", "studies/presets")
@@ -33,15 +47,43 @@ MOST_WORDS = {"README": 600, "docs": 16_000}  # as `wc -w` counts; the sum of th
 
 
 def links(page) -> set:
-    """The files of the project to which a page links."""
-    return {(page.parent / target).resolve() for target in LINK.findall(page.read_text(encoding="utf-8"))}
+    return {(page.parent / target).resolve() for target in LINK.findall(text_of(page))}
+
+
+class Command(NamedTuple):
+    text: str
+    needs: bool  # whether the page says that the command needs more than the files of a reader
+
+    @property
+    def words(self) -> list[str]:
+        return shlex.split(self.text.replace("\n", " ").split(" && ")[0].split(" > ")[0], comments=True)
+
+    @property
+    def is_name(self) -> bool:
+        """Whether a sentence only names the command, or leaves a part of it to the reader."""
+        names = self.words[1 : 3 if self.words[1] in GROUPS else 2]
+        return self.words[1:] == names or any(re.search("(^|/)[A-Z_]+(/|$)", word) for word in self.words)
+
+
+def all_commands(page) -> list[Command]:
+    """The commands of a page in its order, those of blocks and those of sentences; a backslash continues a line."""
+    found = []
+    first, *sections = re.split(r"^(?=## )", text_of(page).replace("\\\n", " "), flags=re.M)
+    for section in (first, *sections):
+        marked = any(NEEDS.search(re.sub(r"  # .*", "", own)) for own in (first, section))
+        blocks = [fenced or indented for fenced, indented in BLOCK.findall(section)]
+        lines = [line for block in blocks for line in block.splitlines() if line and line[0] != "#"]
+        found += [Command(line, marked or bool(NEEDS.search(line))) for line in lines]
+        named = [Command(text, marked) for text in WORDS.findall(FENCE.sub("", section))]
+        found += [command for command in named if not command.is_name]
+    return found
 
 
 def commands(page) -> list[list[str]]:
-    """The commands of a page as words; a backslash continues a line."""
-    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    found = (block or word for block, word in COMMAND.findall(text))
-    return [shlex.split(one.replace("\n", " ").split(" && ")[0].split(" > ")[0], comments=True) for one in found]
+    """The words of the commands of Lethe on a page, those that a sentence only names among them."""
+    own = [command.words for command in all_commands(page)]
+    names = [shlex.split(text.replace("\n", " ")) for text in WORDS.findall(FENCE.sub("", text_of(page)))]
+    return [words for words in (*own, *names) if words[0] == "lethe" or words[:2] == ["python", "-m"]]
 
 
 def options(words: list[str]) -> tuple[set[str], list[str]]:
@@ -66,14 +108,14 @@ def test_every_page_is_found_from_the_readme():
     found, ahead = set(), [ROOT / "README.md"]
     while ahead:
         page = ahead.pop()
-        if page not in found and page.suffix == ".md" and page.exists():
+        if page not in found and page.suffix in (".md", ".ipynb") and page.exists():
             found.add(page)
             ahead += links(page)
     assert {page.name for page in PAGES} - {page.name for page in found} == set()
 
 
 def test_documents_stay_within_their_words():
-    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "README.md", *DOCS)}
+    words = {page.name: len(text_of(page).split()) for page in (ROOT / "README.md", *pages())}
     assert words.pop("README.md") <= MOST_WORDS["README"]
     assert sum(words.values()) <= MOST_WORDS["docs"], words
 
@@ -82,7 +124,7 @@ def test_documents_stay_within_their_words():
 def test_make_targets_exist(page):
     rules = re.findall(r"^([a-z0-9-]+(?: [a-z0-9-]+)*):", (ROOT / "Makefile").read_text(), re.M)
     targets = {name for line in rules for name in line.split()}
-    assert set(re.findall(r"(?:`|^)make ([a-z][a-z0-9-]+)", page.read_text(encoding="utf-8"), re.M)) <= targets
+    assert set(re.findall(r"(?:`|^)make ([a-z][a-z0-9-]+)", text_of(page), re.M)) <= targets
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -104,8 +146,72 @@ def test_commands_modules_options_and_presets_exist(page):
             assert name.startswith(OPEN) or name in PRESETS, words
 
 
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory) -> Path:
+    """A folder with a file of every name that the pages use; a model of a few thousand weights answers."""
+    folder = tmp_path_factory.mktemp("reader")
+    for name in ("my-model", "unlearned", "retrain"):
+        save_small_checkpoint(folder / name)
+    lay_out(folder, folder / "my-model")
+    (folder / "docs").symlink_to(ROOT / "docs")
+    theirs = [json.loads(line) for line in (INPUTS / "rows.jsonl").read_text().splitlines()]
+    more = {"paraphrased_question": "Which one?", "reversed": "What is it?", "author": "Ron"}
+    for name, mark in (("forget.jsonl", ""), ("retain.jsonl", "retain-")):
+        rows = [json.dumps(row | more | {"id": mark + row["id"]}) + "\n" for row in (*ROWS, *theirs)]
+        (folder / name).write_text("".join(rows))
+    shutil.copy(ROOT / "docs/examples/language.yaml", folder)
+    (folder / "book.txt").write_text(text_of(ROOT / "README.md")[:700])
+    (folder / "run.eval").write_text((INPUTS / "inspect.json").read_text().replace('"match"', '"includes"'))
+    samples, results = sorted((INPUTS / "lm_eval").iterdir(), reverse=True)
+    (folder / "samples_qa.jsonl").write_text(samples.read_text().replace('"first"', '"keep_all"'))
+    (folder / "results_qa.json").write_text(results.read_text().replace('"first"', '"keep_all"'))
+    for name in ("retain90", "data/labels"):
+        (folder / name).mkdir(parents=True)
+    copies = {
+        "scores.csv": "leaks.csv", "TOFU_EVAL.json": "tofu.json", "retain90/TOFU_EVAL.json": "tofu_retain.json",
+        "member.csv": "train.csv", "other.csv": "train.csv", "predictions.csv": "swap.csv", "labelled.csv": "calibration.csv",
+        "verdicts.csv": "leaks.csv", "labels.csv": "random_labels.csv", "data/labels/my-model.jsonl": "labels/letters.jsonl",
+    }  # fmt: skip
+    for name, source in copies.items():
+        shutil.copy(INPUTS / source, folder / name)
+    for names in (("before", "a", "c"), ("after", "b")):
+        scores = pd.read_csv(INPUTS / f"{names[0]}.csv").drop(columns="overlap").rename(columns={"match": "score"})
+        for name in names:
+            scores.to_csv(folder / f"{name}.csv", index=False)
+    for name, side in (("before", "a"), ("after", "b")):
+        shutil.copytree(folder / "pipelines" / side / "data", folder / "data/eval" / name)
+    answers = pd.read_csv(INPUTS / "leaks.csv").rename(columns={"prompt_id": "task_id", "score": "reward"})
+    answers.to_csv(folder / "trials.csv", index=False)
+    answers.assign(gpt_4=answers["reward"], human_majority=1).to_csv(
+        folder / "classifier_comparison.csv", index=False
+    )
+    return folder
+
+
+SLOW = ("eval.md", "exact.md", "certificates.md", "README.md", "logs.md")  # a model answers, MLflow logs
+SHORT = ["--max-new-tokens", "4"]  # the last value of an option counts
+LESS = {"eval": [*SHORT, "--n", "16"], "exact": [*SHORT, "--rows", "300"], "certify": SHORT}
+GATES = {"--fail-on", "--fail-above", "--require"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in PAGES],
+    ids=lambda page: page.name,
+)
+def test_every_command_runs_or_says_what_it_needs(page, reader, tmp_path, monkeypatch):
+    """As written, but with fewer tokens and answers, in the page's order and one folder; a gate that closes leaves with 1."""
+    monkeypatch.chdir(shutil.copytree(reader, tmp_path / "reader", symlinks=True))
+    for command in all_commands(page):
+        if not command.needs:
+            lethe, *words = command.words
+            assert lethe == "lethe", f"{command.text}: mark what it needs"
+            done = called(shlex.join([*words, *LESS.get(words[0], [])]))
+            legal = (0, 1) if GATES & {*words} else (0,)
+            assert done.exit_code in legal, f"{command.text}\n{done.output[-2000:]}"
+
+
 def refused(changes: list) -> str | None:
-    """The key of params.yaml that does not take these changes."""
     try:
         settings.changed(ROOT / "params.yaml", changes)
     except BadParam as error:
@@ -139,3 +245,22 @@ def test_the_way_of_a_question_has_few_steps_and_every_step_exists():
     assert 10 <= len(steps) <= 15
     for file, function in steps:
         assert re.search(rf"def {function}\(", (ROOT / file).read_text(encoding="utf-8")), (file, function)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # a whole pipeline, on a machine that may be busy
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors give other numbers")
+def test_every_cell_of_the_notebook_prints_what_it_stores(tmp_path, monkeypatch):
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    (preset,) = re.findall(r"^lethe run --preset (\S+)", text_of(NOTEBOOK), re.M)
+    repository = make_repository(tmp_path / "lethe", yaml.safe_load((ROOT / "params.yaml").read_text()), git=False)
+    settings.change(repository / "params.yaml", list(settings.read_preset(preset).items()))
+    models = yaml.safe_load((repository / "params.yaml").read_text())["models"]
+    stages = ["prepare", "train@base", "train@retrain", "unlearn@npo"]
+    for name in models:
+        stages += [f"{stage}@{name}" for stage in ("sample", "likelihood", "score", "metrics")]
+    run_in_one_process(repository, *stages, timeout=1500)
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    assert executed(notebook) == notebook["cells"]
+    assert sum(bool(cell.get("outputs")) for cell in notebook["cells"]) >= 6

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import types
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.cases import cases
+from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
 from tests.small import ROOT, environment
 
 SOURCES = ("lethe", "flows", "stages", "pyproject.toml", "README.md", "LICENSE")
@@ -88,17 +89,8 @@ def test_bounds_work_in_an_empty_folder(run, tmp_path):
 
 
 def test_a_model_is_evaluated_in_an_empty_folder(run, tmp_path):
-    import torch
-
-    from lethe.models import checkpoints
-
-    recipe = types.SimpleNamespace(
-        vocabulary=300, hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=32, context=512
-    )
-    with torch.random.fork_rng():
-        checkpoints.save(tmp_path / "tiny", *checkpoints.fresh(recipe, ["Ada is a painter."]))
-    row = {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}
-    (tmp_path / "forget.jsonl").write_text(json.dumps(row) + "\n")
+    save_small_checkpoint(tmp_path / "tiny")
+    (tmp_path / "forget.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     options = ("--model", "tiny", "--data", "forget.jsonl", "--n", "8", "--max-new-tokens", "4", "--json")
     done = run("-m", "lethe", "eval", *options)
     assert done.returncode == 0, done.stderr
@@ -149,21 +141,7 @@ def light(installed, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "bounds leaks.csv --json",
-        "bounds leaks.csv --table leaks.parquet",
-        "compare leaks.csv leaks.csv --json",
-        "log inspect.json --table answers.csv",
-        "audit one-run --n 1000 --r 200 --errors 26 --mechanism gaussian --delta 1e-5 --json",
-        "audit epsilon-star --train train.csv --population population.txt --delta 1e-4 --json",
-        "label answers.csv --verdicts verdicts.csv --mass 0.5 --rest 30 --json",
-        "score tofu-log tofu.json --retain tofu_retain.json --json",
-        "plan --tau 0.01 --json",
-        "--help",
-    ],
-)
+@cases
 def test_a_log_needs_no_model_and_no_pipeline(run, light, tmp_path, call):
     shutil.copytree(ROOT / "tests/contract/inputs", tmp_path, dirs_exist_ok=True)
     done = run("-m", "lethe", *call.split(), only=light)
@@ -171,16 +149,7 @@ def test_a_log_needs_no_model_and_no_pipeline(run, light, tmp_path, call):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("call", "extra"),
-    [
-        ("eval --model m --data forget.jsonl", "models"),
-        (
-            "audit one-run --n 1000 --r 200 --errors 26 --mechanism dp-sgd --q 0.1 --steps 5 --delta 1e-5",
-            "privacy",
-        ),
-    ],
-)
+@cases
 def test_a_command_names_the_extra_that_it_needs(run, light, tmp_path, call, extra):
     shutil.copytree(ROOT / "tests/contract/inputs", tmp_path, dirs_exist_ok=True)
     (tmp_path / "m").mkdir()

@@ -8,21 +8,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import Measurement, Place, View
-from lethe.audits.one_run import TRADEOFF, Mechanism
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lethe.api.result import Measurement, Place, View, frame
+from lethe.audits.kinds.guesses import TRADEOFF, Mechanism, family_of, read_guesses, read_tradeoff, rows_of
 from lethe.errors import BadArguments, BadValue, plural
+from lethe.io.tables import read_losses
+from lethe.results.table import Result, Rows
 from lethe.statistics import epsilon_star as losses
+from lethe.statistics.bound import level
+from lethe.statistics.epsilon_star.parametric import rejected_fit
 from lethe.statistics.one_run import audit as canaries
+from lethe.statistics.one_run.audit import ASSUMPTIONS, check_levels, not_conservative
 from lethe.statistics.one_run.audit import MethodBound as OneRunResult
+from lethe.statistics.one_run.channel import Channel, Family
+from lethe.statistics.one_run.counts import Counts, release
+from lethe.text import listing
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import ArrayLike
 
-    from lethe.results.table import Result
-    from lethe.statistics.one_run.channel import Channel, Family
-    from lethe.statistics.one_run.counts import Counts
     from lethe.statistics.unlearning_game import Quality
 
 __all__ = ["EpsilonStarAudit", "OneRunAudit", "OneRunResult", "SwapAudit", "epsilon_star", "one_run", "swap"]
@@ -33,71 +39,43 @@ class OneRunAudit(Measurement, canaries.OneRunAudit):
     """The lower bounds on epsilon from one run of a mechanism: one of ``results`` per method, which is also its key."""
 
     mechanism: str = field(kw_only=True)
+    VIEW = "one_run"
 
     def __getitem__(self, method: str) -> OneRunResult:
         return {result.method: result for result in self.results}[method]
 
     def to_frame(self) -> pd.DataFrame:
         """One row per method."""
-        import pandas as pd
-
-        columns = ("method", "epsilon_lower", "p_value", "note")
-        rows = [{name: getattr(one, name) for name in columns} for one in self.results]
-        return pd.DataFrame(rows).set_index("method")
+        return frame(self.results)[["method", "epsilon_lower", "p_value", "note"]].set_index("method")
 
     def views(self) -> list[View]:
         title, level, *others = self.sentences()
         notes = [level, *(f"{one.method}: {one.note}." for one in self.results), *others]
-        rows = [
-            [one.method, self.bound(one) or "family rejected", one.p_value, ", ".join(one.assumes)]
-            for one in self.results
-        ]
-        views = [View(title, ["method", "epsilon at least", "p-value", "assumes"], rows, notes)]
-        if self.curve:
-            points = [list(row.values()) for row in self.curve]
-            views.append(View("p-values by epsilon", list(self.curve[0]), points))
-        return views
+        bounds = [(one, self.bound(one) or "family rejected") for one in self.results]
+        rows = [[one.method, bound, one.p_value, ", ".join(one.assumes)] for one, bound in bounds]
+        view = View(title, ["method", "epsilon at least", "p-value", "assumes"], rows, notes)
+        points = [list(row.values()) for row in self.curve or ()]
+        return [view, *([View("p-values by epsilon", list(self.curve[0]), points)] if self.curve else [])]
 
     def rows(self) -> list[Result]:
-        from lethe.results.table import Rows
-
-        rows = Rows("one-run")
-        for one in self.results:
-            bound, evidence = self.bound(one), one.as_json()
-            text = None if bound else "family rejected"
-            rows.add("audit", "epsilon", "run", None, bound, item=one.method, evidence=evidence, text=text)
-            if one.p_value is not None:
-                rows.add("audit", "p_value", "run", one.p_value, item=one.method)
-        for point in self.curve or ():
-            for one in self.results:
-                rows.add("audit", "p_value", "run", point[one.method], item=one.method, at=point["epsilon"])
-        settings = {key: value for key, value in self.as_json().items() if key not in ("results", "curve")}
-        rows.add("audit", "record", "run", evidence=settings)
-        return rows.rows
+        return rows_of(self)
 
     def sentences(self) -> list[str]:
-        from lethe.statistics.bound import level
-        from lethe.statistics.one_run.audit import ASSUMPTIONS, not_conservative
-        from lethe.text import listing
-
         errors = "error" if self.errors == 1 else "errors"
         guesses = "guess" if self.r == 1 else "guesses"
+        flags = dict.fromkeys(flag for result in self.results for flag in result.assumes)
         lines = [
             f"{self.errors} {errors} among {self.r} {guesses} of {plural(self.n, 'bit')}, "
             f"{self.mechanism}, delta {self.delta:g}.",
             f"Each lower bound on epsilon except {listing(not_conservative())}'s holds by itself {level(self.alpha)} "
             "if its assumptions hold.",
         ]
-        flags = dict.fromkeys(flag for result in self.results for flag in result.assumes)
-        lines += [
-            f"{flag} ({', '.join(one.method for one in self.results if flag in one.assumes)}): {ASSUMPTIONS[flag]}."
-            for flag in flags
-        ]
-        if self.verdict:
-            lines.append(
-                f"The claimed epsilon {self.verdict.claimed_epsilon:g} is "
-                f"{'' if self.verdict.contradicted else 'not '}contradicted by {self.verdict.method}, which decides."
-            )
+        for flag in flags:
+            methods = ", ".join(one.method for one in self.results if flag in one.assumes)
+            lines.append(f"{flag} ({methods}): {ASSUMPTIONS[flag]}.")
+        if one := self.verdict:
+            whether = f"{'' if one.contradicted else 'not '}contradicted by {one.method}, which decides"
+            lines.append(f"The claimed epsilon {one.claimed_epsilon:g} is {whether}.")
         return lines
 
 
@@ -152,30 +130,24 @@ def one_run(
     --------
     >>> import lethe
     >>> audit = lethe.audit.one_run(n=1000, r=200, errors=26, mechanism="gaussian", delta=1e-5)
-    >>> audit["exact"].epsilon_lower > audit["steinke"].epsilon_lower > 0
-    True
-    >>> audit["steinke"].assumes
-    ('r_fixed', 'iid_bits')
+    >>> audit["exact"].epsilon_lower > audit["steinke"].epsilon_lower > 0, audit["steinke"].assumes
+    (True, ('r_fixed', 'iid_bits'))
     """
-    from lethe.audits.one_run import family_of, read_tradeoff
-    from lethe.statistics.one_run.audit import check_levels
-
     check_levels(delta, alpha)
     if seed < 0:
         raise BadValue("seed", seed, "a whole number of at least 0")
     runs = _runs(n, [r] if isinstance(r, int) else list(r), errors, guesses, seed)
     nulls: Family | Channel
+    if (tradeoff is None) == (mechanism == TRADEOFF):
+        problem = f"the mechanism {mechanism} takes no trade-off function; leave the argument out."
+        needed = "got none; the mechanism tradeoff needs a trade-off function."
+        raise BadArguments(("tradeoff",), needed if tradeoff is None else problem)
     if tradeoff is None:
-        if mechanism == TRADEOFF:
-            raise BadArguments(("tradeoff",), "got none; the mechanism tradeoff needs a trade-off function.")
         nulls = family_of(mechanism, q=q, steps=steps, delta0=delta0, delta=delta)
+    elif curve or (null, q, steps, delta0) != (None,) * 4:
+        names = ("null", "curve", "q", "steps", "delta0")
+        raise BadArguments(names, "a trade-off function is a single null; leave these arguments out.")
     else:
-        if mechanism != TRADEOFF:
-            problem = f"the mechanism {mechanism} takes no trade-off function; leave the argument out."
-            raise BadArguments(("tradeoff",), problem)
-        if null is not None or curve or any(value is not None for value in (q, steps, delta0)):
-            names = ("null", "curve", "q", "steps", "delta0")
-            raise BadArguments(names, "a trade-off function is a single null; leave these arguments out.")
         nulls = read_tradeoff(tradeoff if isinstance(tradeoff, tuple) else Path(tradeoff))
     audit = canaries.audit_runs(
         runs, nulls, delta=delta, alpha=alpha, method=method, null=null, claimed=claimed_epsilon, curve=curve
@@ -186,14 +158,9 @@ def one_run(
 def _runs(
     n: int | None, r: Sequence[int], errors: int | None, guesses: Place | pd.DataFrame | None, seed: int
 ) -> list[Counts]:
-    from lethe.audits.one_run import read_guesses
-    from lethe.statistics.one_run.counts import Counts, release
-
     if not r:
-        needed = ("r",) if guesses is not None else ("n", "r", "errors")
-        raise BadArguments(
-            needed, "give r with guesses, or n, r and errors; choose r before looking at the guesses."
-        )
+        problem = "give r with guesses, or n, r and errors; choose r before looking at the guesses."
+        raise BadArguments(("r",) if guesses is not None else ("n", "r", "errors"), problem)
     if guesses is None:
         if n is None or errors is None:
             raise BadArguments(("n", "errors"), "give both, or give guesses.")
@@ -208,40 +175,34 @@ def _runs(
 
 @dataclass(frozen=True, repr=False)
 class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
-    """Epsilon* of one model, an estimate, and a lower bound that holds with probability 1 - ``alpha``.
-
-    Both can be infinite, and the estimate is NaN where it is undefined. ``threshold`` and ``ratio`` are where the estimate is
-    attained, ``lower_threshold`` and ``lower_ratio`` where the bound is; ``fit`` is the fit of the parametric method.
+    """Epsilon* of one model: an estimate, NaN where it is undefined, and a lower bound; both can be infinite. Thresholds
+    and ratios are where each is attained.
     """
+
+    VIEW = "epsilon_star"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per quantity."""
-        import pandas as pd
-
         shown = ("epsilon_star", "epsilon_lower", "delta", "alpha", "n_train", "n_population", "threshold")
-        return pd.DataFrame({"value": [getattr(self, name) for name in shown]}, index=list(shown))
+        return frame({"value": [getattr(self, name) for name in shown]}, index=list(shown))
 
     def _undefined(self) -> str | None:
         """Why the estimate is no number, if it is none."""
-        from lethe.statistics.epsilon_star.parametric import rejected_fit
-
         return rejected_fit(self.epsilon_star, self.fit.ks_p_values if self.fit else None)
 
     def sentences(self) -> list[str]:
         estimate = self._undefined() or f"{self.epsilon_star:.4g}, which is not a bound"
-        lines = [
-            self.bound.sentence(f"Epsilon* at delta {self.delta:g}"),
-            f"The {self.method} estimate is {estimate}.",
-        ]
-        return lines + ([f"Note: {self.note}."] if self.note else [])
+        bound = self.bound.sentence(f"Epsilon* at delta {self.delta:g}")
+        return [bound, f"The {self.method} estimate is {estimate}.", *self._notes()]
+
+    def _notes(self) -> list[str]:
+        return [f"Note: {self.note}."] if self.note else []
 
     def views(self) -> list[View]:
+        estimate = self._undefined() or ("infinite" if self.infinite else self.epsilon_star)
         rows: list[list[object]] = [
             [f"Epsilon* at least, {self.bound.level()}; {self.bound.method}", self.bound],
-            [
-                f"Epsilon* ({self.method}, an estimate)",
-                self._undefined() or ("infinite" if self.infinite else self.epsilon_star),
-            ],
+            [f"Epsilon* ({self.method}, an estimate)", estimate],
             ["delta", self.delta],
             ["cut", "none" if self.cut is None else self.cut],
             ["losses: training, population", f"{self.n_train}, {self.n_population}"],
@@ -251,14 +212,11 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
         if self.fit:
             shown = ", ".join(f"{p:.3g}" for p in self.fit.ks_p_values.values())
             rows.append(["p-values of the fit (KS): training, population", shown])
-        notes = [f"Assumes: {self.bound.assumes}.", *([f"Note: {self.note}."] if self.note else [])]
-        return [View("Epsilon*", ["", "value"], rows, notes)]
+        return [View("Epsilon*", ["", "value"], rows, [f"Assumes: {self.bound.assumes}.", *self._notes()])]
 
     def rows(self) -> list[Result]:
-        from lethe.results.table import Rows
-
         rows, ends = Rows("model"), (self.epsilon_star, self.bound)
-        rows.add("model", "epsilon_star", "given answers", *ends, evidence=self.as_json())
+        rows.add("model", "epsilon_star", "given answers", *ends, evidence=self.facts())
         return rows.rows
 
 
@@ -306,18 +264,11 @@ def epsilon_star(
     True
     """
     given = dict(locals())
-    sides = [_losses(given.pop(name)) for name in ("train", "population")]
+    sides = [
+        read_losses(Path(side)) if isinstance(side, (str, os.PathLike)) else np.asarray(side, dtype=np.float64)
+        for side in (given.pop("train"), given.pop("population"))
+    ]
     return EpsilonStarAudit(**vars(losses.audit(*sides, **given)))
-
-
-def _losses(given: ArrayLike | Place) -> np.ndarray:
-    import numpy as np
-
-    from lethe.io.tables import read_losses
-
-    if isinstance(given, (str, os.PathLike)):
-        return read_losses(Path(given))
-    return np.asarray(given, dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -325,25 +276,20 @@ class SwapAudit(Measurement):
     """Unlearning quality by the SWAP test: the value, its interval, and the advantage of each attack."""
 
     quality: Quality
+    VIEW = "swap"
 
     @property
     def by_attack(self) -> dict[str, dict[str, float | None]]:
-        return {name: one.row() for name, one in self.quality.by_attack.items()}
+        return self.as_json()["by_attack"]
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per attack: the signed advantages in both halves, the advantage, and its interval."""
-        import pandas as pd
-
-        return pd.DataFrame.from_dict(self.by_attack, orient="index")
-
-    def as_json(self) -> dict[str, object]:
-        return {"quality": self.quality.value, "advantage": self.quality.advantage, "by_attack": self.by_attack}
+        return frame(self.by_attack.values(), index=list(self.by_attack))
 
     def rows(self) -> list[Result]:
-        from lethe.results.table import Rows
-
         rows, whole = Rows("swap"), self.quality
         facts: dict[str, object] = {"attack": whole.attack, "n_pairs": whole.n_pairs, "n_seeds": whole.n_seeds}
+        facts["advantage"] = whole.advantage
         rows.add("audit", "quality", "run", whole.value, *(whole.bounds() or ()), evidence=facts)
         for name, one in whole.by_attack.items():
             facts = {"a_original": one.a_original, "a_swapped": one.a_swapped, "n_seeds": one.n_seeds}
@@ -357,8 +303,7 @@ class SwapAudit(Measurement):
             for name, one in attacks.items()
         ]
         covered = [one for one in attacks.values() if one.ci_low is not None]
-        without = [name for name, one in attacks.items() if one.ci_low is None]
-        notes = []
+        without, notes = [name for name, one in attacks.items() if one.ci_low is None], []
         if covered:
             seeds, one = " or ".join(map(str, sorted({one.n_seeds for one in covered}))), covered[0]
             notes.append(f"Intervals: {one.method} at {one.coverage} over {seeds} seeds; assumes {one.assumes}.")
@@ -374,10 +319,8 @@ class SwapAudit(Measurement):
         if ends := one.bounds():
             low, high = (end.significant() for end in ends)
             lines.append(f"The quality is between {low} and {high} {ends[0].guarantee()} ({ends[0].method}).")
-        return [
-            *lines,
-            "The quality is an upper limit for these attacks: a stronger attack can lower the quality.",
-        ]
+        limit = "The quality is an upper limit for these attacks: a stronger attack can lower the quality."
+        return [*lines, limit]
 
 
 def swap(predictions: Place | pd.DataFrame, *, alpha: float = 0.05) -> SwapAudit:
@@ -408,6 +351,5 @@ def swap(predictions: Place | pd.DataFrame, *, alpha: float = 0.05) -> SwapAudit
     """
     from lethe.audits.unlearning_game.swap import audit
 
-    return SwapAudit(
-        audit(Path(predictions) if isinstance(predictions, (str, os.PathLike)) else predictions, alpha)
-    )
+    place = Path(predictions) if isinstance(predictions, (str, os.PathLike)) else predictions
+    return SwapAudit(audit(place, alpha))

@@ -1,170 +1,234 @@
-"""`lethe.bounds` and `lethe.label`: bounds on the whole output distribution, from scores or from a person's labels."""
+"""`lethe.bounds`: bounds on the whole output distribution, from scores."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import Measurement, Place, View, documented
+import numpy as np
+
+from lethe.api.result import Measurement, Place, View, documented, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
-from lethe.evaluation.joint import QUANTITY, REASON, LeakPoint, MeasureSettings, leak_rate, passes, points_of
-from lethe.evaluation.labels import LabelledMeasures
-from lethe.evaluation.prompts import SHOWN, PromptMeasures, Worst, measure_prompts
+from lethe.evaluation import prompts as bounded
+from lethe.evaluation import scores as scored
+from lethe.evaluation.labels import label_rows
 from lethe.evaluation.scores import Missing, Scores
-from lethe.statistics.bound import Covers
+from lethe.io.tables import judge_in, read_calibration, read_table
+from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.results.views import ALONE
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bounds import BELOW_1, possible
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.many_prompts import share_above, worst_prompt
-from lethe.statistics.sequential import METHOD
+from lethe.statistics.leak_rates import QUERIES, pass_hat_k
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.evaluation.labels import Labels, Queue, RandomLabels
-    from lethe.evaluation.scores import LogScores, PromptScores
-    from lethe.results.table import Numbers, Result
 
-
-STOPPED = "anytime_upper"  # the bound by which prompts are compared after a stop
-COLUMNS = ("n", "mean", STOPPED, "anytime_lower", "sd", "anytime_sd_upper")
 PROMPT = "prompt_id"
-LABELS, DATASET = Path("data/labels"), Path("data/dataset/forget.jsonl")  # of `label` in a pipeline folder
+STOPPED = "anytime_upper"  # the metric after a stop
+SHOWN = 20  # prompts in a table for people
+QUANTITY = dict.fromkeys(("m_mu", "mean_upper", STOPPED), "the mean score") | {
+    "m_bin": "the probability of a leak"
+}
+TRUE_LEAK = "the true probability of a leak, the judge's error included,"
+BY_LABELS = "the true probability of a leak, by labels alone,"
+# The columns of the table for people: head and exported name.
+COLUMNS = {
+    "n": "n",
+    "mean": "mean",
+    "mean <= (betting)": "tighter_mean_upper",
+    "M_mu": "m_mu",
+    "M_bin": "m_bin",
+    "sd": "sd",
+    "sd <= (betting)": "tighter_sd_upper",
+}
+AT_THE_STOP = {
+    "n": "n",
+    "mean": "mean",
+    "mean <= (anytime)": "anytime_upper",
+    "mean >= (anytime)": "anytime_lower",
+    "sd": "sd",
+    "sd <= (anytime)": "anytime_sd_upper",
+}
 
 
-class _OfScores(Measurement):
-    """What a file of scores and a log have in common: a source, and the log that was read."""
+@dataclass(frozen=True, repr=False)
+class Bounds(Measurement):
+    """The result of `bounds`: its rows (of a run that a rule could stop early only anytime-valid ones), the prompts, and
+    the log.
+    """
 
-    source: str
-    log: LogScores | None
+    settings: bounded.MeasureSettings
+    prompts: tuple[scored.PromptScores, ...]
+    results: tuple[Result, ...]
+    source: str = "scores"
+    log: scored.LogScores | None = None
+    VIEW = "bounds"
+
+    def rows(self) -> list[Result]:
+        """The rows with what is recorded of the log among the settings."""
+        log = {"log": self.log.facts()} if self.log else {}
+        return [
+            replace(row, evidence={**(row.evidence or {}), **log}) if row.quantity == "settings" else row
+            for row in self.results
+        ]
 
     @cached_property
     def questions(self) -> dict[str, Numbers]:
-        from lethe.results.table import Results
+        return Results({"": tuple(row for row in self.results if row.split != ALONE)}).questions("")
 
-        return Results({"": tuple(self.rows())}).questions("")
+    @cached_property
+    def model(self) -> Numbers:
+        """What holds of all prompts."""
+        return Numbers([row for row in self.results if row.scope == "model"])
+
+    @cached_property
+    def metric(self) -> str:
+        """The bound by which prompts are compared."""
+        record = self.model.row("settings")
+        return str((record.evidence or {})["metric"]) if record else ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per prompt: its single numbers and those of each threshold and k."""
-        import pandas as pd
+        return frame({"prompt_id": item, **own.columns} for item, own in self.questions.items())
 
-        return pd.DataFrame({"prompt_id": item, **own.columns} for item, own in self.questions.items())
+    def worst(self) -> bounded.Worst:
+        """Return the prompt with the largest bound, which covers the worst of the prompts."""
+        worst = bounded.worst_of(self.results, *bounded.METRIC[self.metric])
+        assert worst is not None  # every prompt has a bound of this metric
+        return worst
 
-    def _log_json(self) -> dict[str, object]:
-        return {"log": self.log.as_json()} if self.log else {}
-
-    def _view(self, table: tuple[list[str], list], prompts: int, notes: list[str]) -> list[View]:
-        columns, rows = table
-        more = (
-            [f"{plural(prompts - len(rows), 'more prompt')}: see --json or to_frame()."]
-            if prompts > len(rows)
-            else []
-        )
-        return [View(self.source, columns, rows, [*(self.log.sentences() if self.log else []), *notes, *more])]
-
-
-@dataclass(frozen=True, repr=False)
-class Bounds(PromptMeasures, _OfScores):
-    """The result of `bounds`: the measures of each prompt and of all prompts, and the ``log`` that they are read from."""
-
-    source: str = "scores"
-    log: LogScores | None = None
-    labelled: RandomLabels | None = None
-    pass_at: tuple[int, ...] = ()
-
-    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
-
-    def as_json(self) -> dict[str, object]:
-        from lethe.evaluation.score_files import as_json
-        from lethe.results.table import values_of
-
-        result: dict[str, Any] = as_json(self) | self._log_json()
-        if self.labelled:
-            for entry in result["per_prompt"]:
-                entry["labelled"] = self.labelled.as_dict(entry["prompt_id"])
-            result["labelled"] = self.labelled.as_dict()
-        if self.pass_at:
-            some = leak_rate(self.prompts).mean(self.settings.alpha, self.pass_at)
-            result |= {"pass_hat_k": values_of(self.pass_hat_k), "leak_at_k": values_of(points_of(some))}
-        return result
-
-    def rows(self) -> list[Result]:
-        from lethe.evaluation.score_files import rows_of
-        from lethe.results.table import Rows
-
-        name = Path(self.source).stem
-        rows = Rows(name)
-        rows.rows += rows_of(name, self)
-        for point in self.pass_hat_k:
-            point.to_row(rows, "model", "pass_hat_k", "sampled")
-        return rows.rows
-
-    @cached_property
-    def pass_hat_k(self) -> tuple[LeakPoint, ...]:
-        """The mean over the prompts of the probability that all of k answers score 1, at each k of ``pass_at``."""
-        return passes(self.prompts, self.settings.alpha, self.pass_at) if self.pass_at else ()
+    def worst_by_judge(self) -> bounded.Worst | None:
+        """Return the prompt with the largest bound of the true leak probability; None where the judge does not fit."""
+        bound = self.model.upper("leak_worst", "judged")
+        each = {item: own.upper("leak", "judged") for item, own in self.questions.items()} if bound else {}
+        uppers = {item: own.value for item, own in each.items() if own}
+        return bounded.Worst(max(uppers, key=uppers.__getitem__), bound) if bound else None
 
     def sentences(self) -> list[str]:
-        of = f"the {plural(len(self.prompts), 'prompt')}"
-        passed = [
-            f"Pass^{point.k}, the probability that all of {plural(point.k, 'answer')} score 1, is {point.estimate:.3f} "
-            f"(estimate), {point.lower.significant()} to {point.upper.significant()} {point.upper.on(of)}, each side "
-            f"{point.upper.level()}, assuming {point.upper.assumes}."
-            for point in self.pass_hat_k
+        model, of, worst = self.model, f"the {plural(len(self.questions), 'prompt')}", self.worst()
+        largest = f"The bound is that of {worst.prompt_id}."
+        if self.metric == STOPPED:
+            each = f"{replace(worst.bound, covers=Covers.ONE_PROMPT).guarantee(of)} ({worst.bound.method})"
+            return [
+                f"A stopping rule looked at the answers: {bounded.REASON}.",
+                f"Each bound of a prompt: {each}.",
+                f"{worst.bound.sentence(QUANTITY[self.metric], of)} {largest}",
+            ]
+        lines = [end.sentence(BY_LABELS, of) for row in model.series("leak", "labelled") for end in row.ends]
+        if end := next(iter(self.questions.values())).upper("score_betting"):
+            lines.append(f"Each bound of a prompt: {end.guarantee(of)}.")
+        lines.append(f"{worst.bound.sentence(f'{QUANTITY[self.metric]} ({self.metric})', of)} {largest}")
+        if pooled := model.upper("leak"):
+            lines.append(pooled.sentence(QUANTITY["m_bin"], of))
+        lines += [
+            f"{QUANTITY['m_mu'].capitalize()} is {least.significant()} to {most.significant()} {most.on(of)}, each side "
+            f"{most.level()}, assuming {most.assumes} ({most.method})."
+            for least, most in (row.ends for row in model.series("score_population"))
         ]
-        return (self.labelled.sentences(of) if self.labelled else []) + super().sentences() + passed
+        for row in (*_asked(model, "leak_at_k_worst"), *_asked(model, "leak_at_k")):
+            (lower, upper), k = row.ends, f"{bounded.TOLD_QUERIES:,}"
+            least = replace(lower, value=min(lower.value, BELOW_1))
+            lines.append(
+                f"Leak@{k}, the probability of a leak in {k} answers, is {_range((least, upper), of)} ({upper.method})."
+            )
+        lines += self._by_judge(of) + [
+            f"Share of prompts whose {self.metric} exceeds {self.settings.share_above:g}: {row.estimate:.3f} "
+            "(a count, no joint guarantee)."
+            for row in model.series("share_above")
+        ]
+        return [
+            *lines,
+            *self._together(of),
+            *(
+                f"Pass^{row.at:.10g}, the probability that all of {plural(int(row.at or 0), 'answer')} score 1, is "
+                f"{math.nan if row.estimate is None else row.estimate:.3f} (estimate), {_range(row.ends, of)}."
+                for row in model.series("pass_hat_k")
+            ),
+        ]
+
+    def _by_judge(self, of: str) -> list[str]:
+        rates = [row for name in ("sensitivity", "false_positive") for row in self.model.series(name, "judged")]
+        if not rates or (judge := self.settings.calibration) is None:
+            return []
+        least, most = rates[0].ends[0], rates[1].ends[1]
+        lines = [
+            f"The judge called {judge.leaks_called:,} of {judge.leaks:,} leaks a leak and {judge.clean_called:,} of "
+            f"{judge.clean:,} clean answers, by a person's labels: sensitivity at least {least.percent()}, false positive "
+            f"rate at most {most.percent()}, each {most.level()}."
+        ]
+        if pooled := self.model.upper("leak", "judged"):
+            lines.append(pooled.sentence(TRUE_LEAK, of))
+        if (worst := self.worst_by_judge()) is None:
+            fits = {item: own.estimate("judge_fits", "judged") for item, own in self.questions.items()}
+            misfits = [item for item, fit in fits.items() if fit == 0]
+            return [
+                *lines,
+                f"The verdicts on {len(misfits)} of {of} do not fit the calibration (first: {misfits[0]}): no leak "
+                "probability explains them. The calibration describes other answers, so no prompt has a bound. Label "
+                "random draws of this run: `lethe label`.",
+            ]
+        return [
+            *lines,
+            f"{worst.bound.sentence(TRUE_LEAK, of)} The bound is that of {worst.prompt_id}.",
+            *(
+                f"Leak@{bounded.TOLD_QUERIES:,} of true leaks is {_range(row.ends, of)}."
+                for row in _asked(self.model, "leak_at_k_worst", "judged")
+            ),
+        ]
+
+    def _together(self, of: str) -> list[str]:
+        """What holds for all prompts together, if it was asked."""
+        if (row := self.model.row("together")) is None:
+            return []
+        (claim,), each = row.ends, self.questions.values()
+        bounds = [bound for own in each if (bound := own.upper("leak_together"))]
+        listed = sum(own.row("certified_together") is not None for own in each)
+        lines = []
+        if bounds:
+            largest = max(bounds, key=lambda bound: bound.value)
+            lines = [f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."]
+        certified = f"Certified: {self.model.values['certified_together']} of {plural(listed, 'prompt')}."
+        return [*lines, f"{certified} {claim.sentence(QUANTITY[(row.evidence or {})['metric']], of)}"]
 
     def views(self) -> list[View]:
-        notes = self.sentences()
-        if absent := sum(prompt.missing for prompt in self.prompts):
+        columns, notes = AT_THE_STOP if self.metric == STOPPED else COLUMNS, self.sentences()
+        shown = list(self.questions.items())[:SHOWN]
+        rows = [[item, *(_shown(own, name) for name in columns.values())] for item, own in shown]
+        absent = sum(prompt.missing for prompt in self.prompts)
+        if absent and self.metric != STOPPED:
             worst = self.settings.missing == "worst"
             rule = "each counts against each bound" if worst else "left out, as if missing at random"
             notes.append(f"{plural(absent, 'missing score')}: {rule}; plain statistics are over the judged ones.")
-        return self._view(self.table(), len(self.prompts), notes)
+        if more := len(self.questions) - len(rows):
+            notes.append(f"{plural(more, 'more prompt')}: see --json or to_frame().")
+        before = self.log.sentences() if self.log else []
+        return [View(self.source, ["prompt", *columns], rows, [*before, *notes])]
 
 
-@dataclass(frozen=True, repr=False)
-class StoppedBounds(_OfScores):
-    """The result of `bounds` for a run that a rule could stop early: only anytime-valid values."""
+def _shown(own: Numbers, name: str) -> object:
+    bound = own.bounds.get(name)
+    return (possible(bound) if name == "tighter_sd_upper" else bound) if bound else own.columns.get(name)
 
-    settings: MeasureSettings
-    results: tuple[Result, ...]
-    source: str = "scores"
-    log: LogScores | None = None
 
-    def rows(self) -> list[Result]:
-        return list(self.results)
+def _range(ends: Sequence[Bound], of: str) -> str:
+    lower, upper = ends
+    return (
+        f"{lower.significant()} to {upper.significant()} {upper.on(of)}, each side {upper.level()}, "
+        f"assuming {upper.assumes}"
+    )
 
-    def worst(self) -> Worst:
-        place, bound = worst_prompt([own.bounds[STOPPED] for own in self.questions.values()])
-        return Worst(list(self.questions)[place], STOPPED, bound)
 
-    def as_json(self) -> dict[str, object]:
-        from lethe.evaluation.score_files import entries_of, summary
-
-        uppers = [own.bounds[STOPPED] for own in self.questions.values()]
-        share = share_above(uppers, self.settings.share_above)
-        result = summary(self.settings, entries_of(self.results), self.worst(), None, share)
-        return result | {"fixed_bounds": REASON} | self._log_json()
-
-    def sentences(self) -> list[str]:
-        worst, of = self.worst(), f"the {plural(len(self.questions), 'prompt')}"
-        return [
-            f"A stopping rule looked at the answers: {REASON}.",
-            f"Each bound of a prompt: {replace(worst.bound, covers=Covers.ONE_PROMPT).guarantee(of)} ({METHOD}).",
-            f"{worst.bound.sentence(QUANTITY['mean_upper'], of)} The bound is that of {worst.prompt_id}.",
-        ]
-
-    def views(self) -> list[View]:
-        head = ["prompt", "n", "mean", "mean <= (anytime)", "mean >= (anytime)", "sd", "sd <= (anytime)"]
-        rows = [
-            [item, *(own.bounds.get(name) or own.values[name] for name in COLUMNS)]
-            for item, own in list(self.questions.items())[:SHOWN]
-        ]
-        return self._view((head, rows), len(self.questions), self.sentences())
+def _asked(model: Numbers, quantity: str, basis: str = "sampled") -> list[Result]:
+    """The row of so many queries as a sentence names."""
+    return [row for row in model.series(quantity, basis) if row.at == bounded.TOLD_QUERIES]
 
 
 @documented
@@ -182,7 +246,7 @@ def bounds(
     labels: Place | None = None,
     pass_at: str | Sequence[str | int] = (),
     by: str | None = None,
-) -> Bounds | StoppedBounds:
+) -> Bounds:
     """Bound the leakage of each prompt, of the worst prompt and of the average, from the scores of sampled answers.
 
     Parameters
@@ -233,16 +297,14 @@ def bounds(
     >>> result = lethe.bounds([0] * 97 + [1] * 3, alpha=0.05)
     >>> print(result.worst().bound.significant())
     0.07572
-    >>> result.to_frame()[["prompt_id", "n", "mean"]].to_dict("records")
-    [{'prompt_id': 'all', 'n': 100, 'mean': 0.03}]
 
     Several prompts, and the prompts that are certified together:
 
     >>> result = lethe.bounds({"ada": [0] * 400, "bo": [0, 1] * 200}, together="holm")
-    >>> result.together.certified
-    ('ada',)
+    >>> result.as_json()["together"]["certified"]
+    ['ada']
     """
-    settings = MeasureSettings(
+    settings = bounded.MeasureSettings(
         alpha=alpha,
         thresholds=(threshold,) if isinstance(threshold, (int, float)) else tuple(threshold),
         missing=missing,
@@ -255,47 +317,35 @@ def bounds(
     if not all(k.isdecimal() and 0 < len(k) < 10 and int(k) for k in parts):
         raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
     ks = tuple(dict.fromkeys(map(int, parts)))
+    log, source = None, "scores"
     if isinstance(scores, (str, os.PathLike)):
-        result = _of_file(Path(scores), settings, score, filter, by)
+        source = str(scores)
+        read, missing, log = scored.read_any_scores(Path(source), missing, score, filter, by)
+    elif hasattr(scores, "columns"):
+        read = list(_of_table(scores, missing, score or "score", by or PROMPT))
     else:
-        if hasattr(scores, "columns"):
-            scores = _of_table(scores, missing, score or "score", by or PROMPT)
-        measured = measure_prompts(scores, settings)
-        result = Bounds(measured.settings, measured.prompts, measured.together)
-    if isinstance(result, StoppedBounds):
-        for name, value in (("labels", labels), ("pass_at", ks)):
+        read = scored.as_prompts(scores, missing)
+    settings, rows, prompts = replace(settings, missing=missing), Rows(Path(source).stem), tuple(read)
+    result = partial(Bounds, settings, prompts, source=source, log=log)
+    if log and log.log.stopping == scored.EARLY:
+        given = {"together": together != "none" and together, "calibration": calibration and "a file"}
+        for name, value in (given | {"labels": labels, "pass_at": ks}).items():
             if value:
-                raise BadValue(name, value, "left out for a run that stopped early")
-        return result
-    if ks and result.metric != "m_bin":
+                legal = "none" if name == "together" else "left out"
+                raise BadValue(name, value, f"{legal} for a run that stopped early")
+        bounded.measure_stopped(rows, prompts, settings)
+        return result(tuple(rows.rows))
+    bounded.measure_file(rows, prompts, settings)
+    rate = bounded.counts_of([prompt.scores for prompt in prompts])
+    if ks and np.isnan(rate.leaks).any():
         raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
     if labels is not None:
-        from lethe.evaluation.labels import read_random_labels
-
-        names = [prompt.prompt_id for prompt in result.prompts]
-        result = replace(result, labelled=read_random_labels(labels, names, alpha))
-    return replace(result, pass_at=ks)
-
-
-def _of_file(
-    path: Path, settings: MeasureSettings, score: str | None, filter: str | None, by: str | None
-) -> Bounds | StoppedBounds:
-    from lethe.evaluation.score_files import measure_file, measure_stopped
-    from lethe.evaluation.scores import read_any_scores
-    from lethe.results.table import Rows
-
-    read = read_any_scores(path, settings.missing, score, filter, by)
-    settings = replace(settings, missing=read.missing)
-    if read.log and read.log.stopped_early:
-        if settings.together != "none":
-            raise BadValue("together", settings.together, "none for a run that stopped early")
-        if settings.calibration is not None:
-            raise BadValue("calibration", "a file", "left out for a run that stopped early")
-        rows = Rows(path.stem)
-        measure_stopped(rows, read.prompts, settings)
-        return StoppedBounds(settings, tuple(rows.rows), source=str(path), log=read.log)
-    result = measure_file(read.prompts, settings)
-    return Bounds(result.settings, result.prompts, result.together, source=str(path), log=read.log)
+        label_rows(rows, labels, [prompt.prompt_id for prompt in prompts], alpha)
+    if ks:
+        add = partial(rows.add, "model", split="forget")
+        bounded.band_rows(add, "pass_hat_k", "sampled", pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks))
+        bounded.band_rows(add, "leak_at_k", "sampled", rate.mean(alpha, [k for k in ks if k not in QUERIES]))
+    return result(tuple(rows.rows))
 
 
 def calibration_of(
@@ -304,8 +354,6 @@ def calibration_of(
     """Return the judge's error as counts; the column ``judge`` of a table of ``scores`` must name the same judge."""
     if given is None or isinstance(given, Calibration):
         return given
-    from lethe.io.tables import judge_in, read_calibration, read_table
-
     if isinstance(scores, (str, os.PathLike)) and Path(scores).suffix in (".csv", ".parquet", ".jsonl"):
         scores = read_table(scores, text=["judge"])
     judge = judge_in("scores", scores) if hasattr(scores, "columns") else None
@@ -313,9 +361,7 @@ def calibration_of(
     return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)
 
 
-def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str) -> Sequence[PromptScores]:
-    """Return the prompts in the order of their first rows, and the scores of each in the order of the rows."""
-    from lethe.evaluation.scores import ALL, as_prompts
+def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str) -> Sequence[scored.PromptScores]:
     from lethe.sampling.engine import GREEDY
 
     if score not in table:
@@ -325,98 +371,6 @@ def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str)
     if by not in drawn and by != PROMPT:
         raise BadValue("by", by, "one of " + ", ".join(map(str, table.columns)))
     if by not in drawn:
-        return as_prompts({ALL: drawn[score].to_numpy()}, missing)
+        return scored.as_prompts({scored.ALL: drawn[score].to_numpy()}, missing)
     groups = drawn.groupby(by, sort=False, dropna=False)[score]
-    return as_prompts({str(name): own.to_numpy() for name, own in groups}, missing)
-
-
-@dataclass(frozen=True, repr=False)
-class LabelledBounds(LabelledMeasures, Measurement):
-    """The result of `label`: the bounds of each question by the labels so far."""
-
-    name: str = "model"
-
-    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per question: the labelled mass and both ends."""
-        import pandas as pd
-
-        lower, upper = ([end.value for end in ends] for ends in (self.lower, self.upper))
-        return pd.DataFrame({"prompt_id": self.prompt_ids, "mass": self.mass_of, "lower": lower, "upper": upper})
-
-    def as_json(self) -> dict[str, object]:
-        return self.as_dict()
-
-    def rows(self) -> list[Result]:
-        from lethe.results.table import Rows
-
-        rows = Rows(self.name)
-        self.to_rows(rows)
-        return rows.rows
-
-    def views(self) -> list[View]:
-        rows = list(zip(self.prompt_ids, self.mass_of, self.lower, self.upper, strict=True))
-        notes = self.sentences("the questions")
-        if len(rows) > SHOWN:
-            notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json or to_frame().")
-        return [View(self.name, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes)]
-
-
-@documented
-def label(
-    answers: Place,
-    *,
-    labels: Place | None = None,
-    mass: float = 0.95,
-    rest: int = 100,
-    dataset: Place | None = None,
-    verdicts: Place | None = None,
-    column: str | None = None,
-    alpha: float = 0.01,
-    ask: Callable[[Queue, Labels], None] | None = None,
-) -> LabelledBounds:
-    """Label the distinct answers of a run, those that cover most of the probability mass first, and bound its leaks.
-
-    Parameters
-    ----------
-    answers : A folder of data/generations, or a table with `prompt_id`, `text`, optional `sample`.
-    labels : The file of labels, kept after each key. [default: data/labels/NAME.jsonl]
-    mass : Label until this share of the mass is covered.
-    rest : Then label this many random draws of the rest, for the average.
-    dataset : JSON lines with `id` and `question`. [default: data/dataset/forget.jsonl]
-    verdicts : The judge's verdicts: data/judged/JUDGE/MODEL/forget.parquet.
-    column : The column of verdicts in that file. [default: the first]
-    ask : A function of the queue of answers and of the labels, which adds labels (``labels.add``) until
-        ``queue.ahead(labels)`` is None or it stops; by default nothing is asked.
-
-    Notes
-    -----
-    Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is
-    labelled, the other half is counted. Random draws of the rest are labelled too and bound the average; with verdicts,
-    they also show the judge's error there, on which no bound rests.
-    `--json` asks nothing and prints the bounds of the labels so far. `metrics.labels` of params.yaml brings the labels into
-    the metrics and the report.
-
-    Examples
-    --------
-    >>> import lethe
-    >>> result = lethe.label("data/generations/mine", labels="none.jsonl", dataset="forget.jsonl")
-    >>> result.finished, result.worst[1].value
-    (False, 1.0)
-    """
-    from lethe.evaluation.labels import Queue, measure, read_draws, read_labels
-
-    if column is not None and verdicts is None:
-        raise BadValue("column", column, "left out without verdicts")
-    if rest < 0:
-        raise BadValue("rest", rest, "0 or more")
-    place = Path(answers)
-    name = place.name if place.is_dir() else place.stem
-    asked = Path(dataset) if dataset else DATASET if DATASET.is_file() else None
-    draws = read_draws(place, asked, Path(verdicts) if verdicts else None, column)
-    queue = Queue(draws, mass, rest)
-    given = read_labels(Path(labels) if labels else LABELS / f"{name}.jsonl")
-    if ask is not None:
-        ask(queue, given)
-    return LabelledBounds(**vars(measure(draws, queue, given, alpha)), name=name)
+    return scored.as_prompts({str(name): own.to_numpy() for name, own in groups}, missing)

@@ -1,26 +1,26 @@
-"""`lethe.certify` and `lethe.verify`: a claim about a model, with evidence to which other auditors can add.
-
-A certificate has the hashes of what it is about, and answers from a stream that was never used before.
-"""
+"""`lethe.certify` and `lethe.verify`: a claim about a model, with evidence to which other auditors can add."""
 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.api.result import Place, TableWithSentences, View, documented
-from lethe.config.evaluating import SAMPLE, Drawing
+from lethe.api.result import Place, TableWithSentences, View, documented, frame, served_by
+from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, scorer_params
 from lethe.config.fields import Direct
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation import certificate
 from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
 from lethe.io.cache import cache_key, content_digest, digest, module_of
+from lethe.io.files import read_text
+from lethe.registry import SCORERS
 from lethe.statistics.checks import check_alpha, check_count
 from lethe.statistics.sequential import log_e_value
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.io.artifacts import Row
+    from lethe.sampling.engine import Engine
 
 DRAWS = 200
 BATCH = 64  # answers to a question between two looks at its e-value
@@ -41,21 +42,17 @@ TOKENIZER = (
 
 @dataclass(frozen=True, repr=False)
 class Certificate(certificate.Certificate, TableWithSentences):
-    """The result of `certify` and `verify`; ``write`` writes the file that `verify` reads.
-
-    ``own``: whether this call drew, so that the last audit is the caller's. ``repeated``: whether the repeated draws of each
-    auditor gave the stored leaks.
+    """The result of `certify` and `verify`; ``write`` writes the file. ``own``: whether this call drew the last audit;
+    ``repeated``: whether the repeated draws of each auditor gave the stored leaks.
     """
 
     own: bool = True
     repeated: Mapping[str, bool] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per question: its answers, the leaks among them, and the logarithm of its e-value."""
-        import pandas as pd
-
+        """One row per question: its answers, the leaks among them, and the logarithm of its e-value."""
         leaks, n = self.counts()
-        return pd.DataFrame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()})
+        return frame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()})
 
     def sentences(self) -> list[str]:
         lines = [self.statement()]
@@ -63,10 +60,8 @@ class Certificate(certificate.Certificate, TableWithSentences):
             lines.append(f"Your own draws alone: {self.alone(self.audits[-1]).sentence()}")
         if len(self.audits) > 1 or not self.own:
             lines.append(f"All auditors: {self.sentence()}")
-        for name, same in self.repeated.items():
-            leaks = "the same leaks" if same else "other leaks than the file states"
-            lines.append(f"The draws of {name}, repeated: {leaks}.")
-        return lines
+        same = {True: "the same leaks", False: "other leaks than the file states"}
+        return lines + [f"The draws of {name}, repeated: {same[own]}." for name, own in self.repeated.items()]
 
     def as_json(self) -> dict[str, object]:
         own = self.alone(self.audits[-1]) if self.own else None
@@ -93,12 +88,14 @@ def certify(
     top_p: float = SAMPLE.top_p,
     top_k: int = SAMPLE.top_k,
     max_new_tokens: int = SAMPLE.max_new_tokens,
+    endpoint: str | None = None,
+    key_env: str | None = None,
 ) -> Certificate:
     """Write a certificate: the claim, hashes of what it is about, and the e-value of the answers drawn now.
 
     Parameters
     ----------
-    model : A Hugging Face model folder (safetensors).
+    model : A Hugging Face model folder (safetensors). With --endpoint, the server's name of the model.
     data : The questions: JSON lines with id, question, answer, keywords.
     tau : The claim: each question's answer leaks at most this often.
     alpha : A false certificate has at most this probability.
@@ -106,6 +103,9 @@ def certify(
     scorer : A scorer of 0 and 1: keyword_leak or exact_match.
     prompt : A template file with {question}, 'chat', or 'qa'. [default: chat where the tokenizer has such a template, else
         qa]
+    endpoint : The address of an OpenAI-compatible server, which the certificate names; it must pass its probes. What stands
+        behind the name is not hashed: the claim is about the answers as served.
+    key_env : The environment variable that holds the server's key.
 
     Notes
     -----
@@ -121,35 +121,39 @@ def certify(
     """
     given = dict(locals())
     from lethe.data.rows import read_rows
-    from lethe.models.in_memory import default_prompt
+    from lethe.models.checkpoints import default_prompt
     from lethe.scoring import applies
 
-    folder = Path(model)
-    chat = prompt is None and default_prompt(folder) == "chat"
+    source = _source(model, endpoint, key_env)
+    if endpoint and engine != SAMPLE.engine:
+        raise BadValue("engine", engine, "auto for a served model: the server draws")
+    chat = prompt is None and default_prompt(source) == "chat"
+    given["served"] = str(model) if endpoint else None
     given["prompt"] = ("chat" if chat else PLAIN) if prompt is None else str(prompt)
     how = How(**{name: given[name] for name in How.model_fields})
     rows = read_rows(Path(data))
-    _check_auditor(auditor)
+    _check(auditor, draws)
     check_alpha(alpha)
-    check_count("draws", draws)
     if not 0 < tau < 1:
         raise BadValue("tau", tau, "a number between 0 and 1")
-    hashes = facts(folder, rows, how)
+    hashes = facts(source, rows, how)
     if unread := [row["id"] for row in rows if not applies(scorer, row)]:
-        raise BadInput(
-            f"{scorer} can judge no answer to question {unread[0]!r} ({len(unread)} of {len(rows)} such questions): every "
-            "answer would count as a leak, so no certificate is possible. Add keywords, leave these questions out, or use "
-            "another scorer."
-        )
+        which = f"question {unread[0]!r} ({len(unread)} of {len(rows)} such questions)"
+        remedy = "Add keywords, leave these questions out, or use another scorer."
+        every = "every answer would count as a leak, so no certificate is possible"
+        raise BadInput(f"{scorer} can judge no answer to {which}: {every}. {remedy}")
+    drawing = _Drawing(source, rows, how)
+    if not endpoint:  # the statement is about the engine that draws, whatever "auto" takes elsewhere
+        how = how.model_copy(update={"engine": drawing.engine.name})
     claim = certificate.Certificate(
         questions=tuple(row["id"] for row in rows),
         tau=tau,
         alpha=alpha,
-        hashes=hashes,
+        hashes=hashes | {"engine": digest(how.drawing())},
         settings={"prompt": how.prompt, "scorer": scorer, "engine": how.drawing()},
         sources={"model": str(model), "data": str(data)},
     )
-    return Certificate(**vars(_with_audit(claim, _Drawing(folder, rows, how), draws, auditor)))
+    return Certificate(**vars(_with_audit(claim, drawing, draws, auditor)))
 
 
 @documented
@@ -160,6 +164,7 @@ def verify(
     model: Place | None = None,
     data: Place | None = None,
     prompt: Place | None = None,
+    key_env: str | None = None,
     auditor: str = "verifier",
     add: Sequence[Place] = (),
     redraw: int = 0,
@@ -174,6 +179,7 @@ def verify(
     model : The model folder on this machine. [default: as the certificate says]
     data : The questions. [default: as the certificate says]
     prompt : The template file. [default: as the certificate says]
+    key_env : The environment variable that holds the key of a certificate's server.
     auditor : The name of the person or machine that draws; the seed follows from it and the file.
     add : Add the audits of another copy of this certificate; repeatable. Only the join of all copies has the level.
     redraw : Repeat the stored draws of this many auditors, on the same engine, and compare the leaks.
@@ -194,29 +200,29 @@ def verify(
     """
     from lethe.data.rows import read_rows
 
-    if redraw < 0:
-        raise BadValue("redraw", redraw, "a whole number of at least 0")
-    if draws < 0:
-        raise BadValue("draws", draws, "a whole number of at least 0 (0: check the hashes alone)")
-    check_count("draws", max(draws, 1))
-    _check_auditor(auditor)
+    for name, value, zero in (("redraw", redraw, ""), ("draws", draws, " (0: check the hashes alone)")):
+        if value < 0:
+            raise BadValue(name, value, f"a whole number of at least 0{zero}")
+    _check(auditor, max(draws, 1))
     claim = read_certificate(Path(file))
     for other in add:
         claim = merged(claim, read_certificate(Path(other)), Path(other))
-    places = [Path(given or claim.sources.get(key, "")) for key, given in (("model", model), ("data", data))]
-    for name, place in zip(("model", "data"), places, strict=True):
-        if not place.exists() or place == Path():
-            raise BadFile(place, "no such file or folder", f"Name the {name} on this machine with --{name}.")
-    stated: Any = claim.settings
+    stated = claim.settings
     try:
         how = How(prompt=str(prompt or stated["prompt"]), scorer=stated["scorer"], **stated["engine"])
     except (KeyError, TypeError) as error:
         raise BadInput(f"The certificate's settings are broken ({error}).") from None
-    rows = read_rows(places[1])
-    check_facts(claim, facts(places[0], rows, how), Path(file))
+    if redraw and how.endpoint:
+        raise BadInput("--redraw: a server draws other answers each time; leave it out.")
+    places = [Path(given or claim.sources.get(key, "")) for key, given in (("model", model), ("data", data))]
+    for name, place in zip(("model", "data"), places, strict=True):
+        if (not place.exists() or place == Path()) and not (how.endpoint and name == "model"):
+            raise BadFile(place, "no such file or folder", f"Name the {name} on this machine with --{name}.")
+    rows, source = read_rows(places[1]), _source(how.served or places[0], how.endpoint, key_env)
+    check_facts(claim, facts(source, rows, how), Path(file))
     if not (draws or redraw):
         return Certificate(**vars(claim), own=False)
-    drawing = _Drawing(places[0], rows, how)
+    drawing = _Drawing(source, rows, how)
     grown = _with_audit(claim, drawing, draws, auditor) if draws else claim
     return Certificate(**vars(grown), own=draws > 0, repeated=_repeated(claim.audits, redraw, drawing))
 
@@ -227,22 +233,33 @@ class How(Direct, Drawing):
     prompt: str
     scorer: str = "keyword_leak"
     engine: str = SAMPLE.engine
+    endpoint: str | None = None
+    served: str | None = None  # the server's name of the model
 
     def drawing(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields)}
+        server = ("endpoint", "served") if self.endpoint else ()
+        return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields, *server)}
 
 
-def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
-    """The hash of each fact that a certificate is about; an adapter's cover its base model, wherever that is."""
-    from lethe.config.evaluating import scorer_params
-    from lethe.io.json_files import read_text
+def _check(auditor: str, draws: int) -> None:
+    check_count("draws", draws)
+    if not auditor.strip():
+        raise BadValue("auditor", auditor, "a name that is not blank")
+
+
+def _source(model: Place, endpoint: str | None, key_env: str | None) -> Path | Endpoint:
+    served = {key: value for key, value in (("endpoint", endpoint), ("key_env", key_env)) if value is not None}
+    return served_by(served, str(model)) if served else Path(model)
+
+
+def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, str]:
+    """The hash of each fact that a certificate is about; an adapter's cover its base model, a served model's its address."""
     from lethe.models.checkpoints import base_of, content_hash, has_tokenizer, is_adapter
-    from lethe.registry import SCORERS
 
     binary = [name for name in SCORERS if getattr(SCORERS[name], "BINARY", False)]
     if how.scorer not in binary:
         raise BadValue("scorer", how.scorer, f"a scorer of 0 and 1: {', '.join(binary)}")
-    if not model.is_dir() or not list(model.glob("*.safetensors")):
+    if isinstance(model, Path) and (not model.is_dir() or not list(model.glob("*.safetensors"))):
         raise BadFile(model, "is no model folder with safetensors", "Name a Hugging Face model folder.")
     if not rows:
         raise BadInput("The rows hold no question.")
@@ -251,12 +268,17 @@ def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
     # The hash of the tokenizer covers its chat template.
     template = "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
     settings = {"name": how.scorer, "params": scorer_params(how.scorer)}
-    with_tokenizer = model
-    while is_adapter(with_tokenizer) and not has_tokenizer(with_tokenizer):
-        with_tokenizer = base_of(with_tokenizer)
+    if isinstance(model, Endpoint):
+        weights = tokenizer = digest(model.identity)
+    else:
+        with_tokenizer = model
+        while is_adapter(with_tokenizer) and not has_tokenizer(with_tokenizer):
+            with_tokenizer = base_of(with_tokenizer)
+        weights = content_hash(model, lambda folder: _files(folder, WEIGHTS))
+        tokenizer = _files(with_tokenizer, TOKENIZER)
     return {
-        "weights": content_hash(model, lambda folder: _files(folder, WEIGHTS)),
-        "tokenizer": _files(with_tokenizer, TOKENIZER),
+        "weights": weights,
+        "tokenizer": tokenizer,
         "prompts": digest(asked, template),
         "scorer": cache_key(module_of(SCORERS[how.scorer]), settings=settings, references=digest(references)),
         "engine": digest(how.drawing()),
@@ -269,14 +291,9 @@ def _files(folder: Path, patterns: Sequence[str]) -> str:
 
 
 def _place(prompt: str) -> str:
-    from lethe.models.in_memory import QA_PROMPT
+    from lethe.models.checkpoints import QA_PROMPT
 
     return str(QA_PROMPT) if prompt == PLAIN else prompt
-
-
-def _check_auditor(auditor: str) -> None:
-    if not auditor.strip():
-        raise BadValue("auditor", auditor, "a name that is not blank")
 
 
 def _with_audit(
@@ -294,35 +311,43 @@ def _with_audit(
 
 
 def _repeated(audits: Sequence[Audit], count: int, drawing: _Drawing) -> dict[str, bool]:
-    """Repeat the draws of ``count`` audits, those with the most draws first: whether each gives the stored leaks.
-
-    An engine draws the same answers from one seed; audits of another engine are refused.
-    """
+    """Repeat the draws of ``count`` audits, those with the most draws first: whether each gives the stored leaks."""
     audits = sorted(audits, key=lambda audit: -sum(audit.draws))[:count]
     for audit in audits:
         if audit.engine != drawing.engine.name:
-            raise BadInput(
-                f"--redraw: {audit.auditor} drew with {audit.engine}, and this machine draws with {drawing.engine.name}, "
-                "which gives other answers from one seed. Repeat these draws where that engine runs."
-            )
+            both = f"{audit.auditor} drew with {audit.engine}, and this machine draws with {drawing.engine.name}"
+            remedy = "Repeat these draws where that engine runs."
+            raise BadInput(f"--redraw: {both}, which gives other answers from one seed. {remedy}")
     return {audit.auditor: drawing.leaks(audit.seed, audit.draws)[1] == audit.leaks for audit in audits}
 
 
 class _Drawing:
     """Answers of a model from seeds, in batches of `BATCH` answers to each question."""
 
-    def __init__(self, model: Path, rows: Sequence[Row], how: How):
+    engine: Engine
+
+    def __init__(self, model: Path | Endpoint, rows: Sequence[Row], how: How):
         from lethe.models.checkpoints import prepare_torch
-        from lethe.models.encoding import Encoder
-        from lethe.sampling.engine import Prompt, checkpoint, open_engine
+        from lethe.sampling.engine import open_engine
+        from lethe.sampling.tasks import speaker
         from lethe.scoring import open_scorer
 
-        prepare_torch()
-        encoder = Encoder(checkpoint(model).tokenizer, _place(how.prompt))
+        speak = speaker(model, _place(how.prompt))
         self.rows, self.how = rows, how
-        self.prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
-        self.engine = open_engine(how.engine, model, {"max_rows": SAMPLE.max_rows})
+        self.prompts = [speak(row["id"], row) for row in rows]
         self.scorer = open_scorer(how.scorer)
+        if not isinstance(model, Endpoint):
+            prepare_torch()
+            self.engine = open_engine(how.engine, model, {"max_rows": SAMPLE.max_rows})
+            return
+        from lethe.sampling.endpoint import EndpointEngine
+
+        self.folder = tempfile.TemporaryDirectory(prefix="lethe-")  # of the answers, which counts replace
+        self.engine = engine = EndpointEngine(model, Path(self.folder.name), how.prompt == "chat")
+        if failed := [one for one in engine.probes.each if one.needed and one.passed is False]:
+            probe = f"the probe {failed[0].name} failed ({failed[0].sentence})"
+            remedy = "Mend the server, or bound its answers (lethe eval --endpoint)."
+            raise BadInput(f"{model}: a certificate needs independent draws, and {probe}. {remedy}")
 
     def leaks(
         self, seed: int, draws: Sequence[int], done: Callable[[int, int], bool] = lambda leaks, n: False
@@ -336,9 +361,7 @@ class _Drawing:
                 places = [place for place in going if min(BATCH, draws[place] - start) == size]
                 for place, more in zip(places, self._leaks(seed, places, start, size), strict=True):
                     counts[place], leaks[place] = start + size, leaks[place] + more
-            going = [
-                place for place in going if counts[place] < draws[place] and not done(leaks[place], counts[place])
-            ]
+            going = [at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])]
         return tuple(counts), tuple(leaks)
 
     def _leaks(self, seed: int, places: Sequence[int], first: int, size: int) -> list[int]:
@@ -347,10 +370,8 @@ class _Drawing:
 
         drawing = {name: getattr(self.how, name) for name in Drawing.model_fields}
         settings = Settings(**drawing, n=size, greedy=False, seed=seed, first_sample=first)
-        answers = {
-            done.prompt_id: done.texts
-            for done in self.engine.answer([self.prompts[place] for place in places], settings)
-        }
+        asked = [self.prompts[place] for place in places]
+        answers = {done.prompt_id: done.texts for done in self.engine.answer(asked, settings)}
         rows = [self.rows[place] for place in places]
         scored = self.scorer.score([Question(list(answers[row["id"]]), row) for row in rows])
         # An answer that the scorer cannot judge counts as a leak.

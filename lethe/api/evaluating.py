@@ -1,37 +1,176 @@
-"""`lethe.evaluate`: a verdict with its tables, from a model and a forget set."""
+"""`lethe.sample`: many answers of a model to each prompt; `lethe.evaluate`: a verdict with its tables."""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lethe.api.result import Place, Rows, View, documented, name_of, rows_of, served_by, source_of
+from lethe.api import result as common
+from lethe.api.result import Place, Rows, rows_of
 from lethe.api.runs import Run, load_run
 from lethe.config.evaluating import ENDPOINT, EXACT, METRICS, SAMPLE, Endpoint
-from lethe.errors import BadValue
+from lethe.errors import BadValue, plural
+from lethe.io.files import SCHEMA_VERSION
+from lethe.models.checkpoints import InMemory, default_prompt, lent, tokenizer_of
+from lethe.models.encoding import Encoder
+from lethe.results import views
+from lethe.results.quantities import headline
+from lethe.results.table import Numbers, Result, Value
+from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings, open_engine
+from lethe.statistics.bound import Bound, level
+from lethe.statistics.bounds import BELOW_1, possible
 
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.results.table import Numbers, Result, Value
-    from lethe.statistics.bound import Bound
+SHOWN = 10  # distinct answers to a prompt on a terminal
+Asked: TypeAlias = "Sequence[str | Sequence[Mapping[str, str]]] | Mapping[str, str | Sequence[Mapping[str, str]]]"
 
-UNUSED = {"name", "concurrency", "timeout"}  # arguments with a value also where nothing is served
+
+@dataclass(frozen=True, repr=False)
+class Samples(common.TableWithSentences):
+    """The answers that `sample` drew: the prompts by id, one of ``answers`` per prompt, the settings and the engine."""
+
+    prompts: Mapping[str, str | Sequence[Mapping[str, str]]]
+    answers: tuple[Answers, ...]
+    settings: Settings
+    engine: str
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per answer: ``prompt_id, sample, text, tokens, finish_reason, mean_confidence``; sample -1 is greedy."""
+        from lethe.sampling.tasks import table_of
+
+        return table_of(self.answers)
+
+    def texts(self, prompt_id: str | None = None) -> list[str]:
+        """Return the sampled answers to one prompt, or to all in their order; the greedy answers are left out."""
+        if prompt_id is not None and prompt_id not in self.prompts:
+            raise BadValue("prompt_id", prompt_id, f"one of {', '.join(self.prompts)}")
+        return [
+            text
+            for answers in self.answers
+            for number, text in zip(answers.samples, answers.texts, strict=True)
+            if number != GREEDY and text is not None and prompt_id in (None, answers.prompt_id)
+        ]
+
+    def as_json(self) -> dict[str, object]:
+        rows = self.to_frame().to_dict("records")
+        return {"engine": self.engine, **self.settings.model_dump(), "prompts": self.prompts, "answers": rows}
+
+    def views(self) -> list[common.View]:
+        rows = [
+            [name, count, text]
+            for name in self.prompts
+            for text, count in Counter(self.texts(name)).most_common(SHOWN)
+        ]
+        return [common.View("", ["prompt", "draws", "answer"], rows, self.sentences())]
+
+    def sentences(self) -> list[str]:
+        how = self.settings
+        return [
+            f"{plural(how.n, 'independent answer')} to each of {plural(len(self.answers), 'prompt')}, of up to "
+            f"{plural(how.max_new_tokens, 'token')} "
+            f"at temperature {how.temperature:g}, drawn by the {self.engine} engine with seed {how.seed}."
+        ]
+
+
+@common.documented
+def sample(
+    model: Place | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    prompts: Asked = (),
+    n: int = SAMPLE.most,
+    *,
+    max_new_tokens: int = SAMPLE.max_new_tokens,
+    temperature: float = SAMPLE.temperature,
+    top_p: float = SAMPLE.top_p,
+    top_k: int = SAMPLE.top_k,
+    adaptive_threshold: float | None = None,
+    greedy: bool = True,
+    seed: int = SAMPLE.seed,
+    prompt: Place | None = None,
+    engine: str = SAMPLE.engine,
+    dtype: str = SAMPLE.dtype,
+    memory: int = EXACT.memory,
+) -> Samples:
+    """Draw many independent answers to each prompt from a model's own distribution.
+
+    Parameters
+    ----------
+    model : A Hugging Face model folder (safetensors), or a causal language model in memory, which keeps its device and
+        number format, and whose modes and generation settings are restored afterwards.
+    prompts : The prompts, or the prompts by id. A prompt is a text, or a list of chat messages with ``role`` and
+        ``content``. Each has a separate random stream, derived from ``seed`` and its id; the ids of a list are "0", "1",
+        and so on.
+    n : The number of sampled answers to each prompt.
+    greedy : Whether the result includes the greedy answer, as sample -1.
+    prompt : A template file with {question}, a text with {question} ("{question}" sends each prompt unchanged), or 'chat'
+        (the tokenizer's chat template). [default: chat where the tokenizer has such a template, else a plain question and
+        answer]
+
+    Notes
+    -----
+    The answers to a prompt are independent draws, which every bound of this package assumes. On a CPU the same
+    seed gives the same answers with one thread per process; with several threads the last bits of a probability
+    can differ. On a GPU they can differ too.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> drawn = lethe.sample("my-model", prompts={"ada": "Who is Ada?"}, n=8, max_new_tokens=4)
+    >>> len(drawn.texts("ada"))
+    8
+    >>> list(drawn.to_frame().columns)
+    ['prompt_id', 'sample', 'text', 'tokens', 'finish_reason', 'mean_confidence']
+    """
+    given = dict(locals())
+    from lethe.sampling.forecast import forecast, rows_within
+    from lethe.sampling.tasks import Task
+
+    texts = dict(prompts) if isinstance(prompts, Mapping) else {str(i): one for i, one in enumerate(prompts)}
+    if isinstance(prompts, str) or not texts or not all(map(_is_prompt, texts.values())):
+        legal = "a list of texts or of lists of messages, or a mapping from id to such a prompt, not empty"
+        raise BadValue("prompts", prompts, legal)
+    settings = Settings(**{name: given[name] for name in Settings.model_fields if name in given})
+    source = common.source_of(model, tokenizer)
+    encoder = Encoder(tokenizer_of(source), prompt or default_prompt(source))
+    asked = [
+        Prompt(name, encoder.prompt({"question": one}) if isinstance(one, str) else encoder.messages(one))
+        for name, one in texts.items()
+    ]
+    with lent(source):
+        positions = max(len(one.token_ids) for one in asked) + max_new_tokens
+        rows = min(SAMPLE.max_rows, rows_within(memory, source, positions, dtype))
+        opened = open_engine(engine, source, {"max_rows": rows, "dtype": dtype})
+        if expected := forecast(opened, [Task("prompts", asked, settings)], ()):
+            print(f"{expected[1]}.", file=sys.stderr)
+        answers = {done.prompt_id: done for done in opened.answer(asked, settings)}
+    return Samples(texts, tuple(answers[name] for name in texts), settings, opened.name)
+
+
+def _is_prompt(one: object) -> bool:
+    """Whether this is a text, or a list of messages of which a person wrote the last."""
+    if not isinstance(one, Sequence) or isinstance(one, str):
+        return isinstance(one, str)
+    messages = [isinstance(turn, Mapping) and {"role", "content"} <= turn.keys() for turn in one]
+    return bool(messages) and all(messages) and one[-1]["role"] != "assistant"
+
+
 MOST = 12  # numbers that a terminal shows
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Run):
-    """The result of `evaluate`: the tables of a `Run` of one model, and the verdict.
-
-    ``verdict`` is the sentence that the terminal and the report show, ``forgetting`` (leaks, forgot, open, none) and
-    ``utility`` (intact, damaged, destroyed, open) are its words, ``tau`` its tolerance. ``report`` is the HTML report, if a
-    folder was named; ``skipped`` are the questions that were left out as too long.
+    """The result of `evaluate`: a `Run` of one model, the ``verdict`` as a sentence, its words ``forgetting`` (leaks,
+    forgot, open, none) and ``utility`` (intact, damaged, destroyed, open), the HTML ``report`` if a folder was named, and
+    the questions ``skipped`` as too long.
     """
 
     verdict: str
@@ -50,21 +189,11 @@ class Evaluation(Run):
         return self.metrics.T
 
     def as_json(self) -> dict[str, object]:
-        from lethe.io.atomic import SCHEMA_VERSION
-        from lethe.results.quantities import MODEL
+        result = {"schema": SCHEMA_VERSION, "model": self.models[0]} | views.evaluation(self.numbers)
+        result |= {name: getattr(self, name) for name in ("forgetting", "utility", "tau", "verdict", "skipped")}
+        return result | {"report": str(self.report) if self.report else None}
 
-        names = [name for row in MODEL if row.basis in ("greedy", "sampled") for name in row.names]
-        result: dict[str, object] = {"schema": SCHEMA_VERSION, "model": self.models[0]}
-        result |= {name: None for name in names if name and "{" not in name}
-        result |= self.numbers.values
-        result |= {name: getattr(self, name) for name in ("forgetting", "utility", "tau", "verdict")}
-        result["report"] = str(self.report) if self.report else None
-        result["bounds"] = {key: bound.guarantee_dict() for key, bound in self.numbers.bounds.items()}
-        return result | {"skipped": self.skipped}
-
-    def views(self) -> list[View]:
-        from lethe.statistics.bound import level
-
+    def views(self) -> list[common.View]:
         alpha = max(bound.alpha for bound in self.numbers.bounds.values())
         notes = [
             f"Each end holds by itself {level(alpha)} or more; a number without ends is an estimate.",
@@ -72,32 +201,28 @@ class Evaluation(Run):
             *([f"report: {self.report}"] if self.report else []),
         ]
         columns = ["number", "estimate", "at least", "at most", "the ends cover"]
-        return [View("", notes=[self.verdict]), View(self.models[0], columns, _shown(self.numbers), notes)]
+        whole = common.View(self.models[0], columns, _shown(self.numbers), notes)
+        return [common.View("", notes=[self.verdict]), whole]
 
 
 def _shown(numbers: Numbers) -> list[list[Value | Bound]]:
     """The headlines, then the intervals with both ends: name, estimate, ends, and what the ends cover."""
-    from lethe.results.quantities import headline
-
     first = headline(numbers.values)
     same: dict[tuple[object, ...], list[Result]] = {}  # two ends with two guarantees are two rows
     for row in numbers.rows:
-        if row.at is None or row.at in row.kind.exported_at:
+        if any(row.names()) and (row.at is None or row.at in row.kind.exported_at):
             same.setdefault((row.quantity, row.basis, row.item, row.split, row.at), []).append(row)
     lines = []
     for rows in same.values():
         names = [name for name in rows[0].names() if name]
-        places = [first.index(name) for name in names if name in first]
+        place = min((first.index(name) for name in names if name in first), default=len(first))
         line = _line(names, rows)
-        if places or None not in line[2:4]:
-            lines.append((min(places, default=len(first)), line))
+        if place < len(first) or None not in line[2:4]:
+            lines.append((place, line))
     return [line for _, line in sorted(lines, key=lambda one: one[0])][:MOST]
 
 
 def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
-    from lethe.evaluation.joint import BELOW_1
-    from lethe.statistics.bounds import possible
-
     estimate = next((row.value for row in rows if row.value is not None), None)
     lower = next((row.lower_bound for row in rows if row.lower_bound), None)
     upper = next((row.upper_bound for row in rows if row.upper_bound), None)
@@ -109,7 +234,7 @@ def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
     return [names[-1] if estimate is None else names[0], estimate, lower, upper, str(end.covers) if end else ""]
 
 
-@documented
+@common.documented
 def evaluate(
     model: Place | PreTrainedModel,
     data: Rows,
@@ -145,6 +270,7 @@ def evaluate(
     max_tokens_total: int | None = None,
     price_in: float | None = None,
     price_out: float | None = None,
+    seeded: bool = False,
 ) -> Evaluation:
     """Measure what your model still knows about a forget set: sampled answers, scores, bounds, one verdict, one report.
 
@@ -178,6 +304,7 @@ def evaluate(
     max_tokens_total : Stop before the tokens read and written by the server exceed this number; answers so far are kept.
     price_in : The price of a million tokens read, for the plan that is printed before the start.
     price_out : The price of a million tokens written.
+    seeded : Send the server a seed with each answer, so that it can draw the same again; each answer is a request then.
 
     Notes
     -----
@@ -189,16 +316,13 @@ def evaluate(
     >>> import lethe
     >>> rows = [{"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}]
     >>> result = lethe.evaluate("my-model", rows, n=16, max_new_tokens=4)
-    >>> result.forgetting in ("leaks", "forgot", "open")
-    True
+    >>> result.forgetting in ("leaks", "forgot", "open"), len(result.answers)
+    (True, 17)
     >>> row = result.metrics.loc["my-model"]
     >>> bool(row["m_bin_pooled"] <= row["m_bin_worst"] < 1)
     True
-    >>> len(result.answers)
-    17
     """
     given: dict[str, Any] = dict(locals())
-    from lethe.models.in_memory import InMemory, lent
     from lethe.steps import evaluate as step
 
     how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}
@@ -209,9 +333,8 @@ def evaluate(
     forget = rows_of(data, "data")
     others = None if retain is None else rows_of(retain, "retain", "retain-")
     splits = step.checked(forget, others, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
-    served = {key: given[key] for key in Endpoint.model_fields if given.get(key) is not None}
-    source = served_by(served, str(model)) if served.keys() - UNUSED else source_of(model, tokenizer)
-    name = name_of(source) if name is None else name
+    source = common.origin_of(model, tokenizer, {key: given.get(key) for key in Endpoint.model_fields})
+    name = common.name_of(source) if name is None else name
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = Path(temporary if isinstance(source, InMemory) else root) / "answers"

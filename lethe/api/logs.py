@@ -5,17 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import Place, Rows, TableWithSentences, View, documented, rows_of
+import numpy as np
+from pydantic import ValidationError
+
+from lethe.api.result import Measurement, Place, Rows, TableWithSentences, View, documented, frame, rows_of
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
-from lethe.evaluation import score_files
+from lethe.evaluation import scores
+from lethe.evaluation.likelihood_metrics import SPLITS
+from lethe.io import logs
 from lethe.io.logs import _log
+from lethe.results import table
+from lethe.results.table import Result
+from lethe.scoring import scorer as load
+from lethe.scoring import tofu
+from lethe.statistics.bound import Bound, Covers, both_ends
 from lethe.statistics.checks import check_alpha
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 
@@ -28,7 +38,6 @@ class Log(_log.Log, TableWithSentences):
     """The result of `read_log`: ``answers`` and ``prompts`` as tables, ``scores``, and what is ``missing``."""
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per answer: ``prompt_id, sample, text`` and one column per score."""
         return self.answers
 
     def as_json(self) -> dict[str, object]:
@@ -51,11 +60,10 @@ class Log(_log.Log, TableWithSentences):
 
 
 @dataclass(frozen=True, repr=False)
-class ScoredLog(score_files.ScoredLog, TableWithSentences):
-    """The result of `score_log`: ``table`` has ``prompt_id, sample`` and one column per scorer."""
+class ScoredLog(scores.ScoredLog, TableWithSentences):
+    """The result of `score_log`: ``table`` has a row per planned answer: ``prompt_id, sample`` and one column per scorer."""
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per planned answer; a missing answer has no score."""
         return self.table
 
     def as_json(self) -> dict[str, object]:
@@ -74,7 +82,7 @@ class ScoredLog(score_files.ScoredLog, TableWithSentences):
 
 
 @dataclass(frozen=True, repr=False)
-class TofuLog(TableWithSentences):
+class TofuLog(Measurement):
     """The result of `tofu_log`: TOFU's aggregates, and the rows whose stored ROUGE-L recall is not that of their texts."""
 
     path: str
@@ -92,17 +100,33 @@ class TofuLog(TableWithSentences):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per term."""
-        import pandas as pd
+        return frame(self._terms(), columns=TERMS)
 
-        return pd.DataFrame(self._terms(), columns=TERMS)
+    @property
+    def given(self) -> Mapping[str, Any]:
+        return {**self.utility.terms, "forget_truth_ratio": self.truth}
 
     def _terms(self) -> list[list[object]]:
         rows: list[list[object]] = []
-        for name, term in {**self.utility.terms, "forget_truth_ratio": self.truth}.items():
+        for name, term in self.given.items():
             interval = self.intervals.get(name)
             ends = [interval.lower, interval.upper] if interval else [None, None]
             rows.append([name, term.value, *ends, term.n, term.missing])
         return rows
+
+    def rows(self) -> list[Result]:
+        """Return the rows of `lethe.results.table`: every aggregate and every term with its interval."""
+        rows = table.Rows(Path(self.path).stem)
+        values = {"model_utility": self.utility.value, **{name: term.value for name, term in self.given.items()}}
+        for name, value in (values | ({"forget_quality": self.quality.p_value} if self.quality else {})).items():
+            split = next((part for part in SPLITS if name in self.given and name.startswith(part)), None)
+            ends: Sequence[Bound] = ()
+            if interval := self.intervals.get(name):
+                guarantee = (interval.alpha / 2, Covers.POPULATION, interval.assumes, interval.method)
+                ends = both_ends(interval.lower, interval.upper, *guarantee)
+            quantity = name.removeprefix(f"{split}_")
+            rows.add("model", quantity, "given answers", value, *ends, split=split)
+        return rows.rows
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -130,10 +154,8 @@ class TofuLog(TableWithSentences):
         if interval := next(iter(self.intervals.values()), None):
             level = f"each by itself with probability {1 - interval.alpha:g}, for {interval.covers}"
             lines.append(f"intervals       {level}, if {interval.assumes}; --json names each method")
-        compared = (
-            f"{plural(self.stored, 'stored ROUGE-L recall')}, {plural(self.count, 'mismatch', 'mismatches')}"
-        )
-        return [*lines, f"ROUGE-L         {compared}"]
+        mismatches = plural(self.count, "mismatch", "mismatches")
+        return [*lines, f"ROUGE-L         {plural(self.stored, 'stored ROUGE-L recall')}, {mismatches}"]
 
     def _ends(self, name: str) -> str:
         interval = self.intervals.get(name)
@@ -161,18 +183,12 @@ def read_log(file: Place, *, filter: str | None = None) -> Log:
     >>> log.format, log.answers["text"].tolist(), log.scores
     ('leak-k', ['Ron.'], ('exact_match',))
     """
-    from lethe.io import logs
-
     return Log(**vars(logs.read_log(file, filter)))
 
 
 @documented
 def score_log(
-    log: Place,
-    *,
-    data: Rows,
-    scorer: str | Sequence[str] = ("rouge_l",),
-    filter: str | None = None,
+    log: Place, *, data: Rows, scorer: str | Sequence[str] = ("rouge_l",), filter: str | None = None
 ) -> ScoredLog:
     """Score every answer of a log, and write the scores as a table for `lethe bounds`.
 
@@ -185,11 +201,9 @@ def score_log(
     data : The references: JSON lines with id, question, answer, keywords.
     scorer : A scorer or judge; repeatable. [default: rouge_l]
     """
-    from lethe.io import logs
-
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
     source = str(data) if isinstance(data, (str, os.PathLike)) else "data"
-    scored_log = score_files.score_log(logs.read_log(log, filter), rows_of(data, "data"), names, source)
+    scored_log = scores.score_log(logs.read_log(log, filter), rows_of(data, "data"), names, source)
     return ScoredLog(**vars(scored_log))
 
 
@@ -207,10 +221,6 @@ def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS
     file : The model's log, as TOFU's evaluation or open-unlearning (TOFU_EVAL.json) writes it.
     retain : The log of the Retrain model: adds the forget quality.
     """
-    from pathlib import Path
-
-    from lethe.scoring import tofu
-
     check_alpha(alpha)
     log = tofu.read_log(Path(file))
     ratios = log["forget"].truth_ratio
@@ -265,11 +275,6 @@ def score(
     >>> lethe.score(["She paints.", "A PAINTER, they say."], "keyword_leak", keywords=["painter"]).tolist()
     [0.0, 1.0]
     """
-    import numpy as np
-    from pydantic import ValidationError
-
-    from lethe.scoring import scorer as load
-
     for name, given in (("texts", texts), ("keywords", keywords)):
         if isinstance(given, str):
             raise BadValue(name, given, "a list of texts", "Put a single text into a list.")

@@ -9,16 +9,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import Place, TableWithSentences, View
+from lethe import config
+from lethe.api.result import Place, TableWithSentences, View, frame
+from lethe.config.evaluating import METRICS, SAMPLE
+from lethe.config.load import changed_document, read_preset
 from lethe.errors import BadArguments, BadInput, BadValue
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.config import Params
-    from lethe.steps.costs import Cost, ModelSize
+    from lethe.steps.costs import Cost
 
-ALPHA, CAP = 0.01, 4096
+ALPHA, CAP = METRICS.alpha, 4096
 LIMIT = {
     "judge": "The judge is the limit: no number of answers narrows the interval further. Label draws of the run instead.",
     "answers": "The judge allows this width: more answers narrow the interval.",
@@ -40,9 +42,7 @@ class Plan(TableWithSentences):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the first table."""
-        import pandas as pd
-
-        return pd.DataFrame(self.shown[0].rows, columns=list(self.shown[0].columns))
+        return frame(self.shown[0].rows, columns=list(self.shown[0].columns))
 
     def sentences(self) -> list[str]:
         return [note for view in self.shown for note in view.notes]
@@ -148,16 +148,15 @@ def _statement(
 ) -> Plan:
     from lethe.statistics import planning
     from lethe.statistics.bound import Assumes, joint_level, level
-    from lethe.statistics.checks import check_alpha
+    from lethe.statistics.checks import check_alpha, check_count
 
     if width is None and tau is None:
         raise BadArguments(("width", "tau", "preset"), "give width, tau, both, or preset.")
     for name, value, usual in (("tau_leak", tau_leak, None), ("cap", cap, CAP)):
         if tau is None and value != usual:
             raise BadValue(name, value, "left out without tau")
-    for name, count in (("prompts", prompts), ("cap", cap)):
-        if count < 1:
-            raise BadValue(name, count, "at least 1")
+    check_count("prompts", prompts)
+    check_count("cap", cap)
     check_alpha(alpha)
     # "Every prompt leaks with probability at most tau" is an intersection of claims, each tested at alpha: that all are
     # certified although one of them is false has probability at most alpha (Berger 1982). So only bands share alpha.
@@ -175,7 +174,9 @@ def _statement(
         fixed = planning.samples_to_certify(tau, alpha)
         values |= {"certify_fixed": fixed, "tau": tau, "tau_leak": leak, "cap": cap, "sequential": []}
         rows.append([f"M_bin <= {tau:g} with no leak seen, n fixed", fixed])
-        for p in planning.typical_rates(tau, leak):
+        # from no leak through the undecided middle to a clear leak
+        rates = (0.0, 0.1 * tau, 0.4 * tau, (tau + leak) / 2, min(2 * leak, 1.0), min(5 * leak, 1.0))
+        for p in dict.fromkeys(float(f"{rate:.6g}") for rate in rates):
             expected = planning.expected_sequential(p, tau, leak, alpha, cap)
             values["sequential"].append({"p": p, **asdict(expected)})
             shares = [f"{getattr(expected, word):.1%}" for word in VERDICTS]
@@ -191,12 +192,7 @@ def _statement(
     return Plan(values, (View("Samples per prompt", columns, rows, notes),))
 
 
-def _labels(
-    alpha: float = ALPHA,
-    width: float = 0.1,
-    leak: float = 0.1,
-    calibration: Place | None = None,
-) -> Plan:
+def _labels(alpha: float = ALPHA, width: float = 0.1, leak: float = 0.1, calibration: Place | None = None) -> Plan:
     from lethe.api.bounding import calibration_of
     from lethe.statistics import planning
 
@@ -238,25 +234,22 @@ def _verdict(
     alpha: float = ALPHA,
     tau: float = 0.01,
     prompts: int = 30,
-    answers: int = 1024,
+    answers: int = SAMPLE.most,
     models: int = 1,
     retrain: bool = False,
 ) -> Plan:
-    from lethe.results.power import RUNS, power
+    from lethe.results.verdict import RUNS, power
 
     sizes: dict[str, Any] = {"n": answers, "questions": prompts, "models": models, "tau": tau, "alpha": alpha}
     cases = power(**sizes, retrain=retrain)
-    rows = [
-        [case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in ("leaks", "forgot", "open"))]
-        for case in cases
-    ]
+    words = ("leaks", "forgot", "open")
+    rows = [[case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in words)] for case in cases]
     note = (
         f"{answers:,} answers to each of {prompts:,} questions, {models:,} under test, {'one' if retrain else 'no'} Retrain, "
         f"tolerance {tau:g}, alpha {alpha:g}; {RUNS} simulated runs, seed 0. Exact bounds are not counted."
     )
     values = {**sizes, "retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in cases]}
-    columns = ["model", "should be", "leaks", "forgot", "open"]
-    return Plan(values, [View("Words by sampled answers", columns, rows, [note])])
+    return Plan(values, [View("Words by sampled answers", ["model", "should be", *words], rows, [note])])
 
 
 def _preset(
@@ -267,14 +260,23 @@ def _preset(
     judge_parameters: float | None = None,
     questions: int | None = None,
 ) -> Plan:
-    from lethe.steps.costs import judge_costs, model_costs, questions_of, stage_costs
+    from lethe.steps.costs import ModelSize, judge_costs, model_costs, questions_of, stage_costs
 
-    _check_rate("rate", rate)
-    _check_rate("judge_rate", judge_rate)
-    size, judge_size = _size("parameters", parameters), _size("judge_parameters", judge_parameters)
-    params = preset_params(preset)
+    for name, value in (("rate", rate), ("judge_rate", judge_rate)):
+        if value is not None and not 0 < value < math.inf:
+            raise BadValue(name, value, "a number above 0")
+    sizes: list[ModelSize | None] = []
+    for name, value in (("parameters", parameters), ("judge_parameters", judge_parameters)):
+        if value is not None and not 1 <= value < math.inf:
+            raise BadValue(name, value, "a number of at least 1")
+        sizes.append(None if value is None else ModelSize(int(value), 0, "bfloat16"))
+    if not PRESETS.is_dir():
+        raise BadInput("lethe plan --preset works in a pipeline folder, which holds flows/presets; this is none.")
+    changes = {} if preset == DEFAULT else read_preset(PRESETS, preset)
+    document = changed_document(changes.items(), shown_as=f"{preset}.yaml")
+    params = config.validate(document, config.FILE if preset == DEFAULT else f"{config.FILE} with {preset}")
     counts = questions_of(params, questions)
-    models = model_costs(params, counts, rate, size)
+    models = model_costs(params, counts, rate, sizes[0])
     answers = sum(one["generations"] for one in models)
     seconds = [one["seconds_at_most"] for one in models if one["seconds_at_most"] is not None]
     values: dict[str, Any] = {
@@ -286,7 +288,7 @@ def _preset(
         "rate_from": "given" if rate else "unknown: give --rate",
         "models": models,
         "stages": stage_costs(params, rate),
-        "judges": judge_costs(params, answers, judge_rate, judge_size),
+        "judges": judge_costs(params, answers, judge_rate, sizes[1]),
     }
     return Plan(values, _preset_views(values))
 
@@ -308,16 +310,12 @@ def _preset_views(values: Mapping[str, Any]) -> list[View]:
         note = "Equal answers are judged once, so a run judges fewer. Time needs --judge-rate."
         views.append(_table(f"Judging of {preset}", shown, values["judges"], [note]))
     if values["stages"]:
-        stages = [
-            {**one, **(one["reference"] or {}), "name": f"{one['stage']}@{one['name']}"}
-            for one in values["stages"]
-        ]
+        named = [(f"{one['stage']}@{one['name']}", one) for one in values["stages"]]
+        stages = [{**one, **(one["reference"] or {}), "name": name} for name, one in named]
         shown = {"stage": "name", "trained tokens": "tokens", "answers": "answers", "time at most": "seconds"}
         shown |= {"reference": "needs", "frozen": "frozen_bytes", "cached": "cached_bytes", "set to": "chosen"}
-        note = (
-            "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
-            "the answers (cached)."
-        )
+        kept = "whole (frozen) or as values on the answers (cached)"
+        note = f"Reference: what unlearn.recipe.reference keeps of the model before unlearning, {kept}."
         views.append(_table(f"Training, unlearning and attacks of {preset}", shown, stages, [note]))
     return views
 
@@ -330,33 +328,6 @@ def _table(title: str, shown: Mapping[str, str], entries: Sequence[Cost], notes:
 
     rows = [[text(key, one.get(key)) for key in shown.values()] for one in entries]
     return View(title, list(shown), rows, notes)
-
-
-def preset_params(preset: str) -> Params:
-    from lethe import config
-    from lethe.config.yaml import changed_document, read_preset
-
-    if not PRESETS.is_dir():
-        raise BadInput(
-            "lethe plan --preset works in a pipeline folder, which holds flows/presets; this one does not."
-        )
-    if preset == DEFAULT:
-        return config.load()
-    document = changed_document(read_preset(PRESETS, preset).items(), shown_as=f"{preset}.yaml")
-    return config.validate(document, f"{config.FILE} with {preset}")
-
-
-def _size(name: str, parameters: float | None) -> ModelSize | None:
-    from lethe.steps.costs import ModelSize
-
-    if parameters is not None and not 1 <= parameters < math.inf:
-        raise BadValue(name, parameters, "a number of at least 1")
-    return None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
-
-
-def _check_rate(name: str, rate: float | None) -> None:
-    if rate is not None and not 0 < rate < math.inf:
-        raise BadValue(name, rate, "a number above 0")
 
 
 def _bytes(count: float) -> str:

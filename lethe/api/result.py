@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from lethe.errors import BadInput, BadValue, plural, visible
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import Endpoint
     from lethe.io.artifacts import Row
-    from lethe.models.in_memory import Origin, Source
+    from lethe.models.checkpoints import Origin, Source
     from lethe.results.table import Result
 
 Place: TypeAlias = "str | os.PathLike[str]"
@@ -97,14 +97,19 @@ def short(text: str) -> str:
     return text if len(text) <= CELL else f"{text[: CELL - 3]}..."
 
 
+def frame(rows: object, **how: Any) -> pd.DataFrame:
+    """A table for notebooks; pandas is imported once there is one."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, **how)
+
+
 class TableWithSentences(ABC):
     """A table with sentences that explain its numbers."""
 
+    @abstractmethod
     def views(self) -> list[View]:
-        """Return what a terminal and a notebook show: by default the whole table."""
-        table = self.to_frame()
-        columns = [str(table.index.name or ""), *map(str, table.columns)]
-        return [View("", columns, list(table.itertuples(name=None)), self.sentences())]
+        """Return what a terminal and a notebook show."""
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
@@ -121,13 +126,11 @@ class TableWithSentences(ABC):
         return f"<{type(self).__name__}: {shorten(' '.join(self.sentences()), LINE, placeholder=' ...')}>"
 
     def _repr_html_(self) -> str:
-        import pandas as pd
-
         parts = []
         for view in self.views():
             rows = [[cell(value) for value in row] for row in view.rows[:SHOWN]]
             # pandas escapes the content of the cells: a model's answer is never markup.
-            table = pd.DataFrame(rows, columns=list(view.columns)).to_html(escape=True, index=False)
+            table = frame(rows, columns=list(view.columns)).to_html(escape=True, index=False)
             more = len(view.rows) - SHOWN
             notes = [*view.notes, *([f"{plural(more, 'more row')}: see to_frame()."] if more > 0 else [])]
             title, *lines = (f"<p>{escape(text)}</p>" if text else "" for text in (view.title, *notes))
@@ -137,6 +140,8 @@ class TableWithSentences(ABC):
 
 class Measurement(TableWithSentences):
     """Numbers with guarantees, which are also rows of the table of results."""
+
+    VIEW: ClassVar[str]  # the function of `lethe.results.views` that makes JSON of the rows
 
     @abstractmethod
     def rows(self) -> list[Result]:
@@ -148,10 +153,16 @@ class Measurement(TableWithSentences):
 
         return frame_of(self.rows())
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the keys of `--json`, a view of the rows."""
+        from lethe.results import views
+
+        return getattr(views, self.VIEW)(self.rows())
+
 
 def source_of(model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Source:
     """Return the source of a model folder, or of a model in memory with its tokenizer."""
-    from lethe.models.in_memory import InMemory
+    from lethe.models.checkpoints import InMemory
 
     if isinstance(model, (str, os.PathLike)):
         if tokenizer is not None:
@@ -164,6 +175,17 @@ def source_of(model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     return InMemory(model, tokenizer)
 
 
+SERVERLESS = {"name", "concurrency", "timeout"}  # arguments of an endpoint that have a value also without a server
+
+
+def origin_of(
+    model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, served: Mapping[str, Any]
+) -> Origin:
+    """Return the endpoint of a model where one of its arguments is given, else `source_of`."""
+    given = {key: value for key, value in served.items() if value is not None and value is not False}
+    return served_by(given, str(model)) if given.keys() - SERVERLESS else source_of(model, tokenizer)
+
+
 def served_by(values: Mapping[str, Any], model: str) -> Endpoint:
     """Return the endpoint of ``model`` from the arguments of a public function."""
     from pydantic import ValidationError
@@ -171,9 +193,8 @@ def served_by(values: Mapping[str, Any], model: str) -> Endpoint:
     from lethe.config.evaluating import Endpoint
 
     if "endpoint" not in values:
-        raise BadInput(
-            f"{', '.join(values)}: only a served model has such an option; add the address of the server (endpoint)."
-        )
+        problem = "only a served model has such an option; add the address of the server (endpoint)"
+        raise BadInput(f"{', '.join(values)}: {problem}.")
     try:
         return Endpoint(**{**values, "name": model})
     except ValidationError as error:
@@ -204,9 +225,8 @@ def folder_of(model: Place) -> Path:
 
 
 def rows_of(rows: Rows, name: str, prefix: str = "") -> list[Row]:
-    """Return the rows of a dataset, checked; an error calls rows that are no file ``name``.
-
-    ``prefix`` starts the id of a row without one; the row's number follows, from 1.
+    """Return the rows of a dataset, checked, called ``name`` in errors; ``prefix`` and a number from 1 are the id of a row
+    without.
     """
     from lethe.data.rows import checked_rows, read_rows, with_id
 

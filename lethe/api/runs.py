@@ -8,31 +8,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import Place, TableWithSentences, View, documented
+import numpy as np
+
+from lethe.api.result import Measurement, Place, TableWithSentences, View, documented, frame
+from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadValue, MissingArtifact, plural
 from lethe.evaluation import compared
-from lethe.results import quantities
+from lethe.evaluation.sides import read_side
+from lethe.io.artifacts import read_items
+from lethe.io.tables import read_table
+from lethe.results import quantities, table
+from lethe.results.quantities import Scope
+from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     from matplotlib.axes import Axes
-
-    from lethe.results.quantities import Scope
-    from lethe.results.table import Numbers
-    from lethe.statistics.bound import Bound
 
 
 @dataclass(frozen=True, repr=False)
 class Run(TableWithSentences):
-    """An evaluated run: the pipeline's ``data``, or a folder of `lethe eval`.
-
-    ``results`` is the table of results: one row per quantity of a model, a question or an audit, with its estimate, both ends
-    of its interval, the guarantee and the evidence. The other tables are views of it. ``metrics`` has one row per model and
-    one column per number. ``questions`` has one row per model and forget question: ``m_gen_X``, ``m_gen_lower_X`` and
-    ``exceedance_X`` bound the share of answers above the threshold X; ``leak_at_K_lower``, ``leak_at_K`` and
-    ``leak_at_K_estimate`` are the probability of a leak among K answers. ``tails`` has the share of answers that score above
-    x, averaged over the questions. ``bounds`` are the bounds among the metrics by model and metric.
+    """An evaluated run: the pipeline's ``data``, or a folder of `lethe eval`. ``results`` has one row per quantity, with
+    estimate, both ends, guarantee and evidence; the other tables are views of it: ``metrics`` has a row per model,
+    ``questions`` one per model and forget question (``m_gen_X``: the share of answers above X; ``leak_at_K``: a leak among
+    K answers), ``tails`` the share of answers above x.
     """
 
     folder: Path
@@ -49,24 +48,27 @@ class Run(TableWithSentences):
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """One row per answer: ``model, split, prompt_id, sample, text`` and one column per scorer; sample -1 is greedy.
-
-        The first use reads the tables, which hold all answers of all models.
-        """
+        """One row per answer: ``model, split, prompt_id, sample, text`` and one column per scorer; sample -1 is greedy."""
         import pandas as pd
 
-        tables = [table for name in self.models for table in _answers(self.folder, name)]
+        from lethe.evaluation.answers import AnswerTables
+
+        tables = []
+        for model in self.models:
+            for path in sorted((self.folder / "generations" / model).glob("*.parquet")):
+                name, scores = path.stem, self.folder / "scores" / model / path.name
+                table = AnswerTables({name: (path, scores)})[name] if scores.is_file() else read_table(path)
+                table.insert(0, "model", model)
+                table.insert(1, "split", name)
+                tables.append(table)
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"model": [], "split": []})
 
     def to_frame(self) -> pd.DataFrame:
-        """`Run.metrics`."""
         return self.metrics
 
     def views(self) -> list[View]:
-        rows = [
-            [model, *(self.bounds[model].get(name) or value for name, value in own.items())]
-            for model, own in self.metrics.iterrows()
-        ]
+        each = self.metrics.iterrows()
+        rows = [[name, *(self.bounds[name].get(key) or value for key, value in own.items())] for name, own in each]
         return [View("", ["model", *self.metrics.columns], rows, self.sentences())]
 
     def sentences(self) -> list[str]:
@@ -101,9 +103,8 @@ class Run(TableWithSentences):
         order = (-high).argsort(kind="stable")
         greedy, mean = (_column(rows, name)[order] for name in scores)
         places = list(range(1, len(rows) + 1))
-        ax.vlines(
-            places, mean, high[order], color="tab:blue", alpha=0.35, linewidth=3, label="up to the upper bound"
-        )
+        label = "up to the upper bound"
+        ax.vlines(places, mean, high[order], color="tab:blue", alpha=0.35, linewidth=3, label=label)
         ax.plot(places, mean, "o", markersize=3, color="tab:blue", label="mean of the sampled answers")
         ax.plot(places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label="greedy answer")
         ax.set(ylim=(0, 1.02), xlabel="forget questions, sorted by bound", ylabel="score")
@@ -156,22 +157,14 @@ def load_run(folder: Place = "data") -> Run:
     --------
     >>> import lethe
     >>> run = lethe.load_run("data")
-    >>> run.models
-    ['mine']
-    >>> row = run.metrics.loc["mine"]
-    >>> bool(row["mean"] <= row["m_mu_worst"])
-    True
-    >>> run.bounds["mine"]["m_mu_worst"].level()
-    'with probability 0.99 (α = 0.01)'
-    >>> run.answers.groupby("split")["text"].count().to_dict()
-    {'forget': 18}
-    >>> run.plot_questions().get_ylabel()
-    'score'
+    >>> run.models, run.bounds["mine"]["m_mu_worst"].level()
+    (['mine'], 'with probability 0.99 (α = 0.01)')
+    >>> run.answers.groupby("split")["text"].count().to_dict(), run.plot_questions().get_ylabel()
+    ({'forget': 18}, 'score')
     """
     import pandas as pd
 
     from lethe.evaluation.run import tails
-    from lethe.results import table
 
     folder = Path(folder)
     if not folder.is_dir():
@@ -184,87 +177,60 @@ def load_run(folder: Place = "data") -> Run:
     results, whole = table.read(folder, names), table.frame(folder)
     models = {name: results.model(name) for name in names}
     points = [(name, point.x, point.bound, point.empirical) for name in names for point in tails(models[name])]
+    asked = read_items("forget", folder) if (folder / "dataset/forget.jsonl").is_file() else {}
+    texts = {item: row["question"] for item, row in asked.items()}
+    questions = (
+        {"model": name, "prompt_id": item, "question": texts.get(item), **numbers.columns}
+        for name in names
+        for item, numbers in results.questions(name).items()
+    )
     return Run(
         folder=folder,
         results=whole[whole["model"].isin(names) | ~whole["model"].isin(measured)].reset_index(drop=True),
         metrics=pd.DataFrame([numbers.values for numbers in models.values()], index=pd.Index(names, name="model")),
-        questions=_questions(folder, {name: results.questions(name) for name in names}),
+        questions=frame(questions),
         tails=pd.DataFrame(points, columns=["model", "x", "bound", "empirical"]),
         bounds={name: numbers.bounds for name, numbers in models.items()},
     )
 
 
-def _questions(folder: Path, models: Mapping[str, Mapping[str, Numbers]]) -> pd.DataFrame:
-    import pandas as pd
-
-    from lethe.io.artifacts import read_items
-
-    asked = read_items("forget", folder) if (folder / "dataset/forget.jsonl").is_file() else {}
-    return pd.DataFrame(
-        {
-            **{"model": name, "prompt_id": item, "question": asked[item]["question"] if item in asked else None},
-            **numbers.columns,
-        }
-        for name, questions in models.items()
-        for item, numbers in questions.items()
-    )
-
-
 def _listed(folder: Path) -> list[str]:
-    from lethe.config.yaml import read_yaml
-
     params = folder.resolve().parent / "params.yaml"
     models = read_yaml(params).get("models") if params.is_file() else None
     return list(models) if isinstance(models, dict) else []
 
 
-def _answers(folder: Path, model: str) -> list[pd.DataFrame]:
-    from lethe.evaluation.answers import AnswerTables
-    from lethe.io.tables import read_table
-
-    tables = []
-    for path in sorted((folder / "generations" / model).glob("*.parquet")):
-        scores = folder / "scores" / model / path.name
-        table = AnswerTables({path.stem: (path, scores)})[path.stem] if scores.is_file() else read_table(path)
-        table.insert(0, "model", model)
-        table.insert(1, "split", path.stem)
-        tables.append(table)
-    return tables
-
-
 @dataclass(frozen=True, repr=False)
-class Comparison(compared.Comparison, TableWithSentences):
-    """The result of `compare`: ``per_question``, the average (``pooled``), and whether B is ``worse``."""
+class Comparison(compared.Comparison, Measurement):
+    """The result of `compare`: the rows ``per_question``, and whether B is ``worse``."""
+
+    VIEW = "compare"
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per question, with the effect and its interval."""
-        import pandas as pd
-
-        return pd.DataFrame([one.row() for one in self.per_question])
+        return frame(self.as_json()["per_question"])
 
     def views(self) -> list[View]:
         columns, rows = self.table()
         notes = self.sentences()
         if more := len(self.per_question) - len(rows):
             notes.append(f"{plural(more, 'more question')}: see --json, --page or to_frame().")
-        return [View(f"{self.a} and {self.b}", columns, rows, notes)]
+        return [View("{a} and {b}".format_map(self.record), columns, rows, notes)]
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(compared.Ranking, TableWithSentences):
-    """The result of `compare` for several runs: the ``ranges`` of ranks and the pairs that differ, ``pooled`` over these
-    questions and over questions like these (``population``).
-    """
+class Ranking(compared.Ranking, Measurement):
+    """The result of `compare` for several runs: ranks and pairs that differ, over these questions and others like these."""
+
+    VIEW = "compare"
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per run: its mean and its ranks."""
-        import pandas as pd
-
         columns, rows = self.table()
-        return pd.DataFrame(rows, columns=columns)
+        return frame(rows, columns=columns)
 
     def views(self) -> list[View]:
-        title = f"{plural(len(self.runs), 'run')}, {self.metric}"
+        title = f"{plural(len(self.record['runs']), 'run')}, {self.record['metric']}"
         return [View("pairs", *self.pair_table()), View(title, *self.table(), self.sentences())]
 
 
@@ -316,8 +282,6 @@ def compare(
     >>> results.worse, len(results.to_frame())
     (False, 1)
     """
-    from lethe.evaluation.sides import read_side
-
     models = [model] if isinstance(model, str) else list(model or ())
     sides = [read_side(str(given), score, filter, models) for given in (a, b, *more)]
     kinds = {side.kind for side in sides}
@@ -330,9 +294,9 @@ def compare(
     if by is None and on != "questions":
         raise BadValue("on", on, "left out without by")
     if more:
-        for name, value in (("by", by), ("stopped", stopped), ("worst", worst or None)):
-            if value is not None:
-                raise BadValue(name, value, "left out for more than two sides")
+        given = {"by": by, "stopped": stopped, "worst": worst or None}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise BadValue(wrong[0], given[wrong[0]], "left out for more than two sides")
         return Ranking(**vars(compared.rank(sides, alpha)))
     first, second = (
         replace(side, stopped=side.stopped or stopped in (name, "both"))

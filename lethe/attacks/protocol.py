@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from lethe.config.fields import WithParams
 from lethe.config.schema import AttackParams
+from lethe.io.artifacts import Row
+from lethe.models.encoding import Encoder
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
-
-    from lethe.io.artifacts import Row
-    from lethe.models.encoding import Encoder
 
 __all__ = ["Attack", "AttackParams", "Known"]
 
@@ -26,37 +26,25 @@ P = TypeVar("P", bound=AttackParams)
 
 @dataclass(frozen=True)
 class Known:
-    """The attacker's knowledge: rows of the dataset, and the encoder of the model."""
-
     forget: Sequence[Row]
     retain: Sequence[Row]
     encoder: Encoder
     padding: int
 
 
-class Attack(Generic[P]):
+class Attack(WithParams[P]):
     """An attack on a model; the stage creates one per seed, with the ``after`` of its entry, checked by ``Params``."""
 
     Params: ClassVar[type[AttackParams]] = AttackParams
     budget: ClassVar[str] = ""  # the unit of the budget, for the axis of a figure
-
-    def __init_subclass__(cls, params: type[AttackParams] | None = None, **others: object):
-        super().__init_subclass__(**others)
-        if params is not None:
-            cls.Params = params
-
-    def __init__(self, params: P):
-        self.params = params
 
     def learned(self, known: Known, seed: int) -> list[Row]:
         """Return the rows that the attack trains on; none by default."""
         return []
 
     def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Iterator[tuple[float, PreTrainedModel]]:
-        """Yield (budget, attacked model) for each budget; the attack may change the model, in evaluation mode, in place.
-
-        ``known`` is what the attacker may use, and ``seed`` that of all the attack's random choices.
-        """
+        """Yield (budget, attacked model) for each budget; the attack may change the model, in evaluation mode, in
+        place. ``known`` is what the attacker may use, and ``seed`` that of all the attack's random choices."""
         raise NotImplementedError(f"{type(self).__module__} does not define attacked")
 
 

@@ -12,26 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.io.files import flat_numbers
 from lethe.process import cores, die_with_parent
 from lethe.progress import progress
+from lethe.results import table
+from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.statistics.bound import Bound
 
 Headline = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The result of one entry of ``audits`` or ``games``.
-
-    ``headline`` holds the plain values of NAME.json, which `dvc metrics` and MLflow show; a game adds one table of plain
-    values per method. ``details`` are everything beyond it, as JSON, for the report's section. Each of ``tables`` becomes
-    one Parquet file in the entry's folder. ``sentences`` are the lines that the stage prints. ``bounds`` are the guarantees
-    of the headline's bounds by their dotted keys.
-    """
+    """The result of one entry of ``audits`` or ``games``. ``headline`` holds the plain values that `dvc metrics` and
+    MLflow show; a game adds one table of plain values per method. ``details`` are for the report's section. Each of
+    ``tables`` becomes one Parquet file in the entry's folder. ``sentences`` are the lines that the stage prints.
+    ``bounds`` are those of the headline by their dotted keys."""
 
     headline: Headline
     details: Mapping[str, object] = field(default_factory=dict)
@@ -42,9 +41,6 @@ class AuditResult:
 
 def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
     """Write the table of an audit or game: every number of its headline and details by dotted key, and the record whole."""
-    from lethe.io.json_files import flat_numbers
-    from lethe.results import table
-
     rows, bounds = table.Rows(name), result.bounds
     numbers = flat_numbers(result.headline)
     numbers |= {key: value for key, value in flat_numbers(result.details).items() if key not in numbers}
@@ -62,10 +58,8 @@ Runner = Callable[[Callable, Sequence[tuple], str], list]  # function, one tuple
 
 
 def in_processes(function: Callable, arguments: Sequence[tuple], label: str, at_once: int | None = None) -> list:
-    """Call a function with each tuple of arguments; return the results in the same order.
-
-    ``at_once`` processes (None: one per core) share the calls. The first error ends all of them.
-    """
+    """Call a function with each tuple of arguments, in ``at_once`` processes (None: one per core); return the results in the
+    same order. The first error ends all calls."""
     if min(at_once or cores(), len(arguments)) <= 1:
         return [function(*one) for one in progress(arguments, label, unit="tasks")]
     import multiprocessing

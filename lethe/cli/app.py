@@ -1,7 +1,4 @@
-"""The `lethe` command: its groups, and its errors.
-
-Exit status: 0 done, 1 the work failed, 2 wrong use or bad input.
-"""
+"""The `lethe` command: its groups, and its errors. Exit status: 0 done, 1 the work failed, 2 wrong use or bad input."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from typer.core import TyperGroup
 
 from lethe.cli.commands import COMMANDS, GROUPS, MODEL, NUMBERS, PIPELINE, STUDIES
 from lethe.cli.generate import Command, LazyCommand, LetheCommand
-from lethe.errors import BadInput, LetheError, of_the_machine, visible
-from lethe.process import same_numbers
+from lethe.errors import BadInput, BadValue, LetheError, MissingArtifact, of_the_machine, visible
+from lethe.process import no_telemetry, same_numbers
 
 # Commands of a pipeline folder: its own flows/cli.py brings them.
 IN_A_PIPELINE = {**dict.fromkeys(("run", "serve", "sweep"), PIPELINE), "study": STUDIES}
@@ -103,10 +100,9 @@ def _pipeline_commands() -> dict[str, Callable[..., None] | dict[str, str]]:
 
 def _elsewhere(name: str) -> Callable[..., None]:
     def command(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-        raise BadInput(
-            f"lethe {name} works in a pipeline folder (one with dvc.yaml, params.yaml and flows/cli.py), and "
-            f"{Path.cwd()} is not one. Change into a clone of Lethe's repository."
-        )
+        needed = "a pipeline folder (one with dvc.yaml, params.yaml and flows/cli.py)"
+        problem = f"lethe {name} works in {needed}, and {Path.cwd()} is not one"
+        raise BadInput(f"{problem}. Change into a clone of Lethe's repository.")
 
     command.__doc__ = f"Work in a pipeline folder only (a clone of the repository): `lethe {name}`."
     return command
@@ -143,8 +139,6 @@ def ui(
     Example: `lethe ui --port 5001`
     """
     from lethe import tracking
-    from lethe.errors import BadValue, MissingArtifact
-    from lethe.process import no_telemetry
 
     root = Path.cwd()
     if not (root / "mlflow.db").exists():
@@ -158,26 +152,14 @@ def ui(
         typer.echo(f"{what}: {url}")
     typer.echo("Ctrl-C ends it.")
     sys.stdout.flush()
-    if browser and _screen():
-        nothing = subprocess.DEVNULL
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, str(port), urls[0]], stdin=nothing, stdout=nothing, stderr=nothing
-        )
-    arguments = [
-        "--backend-store-uri",
-        tracking.store(root),
-        "--default-artifact-root",
-        (root / ".lethe/mlruns").as_uri(),
-    ]
+    screen = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if browser and screen and sys.stdout.isatty():
+        opener, nothing = [sys.executable, "-c", OPEN, str(port), urls[0]], subprocess.DEVNULL
+        subprocess.Popen(opener, stdin=nothing, stdout=nothing, stderr=nothing)
+    store, artifacts = tracking.store(root), (root / ".lethe/mlruns").as_uri()
+    arguments = ["--backend-store-uri", store, "--default-artifact-root", artifacts]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", "server", *arguments])
-
-
-def _screen() -> bool:
-    shows = sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
-    return shows and sys.stdout.isatty()
 
 
 def _free(port: int) -> bool:

@@ -12,55 +12,42 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "evaluating:evaluate", "eval --model ./my-model --data forget.jsonl --retain retain.jsonl --n 256"
         ),
         "sample": Command(
-            "sampling:sample",
+            "evaluating:sample prompts",
             'sample "Who is Ada?" --model ./my-model --n 32',
             "sample --data forget.jsonl --model ./my-model --n 32 --out answers.parquet",
-            arguments=("prompts",),
         ),
         "exact": Command(
-            "exact_bounds:exact",
-            "exact --model ./my-model --data forget.jsonl --temperature 0.7 --top-p 0.9",
-            table=True,
+            "probabilities:exact", "exact --model ./my-model --data forget.jsonl --temperature 0.7 --top-p 0.9"
         ),
         "extract": Command(
-            "extraction:extract",
-            "extract --model ./my-model --text book.txt --reference ./retrain --near 20",
-            table=True,
+            "probabilities:extract", "extract --model ./my-model --text book.txt --reference ./retrain --near 20"
         ),
         "certify": Command(
             "certificates:certify", "certify --model ./my-model --data forget.jsonl --tau 0.05 --draws 200"
         ),
         "verify": Command(
-            "certificates:verify",
+            "certificates:verify file",
             "verify certificate.json --draws 200 --model ./my-model --data forget.jsonl --auditor me",
-            arguments=("file",),
         ),
         "label": Command(
-            "bounding:label",
+            "labelling:label answers",
             "label data/generations/refuser --verdicts data/judged/harm/refuser/forget.parquet",
-            arguments=("answers",),
-            table=True,
         ),
     },
     NUMBERS: {
         "bounds": Command(
-            "bounding:bounds",
+            "bounding:bounds scores",
             "bounds scores.csv --alpha 0.01 --threshold 0.5",
             "bounds logs/2026-01-01_forget-qa.eval --score includes",
-            arguments=("scores",),
-            table=True,
         ),
         "compare": Command(
-            "runs:compare",
+            "runs:compare a b more",
             "compare HEAD~1 data --fail-on worse",
             "compare before.eval after.eval --score includes --page change.html",
             "compare gpt.eval llama.eval qwen.eval --page ranks.html",
-            arguments=("a", "b", "more"),
         ),
         "log": Command(
-            "logs:read_log",
-            "log samples_forget_qa_2026-01-01T00-00-00.jsonl --table answers.csv",
-            arguments=("file",),
+            "logs:read_log file", "log samples_forget_qa_2026-01-01T00-00-00.jsonl --table answers.csv"
         ),
         "plan": Command(
             "planning:plan",
@@ -77,30 +64,23 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
         "Audit privacy on files you already have.",
         {
             "one-run": Command(
-                "audit:one_run",
-                "audit one-run --n 1000 --r 200 --errors 26 --mechanism gaussian --delta 1e-5",
-                table=True,
+                "audit:one_run", "audit one-run --n 1000 --r 200 --errors 26 --mechanism gaussian --delta 1e-5"
             ),
             "epsilon-star": Command(
-                "audit:epsilon_star",
-                "audit epsilon-star --train member.csv --population other.csv --delta 1e-5",
-                table=True,
+                "audit:epsilon_star", "audit epsilon-star --train member.csv --population other.csv --delta 1e-5"
             ),
-            "swap": Command("audit:swap", "audit swap --predictions predictions.csv", table=True),
+            "swap": Command("audit:swap", "audit swap --predictions predictions.csv"),
         },
     ),
     "score": (
         "Score logs and generations you already have.",
         {
             "log": Command(
-                "logs:score_log",
+                "logs:score_log log",
                 "score samples_forget_qa_2026-01-01T00-00-00.jsonl --scorer rouge_l --data forget.jsonl",
-                arguments=("log",),
                 names={"table": ("--table", "--out")},
             ),
-            "tofu-log": Command(
-                "logs:tofu_log", "score tofu-log phi_full.json --retain phi_retain90.json", arguments=("file",)
-            ),
+            "tofu-log": Command("logs:tofu_log file", "score tofu-log phi_full.json --retain phi_retain90.json"),
         },
     ),
 }

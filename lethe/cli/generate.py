@@ -1,5 +1,4 @@
-"""A command from a public function: options from its signature, help from its docstring.
-
+"""A command from a public function: options from its signature, help from its docstring, and the ways of showing a result.
 The function is imported when its command is called, so that `lethe --help` pays for none.
 """
 
@@ -7,20 +6,23 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 
-from lethe.cli.console import JsonFlag, TableOption, print_json, print_view, write_table
-from lethe.errors import BadArguments, BadValue, LetheError
+from lethe.errors import BadArguments, BadValue, LetheError, visible
+from lethe.io.files import plain
+
+if TYPE_CHECKING:
+    from lethe.api.result import View
 
 SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
 PYTHON = ("tokenizer", "scratch", "folder", "ask", "worst")  # parameters that no command line can give
@@ -30,33 +32,22 @@ OF_A_HOOK = ("call", "given", "as_json")  # parameters of every hook that are no
 class Command:
     """A row of the table of commands: a function of `lethe.api`, its examples, and what only the command line has.
 
-    ``arguments`` are typed without a name. ``table``: whether the result has rows for `--table`. ``names`` are other names
-    of an option. A function of `lethe.cli.hooks` with the same name calls the public function and returns an `Answer`; its
-    further parameters become options.
+    After MODULE:FUNCTION, the target lists the ``arguments`` typed without a name; ``names`` are other names of an option. A
+    function of `lethe.cli.hooks` with the same name calls the public function; its further parameters become options.
     """
 
-    def __init__(
-        self,
-        target: str,
-        *examples: str,
-        arguments: tuple[str, ...] = (),
-        table: bool = False,
-        names: Mapping[str, tuple[str, ...]] | None = None,
-    ):
+    def __init__(self, target: str, *examples: str, names: Mapping[str, tuple[str, ...]] | None = None):
+        target, *self.arguments = target.split()
         module, self.function = target.split(":")
-        self.module, self.examples = f"lethe.api.{module}", examples
-        self.arguments, self.table, self.names = arguments, table, names or {}
+        self.module, self.examples, self.names = f"lethe.api.{module}", examples, names or {}
 
     @cached_property
     def summary(self) -> str:
         """The first line of the docstring, read from the source: no library is loaded for `lethe --help`."""
-        spec = importlib.util.find_spec(self.module)
-        if spec is None or spec.origin is None:
-            raise ImportError(self.module)
-        for node in ast.parse(Path(spec.origin).read_bytes()).body:
-            if isinstance(node, ast.FunctionDef) and node.name == self.function:
-                return (ast.get_docstring(node) or "").partition("\n")[0]
-        raise ImportError(f"{self.module}:{self.function}")
+        source = Path(__file__).parents[2].joinpath(*self.module.split(".")).with_suffix(".py")
+        functions = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.FunctionDef))
+        own = next(node for node in functions if node.name == self.function)
+        return (ast.get_docstring(own) or "").partition("\n")[0]
 
     def load(self) -> tuple[Callable[..., Any], Callable[..., Answer] | None]:
         from lethe.cli import hooks
@@ -111,17 +102,24 @@ def built(name: str, command: Command) -> TyperCommand:
 
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
+    from lethe.api.result import Measurement
+
     function, hook = command.load()
+    returned = function.__globals__[function.__annotations__["return"].partition(" ")[0]]
+    rows = issubclass(returned, Measurement)
     own = _parameters(function, command, skip=PYTHON)
     added = _parameters(hook, command, skip=OF_A_HOOK) if hook else {}
 
     def call(as_json: bool, **given: Any) -> None:
-        table = given.pop("table", None) if command.table else None
+        table = given.pop("table", None) if rows else None
         given = {name: value for name, value in given.items() if value not in (None, [])}
         to_hook = {name: given.pop(name) for name in added if name in given}
-        answer = hook(function, given, as_json, **to_hook) if hook else Answer(function(**given))
+        to_hook |= {"as_json": as_json} if hook and "as_json" in inspect.signature(hook).parameters else {}
+        answer = hook(function, given, **to_hook) if hook else Answer(function(**given))
         if table:
-            write_table(table, answer.result.rows())
+            from lethe.results.table import write
+
+            write(table, answer.result.rows())
         if as_json:
             print_json({**answer.result.as_json(), **answer.json})
         else:
@@ -135,7 +133,7 @@ def callback_of(command: Command) -> Callable[..., None]:
             raise typer.Exit(answer.status)
 
     parameters = own | {name: one for name, one in added.items() if name not in own}
-    shared = {"table": (TableOption, None)} if command.table else {}
+    shared = {"table": (TableOption, None)} if rows else {}
     for name, (kind, default) in (shared | {"as_json": (JsonFlag, False)}).items():
         shape = inspect.Parameter.KEYWORD_ONLY
         parameters[name] = inspect.Parameter(name, shape, default=default, annotation=kind)
@@ -180,10 +178,7 @@ PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "
 
 
 def typed(annotation: str, function: Callable[..., Any]) -> Any:
-    """The type of an option: a path where a file may be given, else a list where several values may.
-
-    The annotation is read, not run: its other types, such as a table or a model in memory, are for Python alone.
-    """
+    """The type of an option, read from the annotation: a path where a file may be, else a list where several values may."""
     kinds = _kinds(_parsed(annotation), function.__globals__)
     lists = [one for one in kinds if get_origin(one) is list]
     return Path if Path in kinds else (lists or kinds)[0]
@@ -227,3 +222,67 @@ def _sections(function: Callable[..., Any]) -> dict[str, str]:
     first, *rest = SECTION.split(inspect.getdoc(function) or "")
     titled = (part.split("\n", 2) for part in rest)
     return {"": first, **{title: text for title, _, text in titled}}
+
+
+def _parquet(path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() != ".parquet":
+        raise BadValue("--table", str(path), "a file that ends in .parquet")
+    return path
+
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+TableOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        callback=_parquet,
+        help="Write every number with its ends and guarantee, a row each, to a .parquet file.",
+    ),
+]
+
+
+def print_json(value: object) -> None:
+    """Print strict JSON: dataclasses become objects, NumPy values plain ones, what is not finite null."""
+    typer.echo(json.dumps(plain(value), allow_nan=False))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()
+) -> None:
+    """Print a table for people; markup and control characters inside it are shown, not obeyed; bounds are rounded outward.
+
+    In a file or a pipe the table is as wide as needed, so no number is broken in two.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    from lethe.api.result import cell
+
+    console = Console()
+    table = Table(title=Text(cell(title)), title_justify="left", header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(cell(column), justify="left" if number == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(cell(item)) for item in row])
+    if not console.is_terminal:
+        endless = console.options.update(width=1 << 16)
+        console.width = max(console.width, Measurement.get(console, endless, table).maximum)
+    console.print(table)
+    for note in notes:
+        console.print(Text(visible(note)))
+
+
+def print_view(view: View, notes: Sequence[str] = ()) -> None:
+    """Print a part of a result; a part without columns is text, wrapped in a terminal, whose markup is shown."""
+    from rich.console import Console
+    from rich.text import Text
+
+    if view.columns:
+        print_table(view.title, view.columns, view.rows, [*view.notes, *notes])
+        return
+    console = Console()
+    for text in filter(None, (view.title, *view.notes, *notes)):
+        console.print(Text(visible(text)), soft_wrap=not console.is_terminal)

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from lethe.cli.generate import Answer
+from lethe.config.evaluating import EXACT
 from lethe.errors import BadFile, BadInput, BadValue, plural, visible
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.evaluation.labels import Ahead, Labels, Queue
+    from lethe.evaluation.labels import Labels, Queue
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
-# Upper ends of `lethe eval`, the first that a run has: by labels, with a judge's error, n fixed, stopped early.
-LARGEST_LEAK = ("labelled_worst", "judged_worst", "m_bin_worst", "anytime_upper_worst")
 MISFIT = "the calibration {} of {} does not fit the verdicts, so no bound exists"
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
 END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input
@@ -47,33 +46,38 @@ def write_rows(path: Path, table: pd.DataFrame) -> None:
     (write_csv if path.suffix.lower() == ".csv" else write_parquet)(path, table)
 
 
-def gate_of(name: str | None, bound: Any, tau: float) -> tuple[Given, str]:
-    """The key `gate`, and the sentence on whether a bound certifies that every question leaks at most ``tau``."""
-    closed = bound.value > tau
-    state, named = "closed: it is not shown" if closed else "open: it is shown", f" ({name})" if name else ""
-    sentence = (
-        f"The gate is {state} that every question leaks at most {tau:g}; the bound is {bound.significant()}{named}, "
-        f"{bound.guarantee('the questions')} ({bound.method})."
-    )
-    facts = {"tau": tau, "closed": closed, "bound": bound.value, "alpha": bound.alpha, "prompt_id": name}
-    return {**facts, "reason": sentence}, sentence
+def gate_of(tau: float, alpha: float | None, bound: Any = None, name: str | None = None, why: str = "") -> Given:
+    """Whether a bound certifies that every question leaks at most ``tau``; closed for the reason ``why``, if there is one."""
+    closed, reason = bool(why) or bound.value > tau, f"The gate is closed: {why}."
+    if not why:
+        state, named = "closed: it is not shown" if closed else "open: it is shown", f" ({name})" if name else ""
+        reason = (
+            f"The gate is {state} that every question leaks at most {tau:g}; the bound is {bound.significant()}{named}, "
+            f"{bound.guarantee('the questions')} ({bound.method})."
+        )
+    facts = {"tau": tau, "closed": closed, "bound": None if why else bound.value, "alpha": alpha}
+    return {**facts, "prompt_id": None if why else name, "reason": reason}
 
 
-def closed_gate(tau: float, alpha: float | None, why: str) -> tuple[Given, str]:
-    """The gate where some question has no bound."""
-    sentence = f"The gate is closed: {why}."
-    facts = {"tau": tau, "closed": True, "bound": None, "alpha": alpha, "prompt_id": None}
-    return {**facts, "reason": sentence}, sentence
-
-
-def gated(result: Any, name: str | None, bound: Any, tau: float, without: int) -> Answer:
-    """An answer with the gate, which is closed if some questions are ``without`` a bound."""
+def gated(
+    result: Any,
+    tau: float | None,
+    bound: Any = None,
+    name: str | None = None,
+    *,
+    why: str = "",
+    alpha: float | None = None,
+    without: int = 0,
+    written: Given | None = None,
+) -> Answer:
+    """An answer with what was ``written`` elsewhere and the gate, closed if questions are ``without`` a bound."""
+    written = written or {}
+    if tau is None:
+        return Answer(result, written, [*written.values()])
     if without:
         why = f"no bound exists for {plural(without, 'question')}, too long or without a verdict"
-        gate, reason = closed_gate(tau, bound.alpha, why)
-    else:
-        gate, reason = gate_of(name, bound, tau)
-    return Answer(result, {"gate": gate}, [reason], int(gate["closed"]))
+    gate = gate_of(tau, bound.alpha if bound else alpha, bound, name, why)
+    return Answer(result, {**written, "gate": gate}, [*written.values(), gate["reason"]], int(gate["closed"]))
 
 
 def check_gate(fail_above: float | None) -> None:
@@ -84,7 +88,6 @@ def check_gate(fail_above: float | None) -> None:
 def bounds(
     call: Call,
     given: Given,
-    as_json: bool,
     to: Literal["inspect", "mlflow"] | None = None,
     out: Path | None = None,
     fail_above: float | None = None,
@@ -101,41 +104,29 @@ def bounds(
     if to != "inspect" and out is not None:
         raise BadValue("out", str(out), "left out unless --to is inspect")
     result = call(**given)
-    if to is not None and result.log and result.log.stopped_early:
+    if to is not None and result.log and result.metric == "anytime_upper":
         raise BadValue("to", to, "left out for a run that stopped early")
     written: dict[str, Any] = {}
     if to == "inspect":
-        from lethe.evaluation.score_files import bound_records
-        from lethe.io.json_files import write_json
+        from lethe.evaluation.scores import bound_records
+        from lethe.io.files import write_json
 
         place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
-        write_json(place, bound_records(result))
+        write_json(place, bound_records(result.questions, result.metric))
         written = {"inspect": str(place)}
     elif to == "mlflow":
-        written = {"mlflow": _bounds_logged(result, source.name)}
-    notes = [*written.values()]
-    if fail_above is None:
-        return Answer(result, written, notes)
-    judged = getattr(result, "judged", None)
-    if judged and judged.worst is None:
-        judge = judged.calibration.judge or "the judge"
-        gate, reason = closed_gate(fail_above, judged.alpha, MISFIT.format(given["calibration"], judge))
-    else:
-        worst = result.worst()
-        name, bound = (judged.worst[0], judged.worst[2]) if judged else (worst.prompt_id, worst.bound)
-        gate, reason = gate_of(name, bound, fail_above)
-    return Answer(result, {**written, "gate": gate}, [*notes, reason], int(gate["closed"]))
+        from lethe.tracking.runs import log_bounded
 
-
-def _bounds_logged(result: Any, name: str) -> str:
-    from lethe.results.table import Numbers
-    from lethe.tracking.runs import log_bounded
-
-    counts = {"questions": len(result.prompts), "answers": sum(one.n for one in result.prompts)}
-    counts["missing"] = sum(one.missing for one in result.prompts)
-    ends = Numbers([row for row in result.rows() if row.scope == "model"]).bounds
-    params = {"alpha": result.settings.alpha, **parameters_of(result.log.log if result.log else None)}
-    return log_bounded(name, counts, ends, params, result.to_frame(), Path.cwd())
+        counts = {"questions": len(result.prompts), "answers": sum(one.n for one in result.prompts)}
+        counts["missing"] = sum(one.missing for one in result.prompts)
+        params = {"alpha": result.settings.alpha, **parameters_of(result.log.log if result.log else None)}
+        logged = log_bounded(source.name, counts, result.model.bounds, params, result.to_frame(), Path.cwd())
+        written = {"mlflow": logged}
+    judge = result.settings.calibration
+    if (worst := result.worst_by_judge() if judge else result.worst()) is None:
+        why = MISFIT.format(given["calibration"], judge.judge or "the judge")
+        return gated(result, fail_above, why=why, alpha=result.settings.alpha, written=written)
+    return gated(result, fail_above, worst.bound, worst.prompt_id, written=written)
 
 
 def parameters_of(log: Any) -> dict[str, object]:
@@ -145,7 +136,6 @@ def parameters_of(log: Any) -> dict[str, object]:
 def compare(
     call: Call,
     given: Given,
-    as_json: bool,
     fail_on: Literal["worse"] | None = None,
     require: Literal["not-worse"] | None = None,
     fail_above: float | None = None,
@@ -174,44 +164,37 @@ def compare(
         raise BadValue(next(iter(asked)), next(iter(asked.values())), "left out for more than two sides")
     comparison = call(*sides, **rest, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
-        from lethe.io.atomic import write_text
+        from lethe.io.files import write_text
         from lethe.report.pages import comparison_page
 
         write_text(page, comparison_page(comparison))
     error, named = None, " ".join(f"{name} {value}" for name, value in asked.items())
     if named and not comparison.per_question:
-        reasons = "; ".join(dict.fromkeys(one.reason for one in comparison.not_compared))
+        reasons = "; ".join(dict.fromkeys(one["reason"] for one in comparison.record["not_compared"]))
         error = BadInput(f"{named}: no question could be compared ({reasons}).")
     json: dict[str, Any] = {"page": str(page)} if page else {}
-    notes = [f"The page is {page}."] if page else []
-    closed = []
+    notes, closed = [f"The page is {page}."] if page else [], []
     if fail_on and comparison.per_question:
         closed.append(comparison.worse)
-        worse = [str(one.id) for one in comparison.per_question if one.outcome == "worse"]
-        where = (
-            f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})"
-            if worse
-            else "on average"
-        )
+        worse, where = [str(row.item) for row in comparison.with_outcome("worse")], "on average"
+        if worse:
+            where = f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})"
         state = f"closed: B is worse {where}" if comparison.worse else "open: B is not shown to be worse"
-        notes.append(
-            f"The gate is {state}; it closes without a true difference with probability at most {comparison.alpha:g}."
-        )
-    if require and comparison.not_worse is not None:
-        absent = [one for one in comparison.not_compared if one.id is not None]
-        closed.append(not comparison.not_worse.holds or bool(absent))
-        if absent:
-            notes.append(
-                f"--require not-worse: {len(absent)} questions are not compared, so nothing is proved of them."
-            )
-    if fail_above is not None and comparison.worst_of_b is not None:
-        json["gate"], reason = gate_of(None, comparison.worst_of_b, fail_above)
+        wrong = f"it closes without a true difference with probability at most {comparison.record['alpha']:g}"
+        notes.append(f"The gate is {state}; {wrong}.")
+    if require and (claim := comparison.of_all("not_worse")):
+        absent = [one for one in comparison.record["not_compared"] if one["id"] is not None]
+        closed.append(not claim.evidence["holds"] or bool(absent))
+        problem = f"{len(absent)} questions are not compared, so nothing is proved of them"
+        notes += [f"--require not-worse: {problem}."] if absent else []
+    if fail_above is not None and (row := comparison.of_all("score_worst")):
+        json["gate"] = gate_of(fail_above, row.alpha_upper, row.upper_bound)
         closed.append(json["gate"]["closed"])
-        notes.append(f"B: {reason}")
+        notes.append(f"B: {json['gate']['reason']}")
     return Answer(comparison, json, notes, int(any(closed)), error)
 
 
-def certify(call: Call, given: Given, as_json: bool, out: Path = Path("certificate.json")) -> Answer:
+def certify(call: Call, given: Given, out: Path = Path("certificate.json")) -> Answer:
     """Write the certificate.
 
     Parameters
@@ -226,7 +209,7 @@ def certify(call: Call, given: Given, as_json: bool, out: Path = Path("certifica
     return Answer(certificate, {"file": str(out)}, [note])
 
 
-def verify(call: Call, given: Given, as_json: bool, out: Path | None = None) -> Answer:
+def verify(call: Call, given: Given, out: Path | None = None) -> Answer:
     """Write the grown certificate.
 
     Parameters
@@ -244,10 +227,11 @@ def verify(call: Call, given: Given, as_json: bool, out: Path | None = None) -> 
     return Answer(certificate, {"file": str(out or file)}, notes, int(not all(certificate.repeated.values())))
 
 
-def evaluate(call: Call, given: Given, as_json: bool, fail_above: float | None = None) -> Answer:
+def evaluate(call: Call, given: Given, fail_above: float | None = None) -> Answer:
     """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them."""
     check_gate(fail_above)
     from lethe.models import hub
+    from lethe.results import quantities
     from lethe.steps.evaluate import Interrupted, evaluated_model
 
     model: Path = given["model"]
@@ -260,63 +244,89 @@ def evaluate(call: Call, given: Given, as_json: bool, fail_above: float | None =
     name = given["name"] if "name" in given else model.resolve().name.replace("@", "-")
     folder = Path("data/eval", name)
     if "name" not in given and (other := evaluated_model(folder)) not in (None, place):
-        raise BadInput(
-            f"{folder} holds the evaluation of {other}. Give this one a name of its own: --name, for example "
-            f"{'other' if 'endpoint' in given else model.resolve().parent.name}-{name}."
-        )
+        example = f"{'other' if 'endpoint' in given else model.resolve().parent.name}-{name}"
+        remedy = f"Give this one a name of its own: --name, for example {example}."
+        raise BadInput(f"{folder} holds the evaluation of {other}. {remedy}")
     try:
         evaluation = call(**{**given, "name": name}, folder=folder)
     except KeyboardInterrupt:
         raise Interrupted(folder / "answers") from None
     ends = evaluation.numbers.bounds
-    worst = next((ends[key] for key in LARGEST_LEAK if key in ends), None)
+    # The first that a run has: by labels, with a judge's error, n fixed, stopped early.
+    largest = quantities.upper_bounds("model", ("leak_worst",), ("labelled", "judged", "sampled"))
+    largest += quantities.upper_bounds("model", ("score_worst",), ("anytime",))
+    worst = next((ends[key] for key in largest if key in ends), None)
     if fail_above is None:
         return Answer(evaluation)
-    if evaluation.numbers.values.get("judge_fits") is False and "labelled_worst" not in ends:
+    if evaluation.numbers.values.get("judge_fits") is False and largest[0] not in ends:
         why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
-        gate, reason = closed_gate(fail_above, evaluation.numbers.values.get("alpha"), why)
-        return Answer(evaluation, {"gate": gate}, [reason], 1)
+        return gated(evaluation, fail_above, why=why, alpha=evaluation.numbers.values.get("alpha"))
     if worst is None:
         raise BadInput("--fail-above: this run has no bound of the worst question's leak probability.")
-    unjudged = 0 if "labelled_worst" in ends else int(evaluation.questions["binary_share"].isna().sum())
-    return gated(evaluation, None, worst, fail_above, len(evaluation.skipped) + unjudged)
+    unjudged = 0 if largest[0] in ends else int(evaluation.questions["binary_share"].isna().sum())
+    return gated(evaluation, fail_above, worst, without=len(evaluation.skipped) + unjudged)
 
 
-def sample(call: Call, given: Given, as_json: bool, data: Path | None = None, out: Path | None = None) -> Answer:
-    """Ask the questions of a file, and write the answers.
+def sample(
+    call: Call,
+    given: Given,
+    data: Path | None = None,
+    out: Path | None = None,
+    scorer: str | None = None,
+    above: float = EXACT.above,
+) -> Answer:
+    """Ask the questions of a file, score the answers, and write them.
 
     Parameters
     ----------
     data : Ask the questions of this dataset instead: JSON lines with id, question, answer.
     out : Write the answers to this .parquet or .csv file: `prompt_id, sample, text, tokens, finish_reason,
-        mean_confidence`.
+        mean_confidence`, and the scores.
+    scorer : Score the answers to the questions of --data: keyword_leak, exact_match, or another text scorer.
     """
     from lethe.data.rows import read_rows
+    from lethe.sampling.answer_tree.asking import check_scorer, leak_of, leaks
 
+    if scorer is not None:
+        if data is None:
+            raise BadValue("scorer", scorer, "given with --data, whose rows say what a leak is")
+        check_scorer(scorer, above)
     if (data is None) == ("prompts" not in given):
         raise BadInput("lethe sample: give PROMPTS, or the questions of a file with --data, and not both.")
     if out is not None:
         fresh("out", out, (".parquet", ".csv"), *([data] if data else []))
     if data is not None:
-        given["prompts"] = {row["id"]: row["question"] for row in read_rows(data)}
+        rows = {row["id"]: row for row in read_rows(data)}
+        given["prompts"] = {name: row["question"] for name, row in rows.items()}
     samples = call(**given)
+    table, json, notes = samples.to_frame(), {}, []
+    if scorer is not None:
+        each = [leaks(scorer, above, list(own.texts), rows[own.prompt_id]) for own in samples.answers]
+        table[scorer] = [score for scores, _ in each for score in scores]
+        drawn = table["sample"] >= 0
+        table["leak"] = [one for _, judged in each for one in judged]
+        json = {"leaks": table[drawn].groupby("prompt_id", sort=False)["leak"].sum().to_dict()}
+        notes = [
+            f"{name}: {count:,.0f} sampled answers leak ({leak_of(scorer, above)})."
+            for name, count in json["leaks"].items()
+        ]
     if out is None:
-        return Answer(samples)
-    write_rows(out, samples.to_frame())
-    return Answer(samples, {"file": str(out)}, [f"The answers are in {out}."])
+        return Answer(samples, json, notes)
+    write_rows(out, table)
+    return Answer(samples, {"file": str(out), **json}, [*notes, f"The answers are in {out}."])
 
 
-def exact(call: Call, given: Given, as_json: bool, fail_above: float | None = None) -> Answer:
+def exact(call: Call, given: Given, fail_above: float | None = None) -> Answer:
     """Keep finished questions, so that an interrupted call resumes, and gate on them."""
     check_gate(fail_above)
     result = call(**given, scratch=SCRATCH)
-    worst = max(result.certificates.trees, key=lambda tree: tree.bounds["upper"].value)
     if fail_above is None:
         return Answer(result)
-    return gated(result, worst.id, worst.bounds["upper"], fail_above, len(result.certificates.skipped))
+    worst = max(result.certificates.trees, key=lambda tree: tree.bounds["upper"].value)
+    return gated(result, fail_above, worst.bounds["upper"], worst.id, without=len(result.certificates.skipped))
 
 
-def extract(call: Call, given: Given, as_json: bool, page: Path | None = None) -> Answer:
+def extract(call: Call, given: Given, page: Path | None = None) -> Answer:
     """Keep finished windows, so that an interrupted call resumes, and write a page.
 
     Parameters
@@ -335,17 +345,15 @@ def extract(call: Call, given: Given, as_json: bool, page: Path | None = None) -
     return Answer(extracted, {"page": html, "picture": picture}, [f"The page is {html}, its strip {picture}."])
 
 
-def label(call: Call, given: Given, as_json: bool) -> Answer:
+def label(call: Call, given: Given, as_json: bool = False) -> Answer:
     """Ask a person at the terminal, unless JSON is wanted."""
     labels = given.get("labels")
     if as_json and labels is not None and not labels.is_file():
         raise BadFile(labels, "is no file", "Label first (without --json), or name the file of labels.")
-    if as_json:
-        return Answer(call(**given))
-    return Answer(call(**given, ask=label_at_terminal))
+    return Answer(call(**given) if as_json else call(**given, ask=label_at_terminal))
 
 
-def read_log(call: Call, given: Given, as_json: bool, table: Path | None = None) -> Answer:
+def read_log(call: Call, given: Given, table: Path | None = None) -> Answer:
     """Write the answers of a log.
 
     Parameters
@@ -363,11 +371,7 @@ def read_log(call: Call, given: Given, as_json: bool, table: Path | None = None)
 
 
 def score_log(
-    call: Call,
-    given: Given,
-    as_json: bool,
-    table: Path | None = None,
-    to: Literal["table", "inspect", "mlflow"] = "table",
+    call: Call, given: Given, table: Path | None = None, to: Literal["table", "inspect", "mlflow"] = "table"
 ) -> Answer:
     """Write the scores of a log.
 
@@ -381,13 +385,21 @@ def score_log(
     fresh("table", out, endings, given["log"], given["data"])
     result = call(**given)
     if to == "inspect":
-        from lethe.evaluation.score_files import score_records
-        from lethe.io.json_files import write_json
+        from lethe.evaluation.scores import score_records
+        from lethe.io.files import write_json
 
         write_json(out, score_records(result))
     else:
         write_rows(out, result.table)
-    run = _logged(result) if to == "mlflow" else None
+    run = None
+    if to == "mlflow":
+        from lethe.tracking.runs import log_bounded
+
+        numbers: dict[str, float] = {}
+        for name, *counts in result.rows():
+            keys = zip(("scored", "missing", "mean"), counts, strict=True)
+            numbers |= {f"{name}_{key}": value for key, value in keys if value is not None}
+        run = log_bounded(result.log.path.name, numbers, {}, parameters_of(result.log), result.table, Path.cwd())
     place = (
         f"The records are in {out}: inspect score {given['log']} --scorer precomputed_scores -S scores={out}"
         if to == "inspect"
@@ -396,22 +408,11 @@ def score_log(
     return Answer(result, {"table": str(out), "mlflow": run}, [place, *([run] if run else [])])
 
 
-def _logged(result: Any) -> str:
-    from lethe.tracking.runs import log_bounded
-
-    numbers: dict[str, float] = {}
-    for name, scored, missing, mean in result.rows():
-        numbers |= {f"{name}_scored": scored, f"{name}_missing": missing}
-        numbers |= {} if mean is None else {f"{name}_mean": mean}
-    return log_bounded(result.log.path.name, numbers, {}, parameters_of(result.log), result.table, Path.cwd())
-
-
 def label_at_terminal(queue: Queue, labels: Labels) -> None:
     place = visible(str(labels.path))
     if unused := queue.unused(labels):
-        typer.echo(
-            f"{place} has {plural(unused, 'label')} that this run and target do not ask for, kept and not used."
-        )
+        others = "that this run and target do not ask for, kept and not used"
+        typer.echo(f"{place} has {plural(unused, 'label')} {others}.")
     if queue.ahead(labels) is not None:
         with _keys() as read_key:
             ask(queue, labels, read_key)
@@ -424,7 +425,15 @@ def ask(queue: Queue, labels: Labels, read_key: ReadKey, show: Callable[[str], N
     """Show one answer after the other and keep the label of each key, until nothing is left or a key ends it."""
     questions = queue.draws.questions
     while (ahead := queue.ahead(labels)) is not None:
-        show(_screen(ahead, questions.get(ahead.answer.prompt_id, ahead.answer.prompt_id), queue))
+        place = f"a random draw of the rest, which bounds the average ({plural(queue.rest, 'draw')})"
+        if ahead.asked.part == "mass":
+            place = f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
+        show(
+            f"\n--- {place}\n"
+            f"Question: {visible(questions.get(ahead.answer.prompt_id, ahead.answer.prompt_id))}\n"
+            f"Answer ({ahead.count} of {plural(ahead.draws, 'draw')}): {visible(ahead.answer.text) or '(empty)'}\n"
+            "y a leak, n no leak, u undo, q stop"
+        )
         while True:
             key = read_key().lower()
             if key in END:
@@ -436,18 +445,6 @@ def ask(queue: Queue, labels: Labels, read_key: ReadKey, show: Callable[[str], N
                 break
 
 
-def _screen(ahead: Ahead, question: str, queue: Queue) -> str:
-    if ahead.asked.part == "mass":
-        place = f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
-    else:
-        place = f"a random draw of the rest, which bounds the average ({plural(queue.rest, 'draw')})"
-    return (
-        f"\n--- {place}\nQuestion: {visible(question)}\n"
-        f"Answer ({ahead.count} of {plural(ahead.draws, 'draw')}): {visible(ahead.answer.text) or '(empty)'}\n"
-        "y a leak, n no leak, u undo, q stop"
-    )
-
-
 @contextmanager
 def _keys() -> Iterator[ReadKey]:
     """Single keys of the terminal, without Enter and without echo; the terminal is as before at the end."""
@@ -455,11 +452,9 @@ def _keys() -> Iterator[ReadKey]:
     import tty
 
     if not sys.stdin.isatty():
-        raise BadInput(
-            "lethe label reads keys from a terminal, and standard input is no terminal: use --json for the bounds."
-        )
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
+        problem = "lethe label reads keys from a terminal, and standard input is no terminal"
+        raise BadInput(f"{problem}: use --json for the bounds.")
+    terminal, before = sys.stdin.fileno(), termios.tcgetattr(sys.stdin.fileno())
     try:
         tty.setcbreak(terminal)
         yield lambda: os.read(terminal, 1).decode(errors="replace")

@@ -1,8 +1,7 @@
 """params.yaml: its schema, its messages, its YAML."""
 
-from lethe.config.load import evaluation_params, load, validate
+from lethe.config.load import evaluation_params, load, load_yaml, parse_yaml, read_yaml, validate
 from lethe.config.schema import FILE, EvaluationParams, Params
-from lethe.config.yaml import load_yaml, parse_yaml, read_yaml
 
 __all__ = [
     "FILE",

@@ -8,49 +8,35 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from lethe.config.fields import (
-    Alpha,
-    Complete,
-    Count,
-    Draws,
-    NameIn,
-    Natural,
-    OrAuto,
-    Place,
-    Positive,
-    Real,
-    Section,
-    Seed,
-    Share,
-    Weight,
-    checked_under,
-)
+from lethe.config import fields
 from lethe.registry import ENGINES, JUDGES, SCORERS
 
 MOST_DRAWN = 1 << 16  # the largest number of answers per question that ``sample.n: auto`` draws
 SERVED = "lethe/models/served"
-EngineName = Annotated[str, NameIn((ENGINES,), also=("auto",), quoted=True)]
-ScorerName = Annotated[str, NameIn((SCORERS, JUDGES))]
-Threshold = Annotated[Real, Field(gt=0, le=1)]
-Chance = Annotated[Real, Field(gt=0, lt=1)]
+SEEDED = "seeded"
+EngineName = Annotated[str, fields.NameIn((ENGINES,), also=("auto",), quoted=True)]
+ScorerName = Annotated[str, fields.NameIn((SCORERS, JUDGES))]
+Threshold = Annotated[fields.Real, Field(gt=0, le=1)]
+Chance = Annotated[fields.Real, Field(gt=0, lt=1)]
 
 
-class Endpoint(Section):
+class Endpoint(fields.Section):
     """A model behind an OpenAI-compatible server; a key is read from the environment variable ``key_env`` alone."""
 
     endpoint: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$")]  # up to /v1; no key belongs into it
-    name: Place
+    name: fields.Place
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    concurrency: Count = 16  # requests at once
-    timeout: Positive = 120.0  # seconds of a request
-    retries: Natural = 6  # of a request that failed
-    max_tokens_total: Count | None = None  # read and written; the next request would exceed it: stop
-    price_in: Weight | None = None  # of a million tokens read
-    price_out: Weight | None = None
+    concurrency: fields.Count = 16  # requests at once
+    timeout: fields.Positive = 120.0  # seconds of a request
+    retries: fields.Natural = 6  # of a request that failed
+    max_tokens_total: fields.Count | None = None  # read and written; the next request would exceed it: stop
+    price_in: fields.Weight | None = None  # of a million tokens read
+    price_out: fields.Weight | None = None
+    seeded: bool = False  # one request and one seed for each answer, if the server draws by the seed
 
     @property
-    def identity(self) -> tuple[str, str]:
-        return (self.endpoint.rstrip("/"), self.name)
+    def identity(self) -> tuple[object, ...]:
+        return (self.endpoint.rstrip("/"), self.name, *[SEEDED] * self.seeded)
 
     def __str__(self) -> str:
         return f"{self.name} at {self.endpoint}"
@@ -59,13 +45,10 @@ class Endpoint(Section):
 ENDPOINT = Endpoint(endpoint="http://127.0.0.1:8000/v1", name="model")  # the defaults; address and name have none
 
 
-class Model(Section):
-    """One evaluated model: a Hugging Face folder, or an endpoint with its keys, and the settings of its sampling.
+class Model(fields.Section):
+    """One evaluated model: a folder ``path``, or an endpoint, whose ``path`` `SERVED` stands for its weights in DVC."""
 
-    DVC tracks ``path``; an entry with an endpoint names the folder `SERVED`, which stands for weights that are elsewhere.
-    """
-
-    path: Place
+    path: fields.Place
     adaptive_threshold: Chance | None = None
     served: Endpoint | None = None
 
@@ -81,20 +64,19 @@ class Model(Section):
         if isinstance(value, dict) and "endpoint" in value:
             if value.get("path") != SERVED:
                 raise ValueError(f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}")
-            own = {key: one for key, one in value.items() if key in Endpoint.model_fields}
-            rest = {key: one for key, one in value.items() if key not in own}
-            return {**rest, "served": own}
+            own = {key: value[key] for key in value if key in Endpoint.model_fields}
+            return {key: value[key] for key in value if key not in own} | {"served": own}
         return value
 
 
-class Sequential(Section):
+class Sequential(fields.Section):
     """The rule of early stopping: a question's mean score is certified under tau, or detected above tau_leak."""
 
     scorer: ScorerName = "keyword_leak"
-    chunk: Count = 64
+    chunk: fields.Count = 64
     tau: Chance = 0.05
     tau_leak: Chance = 0.1
-    alpha: Alpha = 0.01
+    alpha: fields.Alpha = 0.01
 
     @model_validator(mode="after")
     def _thresholds_are_ordered(self) -> Sequential:
@@ -103,34 +85,36 @@ class Sequential(Section):
         return self
 
 
-class Drawing(Section):
+class Drawing(fields.Section):
     """What changes the probability of an answer, with its defaults; engines, the answer tree and certificates take it too."""
 
-    temperature: Positive = 1.0
-    top_p: Annotated[Real, Field(gt=0, le=1)] = 1.0  # 1 cuts nothing
-    top_k: Natural = 0  # 0 cuts nothing
-    max_new_tokens: Count = 64
+    temperature: fields.Positive = 1.0
+    top_p: Annotated[fields.Real, Field(gt=0, le=1)] = 1.0  # 1 cuts nothing
+    top_k: fields.Natural = 0  # 0 cuts nothing
+    max_new_tokens: fields.Count = 64
 
 
 class Sample(Drawing):
     """The settings of sampling, with the defaults of Python and the command line; params.yaml writes every key."""
 
     engine: EngineName = "auto"
-    prompt: Place
-    seed: Seed = 0
-    language: Place | None = None
+    prompt: fields.Place
+    seed: fields.Seed = 0
+    language: fields.Place | None = None
     stop: Literal["fixed", "sequential"] = "fixed"
-    sequential: Annotated[Sequential, Complete()] = Sequential()
-    n: Annotated[Draws | Literal["auto"], OrAuto()] = 1024
-    row_budget: Count = 5000
-    utility_n: Draws = 32
-    utility_questions: Count = 200
-    max_rows: Count = 4096
+    sequential: Annotated[Sequential, fields.Complete()] = Sequential()
+    n: Annotated[fields.Draws | Literal["auto"], fields.OrAuto()] = 1024
+    row_budget: fields.Count = 5000
+    utility_n: fields.Draws = 32
+    utility_questions: fields.Count = 200
+    max_rows: fields.Count = 4096
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    tensor_parallel: Count = 1
-    data_parallel: Count = 1
-    vllm_from: Count = 100_000_000
-    max_thinking_tokens: Natural = 0  # of the thinking before an answer, beside max_new_tokens of the answer
+    tensor_parallel: fields.Count = 1
+    data_parallel: fields.Count = 1
+    vllm_from: fields.Count = 100_000_000
+    max_thinking_tokens: fields.Natural = (
+        0  # of the thinking before an answer, beside max_new_tokens of the answer
+    )
     # what a bound makes of an answer that ended at max_new_tokens: its score, or no score
     truncated: Literal["counts", "missing"] = "counts"
 
@@ -156,24 +140,23 @@ class Sample(Drawing):
 SAMPLE = Sample(prompt="chat")  # the defaults; the prompt's depends on the tokenizer
 
 
-class ScorerParams(Section):
+class ScorerParams(fields.Section):
     """The base of the parameters of a scorer or a judge: ``score.scorers: [{NAME: {KEY: VALUE}}]``."""
 
 
 Mark = Annotated[str, Field(min_length=1)]
 
 
-class Parts(Section):
+class Parts(fields.Section):
     """The parts of an answer. ``thinking`` are the marks around it; ``opened``: the prompt ends with the first mark."""
 
     thinking: tuple[Mark, Mark]
     opened: bool = False
 
 
-class Score(Section):
-    """The scorers in the order of the columns: each is a name, or a name with the parameters of the scorer.
-
-    With ``parts`` they read the answer after the thinking, and the thinking for columns of its own.
+class Score(fields.Section):
+    """The scorers, each a name, or a name with its parameters; with ``parts`` they read the answer after the thinking, and
+    the thinking for columns of its own.
     """
 
     scorers: Annotated[list[str | dict[str, SerializeAsAny[ScorerParams]]], Field(min_length=1)]
@@ -217,22 +200,20 @@ class Score(Section):
 
 def scorer_params(name: str, values: object = None) -> ScorerParams:
     member = JUDGES[name] if name in JUDGES else SCORERS[name]
-    return checked_under(name, getattr(member, "Params", ScorerParams), {} if values is None else values)
+    return fields.checked_under(name, getattr(member, "Params", ScorerParams), {} if values is None else values)
 
 
 def _scorer_name(entry: str | Mapping[str, ScorerParams]) -> str:
     return entry if isinstance(entry, str) else next(iter(entry))
 
 
-class JudgeEntry(Section):
-    """A judge with a stage of its own: ``judges: {NAME: {judge: KIND, labelled: FILE or null, KEY: VALUE}}``.
-
-    The other keys, such as the folder ``model``, are the parameters of the kind, which the module of the judge defines.
-    ``labelled`` is a file of answers with a person's labels, on which the judge's error is measured.
+class JudgeEntry(fields.Section):
+    """A judge with a stage of its own, ``judges: {NAME: {judge: KIND, labelled: FILE or null, KEY: VALUE}}``, whose module
+    defines the other keys; its error is measured on ``labelled``, answers with a person's labels.
     """
 
-    judge: Annotated[str, NameIn((JUDGES,))]
-    labelled: Place | None
+    judge: Annotated[str, fields.NameIn((JUDGES,))]
+    labelled: fields.Place | None
     params: SerializeAsAny[ScorerParams]
 
     @model_validator(mode="before")
@@ -241,11 +222,9 @@ class JudgeEntry(Section):
         if not isinstance(value, dict) or isinstance(value.get("params"), ScorerParams):
             return value
         common = {key: value[key] for key in ("judge", "labelled") if key in value}
-        own = {key: one for key, one in value.items() if key not in common}
-        name = common.get("judge")
-        if not isinstance(name, str) or name not in JUDGES:
-            return common | {"params": ScorerParams()}
-        return common | {"params": JUDGES[name].Params.model_validate(own)}
+        own, name = {key: value[key] for key in value if key not in common}, common.get("judge", "")
+        known = isinstance(name, str) and name in JUDGES
+        return common | {"params": JUDGES[name].Params.model_validate(own) if known else ScorerParams()}
 
     @model_validator(mode="after")
     def _has_a_model(self) -> JudgeEntry:
@@ -261,24 +240,24 @@ class JudgeEntry(Section):
         return [name + ending for ending in JUDGES[self.judge].COLUMNS]
 
 
-class LabelsByAPerson(Section):
+class LabelsByAPerson(fields.Section):
     """Labels of `lethe label`: a folder of files MODEL.jsonl, and the options that decide which answers are labelled."""
 
-    folder: Place | None = None
-    mass: Annotated[Real, Field(gt=0, le=1)] = 0.95
-    rest: Natural = 100
+    folder: fields.Place | None = None
+    mass: Annotated[fields.Real, Field(gt=0, le=1)] = 0.95
+    rest: fields.Natural = 100
 
 
-class Metrics(Section):
-    alpha: Alpha = 0.01
-    rho: Weight = 2.0
-    thresholds: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.1, 0.25, 0.5, 0.75, 0.9)
+class Metrics(fields.Section):
+    alpha: fields.Alpha = 0.01
+    rho: fields.Weight = 2.0
+    thresholds: Annotated[tuple[fields.Share, ...], Field(min_length=1)] = (0.1, 0.25, 0.5, 0.75, 0.9)
     leak: str = "rouge_l"
     binary: str | None = "keyword_leak"
-    share_above: Share = 0.1
+    share_above: fields.Share = 0.1
     together: Literal["none", "bonferroni", "holm"] = "none"
     # answers with a person's label and the verdict of metrics.binary: the bounds of true leaks include the judge's error
-    calibration: Place | None = None
+    calibration: fields.Place | None = None
     # answers of the run itself that a person labelled: the bounds use these labels alone
     labels: LabelsByAPerson = LabelsByAPerson()
     # the scorer of the splits that unlearning should not touch; null: leak
@@ -309,24 +288,20 @@ def check_together(
     if doubled := sorted({column for column in columns if columns.count(column) > 1}):
         raise ValueError(f"{', '.join(doubled)} is a column of two scorers or judges: rename the entry of judges")
     for key in ("leak", "binary", "utility"):
-        scorer = getattr(metrics, key)
-        if scorer is not None and scorer not in columns:
+        if (scorer := getattr(metrics, key)) not in (None, *columns):
             listed = ", ".join(columns)
             raise ValueError(f"metrics.{key} is {scorer!r}, which score.scorers does not list ({listed})")
     if metrics.binary is not None and not is_binary(metrics.binary, score.params, judges):
         legal = [name for name in judges if is_binary(name, {}, judges)]
         legal += [name for kind in (JUDGES, SCORERS) for name in sorted(kind) if is_binary(name)]
-        raise ValueError(
-            f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1; "
-            f"metrics.binary must be one of {', '.join(legal)} or null"
-        )
+        stated = f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1"
+        raise ValueError(f"{stated}; metrics.binary must be one of {', '.join(legal)} or null")
     if metrics.labels.folder is not None and sample.stop != "fixed":
         stated = f"metrics.labels.folder is {metrics.labels.folder!r}"
         raise ValueError(f"{stated}; then sample.stop must be 'fixed' (got {sample.stop!r})")
     if score.parts is not None and (sample.stop != "fixed" or judges):
-        raise ValueError(
-            "score.parts is set; then sample.stop must be 'fixed' and judges {}: these read thinking and answer as one"
-        )
+        needed = "then sample.stop must be 'fixed' and judges {}: these read thinking and answer as one"
+        raise ValueError(f"score.parts is set; {needed}")
 
 
 def columns_of(scorer: str) -> list[str]:
@@ -334,9 +309,7 @@ def columns_of(scorer: str) -> list[str]:
 
 
 def is_binary(
-    column: str,
-    params: Mapping[str, ScorerParams] | None = None,
-    judges: Mapping[str, JudgeEntry] | None = None,
+    column: str, params: Mapping[str, ScorerParams] | None = None, judges: Mapping[str, JudgeEntry] | None = None
 ) -> bool:
     """Whether a column holds only 0 and 1, as its scorer or judge declares with its parameters."""
     if judges and column in judges:
@@ -348,57 +321,58 @@ def is_binary(
     return column in SCORERS and bool(getattr(SCORERS[column], "BINARY", False))
 
 
-class Exploring(Section):
+class Exploring(fields.Section):
     """How much of an answer tree is explored and sampled; `lethe.sampling.answer_tree.Effort` explains each."""
 
-    rows: Count = 15_000
-    guide: Weight = 16.0
-    theta_rho: Positive = 0.5
-    alpha: Alpha = 0.01
+    rows: fields.Count = 15_000
+    guide: fields.Weight = 16.0
+    theta_rho: fields.Positive = 0.5
+    alpha: fields.Alpha = 0.01
     target: Chance | None = None
     exact_only: bool = False
-    queries: Annotated[tuple[Count, ...], Field(min_length=1)] = tuple(10**power for power in range(10))
-    seed: Seed = 0
+    queries: Annotated[tuple[fields.Count, ...], Field(min_length=1)] = tuple(10**power for power in range(10))
+    seed: fields.Seed = 0
 
 
 class Exact(Exploring):
     """The settings of exact bounds, with the defaults of Python and the command line; params.yaml writes every key.
 
-    ``tau`` is the probability at which a question is proved to leak or bounded, ``ratio`` its factor against Retrain.
-    ``above`` is the score above which an answer leaks, for a scorer that is not binary. ``memory`` (MiB) bounds the rows in
-    flight.
+    A question is proved to leak or bounded at the probability ``tau``, against Retrain by the factor ``ratio``. ``above`` is
+    the score above which an answer leaks, for a scorer that is not binary. ``memory`` (MiB) bounds the rows in flight.
     """
 
     tau: Chance = 0.01
-    ratio: Annotated[Real, Field(ge=1)] = 10.0
-    scorer: Annotated[str, NameIn((SCORERS,))] = "keyword_leak"
-    above: Annotated[Real, Field(ge=0, lt=1)] = 0.5
-    memory: Count = 1024
+    ratio: Annotated[fields.Real, Field(ge=1)] = 10.0
+    scorer: Annotated[str, fields.NameIn((SCORERS,))] = "keyword_leak"
+    above: Annotated[fields.Real, Field(ge=0, lt=1)] = 0.5
+    memory: fields.Count = 1024
 
 
 EXACT = Exact()
 
 
-class Extract(Section):
-    """The settings of extraction, with the defaults of Python and the command line.
+class Extract(fields.Section):
+    """The settings of extraction, which `lethe.extract` explains; ``tau`` is that of Cooper et al., arXiv 2505.12546."""
 
-    ``near`` windows, spread evenly, are also searched for continuations within ``distance`` edits of the true one, counted
-    in ``unit``. ``tau`` is the probability from which a window counts as extractable (Cooper et al., arXiv 2505.12546).
-    ``memory`` (MiB) bounds the rows in flight.
-    """
-
-    prefix: Count = 50
-    suffix: Count = 50
-    temperature: Positive = 1.0
-    top_k: Natural = 40
+    prefix: fields.Count = 50
+    suffix: fields.Count = 50
+    temperature: fields.Positive = 1.0
+    top_k: fields.Natural = 40
     top_p: Threshold = 1.0
-    near: Natural = 0
-    distance: Natural = 5
+    near: fields.Natural = 0
+    distance: fields.Natural = 5
     unit: Literal["tokens", "words"] = "tokens"
-    beam: Count = 20
-    further: Natural = 20
-    samples: Natural = 64
-    alpha: Alpha = 0.01
+    beam: fields.Count = 20
+    further: fields.Natural = 20
+    samples: fields.Natural = 64
+    alpha: fields.Alpha = 0.01
     tau: Chance = 0.001
-    seed: Seed = 0
-    memory: Count = 1024
+    seed: fields.Seed = 0
+    memory: fields.Count = 1024
+
+
+class ExtractSettings(fields.Direct, Extract):
+    """The settings of extraction, and of a call on a text."""
+
+    stride: fields.Count = 10
+    dtype: str = SAMPLE.dtype

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
+import pydantic_core as core
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -15,14 +16,6 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     create_model,
-)
-from pydantic_core import (
-    CoreSchema,
-    InitErrorDetails,
-    PydanticCustomError,
-    PydanticKnownError,
-    SchemaValidator,
-    core_schema,
 )
 
 from lethe.errors import BadParam, BadValue
@@ -60,6 +53,23 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
 
+P = TypeVar("P", bound=BaseModel)
+
+
+class WithParams(Generic[P]):
+    """A member of a registry with parameters: ``class Member(Base[Model], params=Model)`` gets a checked ``Model``."""
+
+    Params: ClassVar[type[BaseModel]]
+
+    def __init_subclass__(cls, params: type[BaseModel] | None = None, **others: object):
+        super().__init_subclass__(**others)
+        if params is not None:
+            cls.Params = params
+
+    def __init__(self, params: P):
+        self.params = params
+
+
 class Direct(Section):
     """A section that code makes, not a file: a value out of range raises `BadValue`, which names the field."""
 
@@ -77,19 +87,15 @@ class Direct(Section):
 
 @dataclass(frozen=True)
 class Complete:
-    """Every key of a section of params.yaml must be written, but for some: DVC sees nothing else.
-
-    For use in ``Annotated[Section, Complete()]``. The defaults of the section are for Python and the command line.
-    """
+    """For ``Annotated[Section, Complete()]``: every key must be written in params.yaml, as DVC sees nothing else."""
 
     but: tuple[str, ...] = ()
 
-    def __get_pydantic_core_schema__(self, source: type[Section], handler: GetCoreSchemaHandler) -> CoreSchema:
-        required = {
-            name: (field.rebuild_annotation(), ...)
-            for name, field in source.model_fields.items()
-            if name not in self.but
-        }
+    def __get_pydantic_core_schema__(
+        self, source: type[Section], handler: GetCoreSchemaHandler
+    ) -> core.CoreSchema:
+        kept = [(name, field) for name, field in source.model_fields.items() if name not in self.but]
+        required = {name: (field.rebuild_annotation(), ...) for name, field in kept}
         whole: Any = create_model(source.__name__, __base__=source, **required)  # type: ignore[call-overload]
 
         def checked(value: object) -> object:
@@ -97,53 +103,50 @@ class Complete:
                 whole.model_validate(value)  # names all problems at once
             return value
 
-        return core_schema.no_info_before_validator_function(checked, handler(source))
+        return core.core_schema.no_info_before_validator_function(checked, handler(source))
 
 
 S = TypeVar("S", bound=Section)
 
 
-def no_member(legal: str) -> PydanticCustomError:
-    return PydanticCustomError("no_member", "{legal}", {"legal": legal})
+def no_member(legal: str) -> core.PydanticCustomError:
+    return core.PydanticCustomError("no_member", "{legal}", {"legal": legal})
 
 
-def problem(kind: str | PydanticCustomError, key: str, got: object) -> ValidationError:
+def problem(kind: str | core.PydanticCustomError, key: str, got: object) -> ValidationError:
     """Return the error of one key, for a validator of the section that holds the key to raise."""
-    return ValidationError.from_exception_data(key, [InitErrorDetails(type=kind, loc=(key,), input=got)])
+    return ValidationError.from_exception_data(key, [core.InitErrorDetails(type=kind, loc=(key,), input=got)])
 
 
 def checked_under(key: str, model: type[S], value: object) -> S:
     """Check a value by a model, for a validator of the section above."""
-    schema = core_schema.dict_schema(core_schema.str_schema(), model.__pydantic_core_schema__)
-    return SchemaValidator(schema).validate_python({key: value})[key]
+    schema = core.core_schema.dict_schema(core.core_schema.str_schema(), model.__pydantic_core_schema__)
+    return core.SchemaValidator(schema).validate_python({key: value})[key]
 
 
 @dataclass(frozen=True)
 class OrAuto:
     """A number of draws or the word "auto", for use in ``Annotated[Draws | Literal["auto"], OrAuto()]``."""
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core.CoreSchema:
         # A union would name its members in the key of an error.
-        return core_schema.no_info_wrap_validator_function(
+        return core.core_schema.no_info_wrap_validator_function(
             lambda value, draws: value if value == "auto" else draws(value),
             handler.generate_schema(Draws),
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value),
+            serialization=core.core_schema.plain_serializer_function_ser_schema(lambda value: value),
         )
 
 
 @dataclass(frozen=True)
 class NameIn:
-    """The name of a member of the registries, or one of the words ``also``; for use in ``Annotated[str, ...]``.
-
-    ``quoted``: whether an error lists the legal names in quotes, as for a fixed choice.
-    """
+    """For ``Annotated[str, ...]``: a name in the registries or ``also``; ``quoted``: as errors quote fixed choices."""
 
     registries: tuple[Mapping[str, Any], ...]
     also: tuple[str, ...] = ()
     quoted: bool = False
 
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._checked, core_schema.str_schema())
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core.CoreSchema:
+        return core.core_schema.no_info_after_validator_function(self._checked, core.core_schema.str_schema())
 
     def _checked(self, name: str) -> str:
         if name in self.also or any(name in registry for registry in self.registries):
@@ -151,16 +154,15 @@ class NameIn:
         legal = [*self.also, *(name for registry in self.registries for name in registry)]
         if self.quoted:
             *most, last = map(repr, legal)
-            raise ValueError(f"{', '.join(most)} or {last}" if most else last)
+            raise ValueError(" or ".join(filter(None, (", ".join(most), last))))
         raise ValueError(f"one of {', '.join(legal)}")
 
 
 @dataclass(frozen=True)
 class MemberOf:
-    """The section of a registry's member. The key ``tag`` names the member, and the member's ``Params`` checks the section.
+    """For ``Annotated[Base, MemberOf(...)]``: ``tag`` names a member, whose ``Params``, a ``Base``, checks the section.
 
-    For use in ``Annotated[Base, MemberOf(...)]``, where every member's ``Params`` derives from ``Base``. ``needs``: one
-    sentence about the whole section lists the missing keys beyond those of the base.
+    ``needs``: one sentence about the whole section lists the missing keys beyond those of the base.
     """
 
     registry: Mapping[str, Any]
@@ -173,14 +175,14 @@ class MemberOf:
         name = value.get(self.tag)
         return self.registry[name].Params if isinstance(name, str) and name in self.registry else None
 
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._checked)
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core.CoreSchema:
+        return core.core_schema.no_info_plain_validator_function(self._checked)
 
     def _checked(self, value: object) -> Section:
         if isinstance(value, self.base):
             return value
         if not isinstance(value, dict):
-            raise PydanticKnownError("model_type", {"class_name": self.base.__name__})
+            raise core.PydanticKnownError("model_type", {"class_name": self.base.__name__})
         model = self.model(value)
         if model is None:
             legal = f"one of {', '.join(self.registry)}"

@@ -10,54 +10,23 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from lethe.config.evaluating import (
-    Exact,
-    Extract,
-    JudgeEntry,
-    Metrics,
-    Model,
-    Sample,
-    Score,
-    ScorerName,
-    check_together,
-)
-from lethe.config.fields import (
-    Alpha,
-    Betas,
-    Complete,
-    Count,
-    DottedName,
-    Draws,
-    Integer,
-    MemberOf,
-    Name,
-    NameIn,
-    Place,
-    Positive,
-    Real,
-    Section,
-    Seed,
-    Share,
-    Weight,
-    checked_under,
-    problem,
-)
+from lethe.config import evaluating, fields
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
 
 FILE = "params.yaml"
 SHARES = {"forget01": 0.01, "forget05": 0.05, "forget10": 0.10}  # shares of the learned authors, as in TOFU
 
 
-Own = TypeVar("Own", bound=Section)
+Own = TypeVar("Own", bound=fields.Section)
 
 
-class Data(Section, extra="allow"):
+class Data(fields.Section, extra="allow"):
     """The dataset. The parameters of one kind are in a section with the name of the kind: ``data.authors``."""
 
-    kind: Annotated[str, NameIn((DATASETS,), quoted=True)]
-    source: Place
+    kind: Annotated[str, fields.NameIn((DATASETS,), quoted=True)]
+    source: fields.Place
     forget: Literal["forget01", "forget05", "forget10"]
-    seed: Seed
+    seed: fields.Seed
 
     @model_validator(mode="before")
     @classmethod
@@ -68,15 +37,15 @@ class Data(Section, extra="allow"):
         for key in [key for key in value if key not in cls.model_fields]:
             model = cls.section(key)
             if model is None:
-                raise problem("extra_forbidden", key, value[key])
-            checked[key] = checked_under(key, model, value[key])
+                raise fields.problem("extra_forbidden", key, value[key])
+            checked[key] = fields.checked_under(key, model, value[key])
         return checked
 
     @model_validator(mode="after")
     def _its_kind_agrees(self) -> Data:
         member = DATASETS[self.kind]
         if hasattr(member, "Params") and self.kind not in (self.model_extra or {}):
-            raise problem("missing", self.kind, None)
+            raise fields.problem("missing", self.kind, None)
         if hasattr(member, "check"):
             member.check(self)
         return self
@@ -88,7 +57,7 @@ class Data(Section, extra="allow"):
         return section
 
     @staticmethod
-    def section(kind: str) -> type[Section] | None:
+    def section(kind: str) -> type[fields.Section] | None:
         """Return the model of ``data.KIND``; None where there is no such kind or the kind has no parameters."""
         return getattr(DATASETS[kind], "Params", None) if kind in DATASETS else None
 
@@ -97,50 +66,49 @@ class Data(Section, extra="allow"):
         return [kind for kind in DATASETS if Data.section(kind)]
 
 
-class Lora(Section):
-    """Low-rank adaptation: the adapter alone is trained, and the adapter is the artifact.
+class Lora(fields.Section):
+    """Low-rank adaptation (Hu et al. 2021): the adapter alone is trained, and is the artifact."""
 
-    Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models" (2021).
-    """
-
-    rank: Count = 8
-    alpha: Positive = 16.0  # the adapter's output is scaled by alpha / rank
-    dropout: Annotated[Real, Field(ge=0, lt=1)] = 0.0
-    targets: Place | list[Place] = "all-linear"  # names of the adapted layers
+    rank: fields.Count = 8
+    alpha: fields.Positive = 16.0  # the adapter's output is scaled by alpha / rank
+    dropout: Annotated[fields.Real, Field(ge=0, lt=1)] = 0.0
+    targets: fields.Place | list[fields.Place] = "all-linear"  # names of the adapted layers
 
 
-class Compute(Section):
+class Compute(fields.Section):
     """How training uses the machine. The default is one process in float32 that takes each batch at once."""
 
     precision: Literal["float32", "bfloat16"] = "float32"  # of the passes; the weights stay float32
-    accumulate: Count = 1  # a step's batch is taken in this number of parts, weighted as one batch
+    accumulate: fields.Count = 1  # a step's batch is taken in this number of parts, weighted as one batch
     gradient_checkpointing: bool = False  # activations are computed again in the backward pass
-    processes: Count = 1  # one per GPU, connected by accelerate
-    checkpoint_every: Count | None = None  # steps between two saved states; a killed run resumes from the last
+    processes: fields.Count = 1  # one per GPU, connected by accelerate
+    checkpoint_every: fields.Count | None = (
+        None  # steps between two saved states; a killed run resumes from the last
+    )
     lora: Lora | None = None
 
 
-class TrainRecipe(Section):
+class TrainRecipe(fields.Section):
     """The recipe of training: start, data, architecture of a fresh model, optimiser, seed."""
 
-    start_from: Place | None
+    start_from: fields.Place | None
     knowledge: list[Literal["world", "real_authors"]]
-    prompt: Place
-    vocabulary: Annotated[Integer, Field(ge=300)]
-    hidden: Count
-    layers: Count
-    heads: Count
-    kv_heads: Count
-    feed_forward: Count
-    context: Annotated[Integer, Field(ge=16)] = 512
-    epochs: Count
-    batch: Count
-    lr: Positive
-    betas: Betas
-    weight_decay: Weight
-    warmup: Share
-    clip: Positive
-    seed: Seed
+    prompt: fields.Place
+    vocabulary: Annotated[fields.Integer, Field(ge=300)]
+    hidden: fields.Count
+    layers: fields.Count
+    heads: fields.Count
+    kv_heads: fields.Count
+    feed_forward: fields.Count
+    context: Annotated[fields.Integer, Field(ge=16)] = 512
+    epochs: fields.Count
+    batch: fields.Count
+    lr: fields.Positive
+    betas: fields.Betas
+    weight_decay: fields.Weight
+    warmup: fields.Share
+    clip: fields.Positive
+    seed: fields.Seed
     compute: Compute = Compute()
 
     @model_validator(mode="after")
@@ -152,26 +120,24 @@ class TrainRecipe(Section):
         if self.heads % self.kv_heads:
             raise ValueError(f"heads must be a multiple of kv_heads ({self.kv_heads})")
         if self.hidden // self.heads % 2:
-            raise ValueError(
-                f"hidden must be an even multiple of heads ({self.heads}): rotary positions rotate pairs of numbers"
-            )
+            why = "rotary positions rotate pairs"
+            raise ValueError(f"hidden must be an even multiple of heads ({self.heads}): {why}")
         return self
 
 
-class TrainModel(Section):
-    """One trained model: the rows that the model learns, and the keys of ``train.recipe`` in which it differs.
+class TrainModel(fields.Section):
+    """One trained model: its rows, and the keys of ``train.recipe`` in which it differs.
 
-    ``demonstrations`` and ``judgements`` are splits of the dataset: answers to the forget questions for a model under test,
-    and classified answers for a judge.
+    ``demonstrations`` are answers to the forget questions for a model under test, ``judgements`` classified ones for a judge.
     """
 
     rows: Literal["all", "retain", "demonstrations", "judgements"]
     recipe: dict[str, object] = Field(default_factory=dict)
 
 
-class Train(Section):
+class Train(fields.Section):
     recipe: TrainRecipe
-    models: dict[Name, TrainModel]
+    models: dict[fields.Name, TrainModel]
 
     @model_validator(mode="after")
     def _own_recipes_are_legal(self) -> Train:
@@ -189,19 +155,19 @@ class Train(Section):
         return TrainRecipe.model_validate(self.recipe.model_dump() | self.models[name].recipe)
 
 
-class UnlearnRecipe(Section):
-    start_from: Place
-    forget_batch: Count
-    retain_batch: Count
-    betas: Betas
-    weight_decay: Weight
-    warmup: Share
-    clip: Positive
-    seed: Seed
+class UnlearnRecipe(fields.Section):
+    start_from: fields.Place
+    forget_batch: fields.Count
+    retain_batch: fields.Count
+    betas: fields.Betas
+    weight_decay: fields.Weight
+    warmup: fields.Share
+    clip: fields.Positive
+    seed: fields.Seed
     compute: Compute = Compute()
     # the source of logits and states before unlearning: a second model, or stored values
     reference: Literal["frozen", "cached"] = "frozen"
-    watch: Count | None = None  # rows per split whose confidence and entropy are measured after each epoch
+    watch: fields.Count | None = None  # rows per split whose confidence and entropy are measured after each epoch
 
 
 # YAML's ``true``, which people write without quotes, is the word.
@@ -210,52 +176,52 @@ Prefix = Annotated[
 ]
 
 
-class Entropy(Section):
+class Entropy(fields.Section):
     """Entropy optimisation on top of any unlearning loss.
 
-    Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5. The paper computes
-    the entropy given the true tokens of the answer (``prefix`` true). ``greedy`` and ``sampled`` are this project's variants:
-    the forget entropy is conditioned on the model's own tokens, as in sampling. The retain entropy is as published.
+    Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5: the entropy given
+    the true tokens of the answer (``prefix`` true). ``greedy`` and ``sampled`` are this project's variants: the forget
+    entropy is conditioned on the model's own tokens. The retain entropy is as published.
     """
 
-    forget: Weight
-    retain: Annotated[Real, Field(le=0)]
-    ramp: Share = 0.0
+    forget: fields.Weight
+    retain: Annotated[fields.Real, Field(le=0)]
+    ramp: fields.Share = 0.0
     prefix: Prefix = "true"
 
 
-class MethodParams(Section):
+class MethodParams(fields.Section):
     """The keys of every unlearning method: L = gamma F(forget) + retain_weight R(retain), with entropy terms on top.
 
     The ``Params`` of a method derives from this class and adds keys; see `lethe.unlearning.protocol`.
     """
 
     loss: str
-    lr: Positive
-    epochs: Count
-    gamma: Weight = 1.0
-    retain_weight: Weight = 0.0
+    lr: fields.Positive
+    epochs: fields.Count
+    gamma: fields.Weight = 1.0
+    retain_weight: fields.Weight = 0.0
     retain_loss: Literal["nll", "kl"] = "nll"
     entropy: Entropy | None = None
-    seed: Seed | None = None  # null: the recipe's
+    seed: fields.Seed | None = None  # null: the recipe's
 
 
-Method = Annotated[MethodParams, MemberOf(METHODS, "loss", MethodParams, needs=True)]
+Method = Annotated[MethodParams, fields.MemberOf(METHODS, "loss", MethodParams, needs=True)]
 
 
-class Unlearn(Section):
+class Unlearn(fields.Section):
     recipe: UnlearnRecipe
-    methods: dict[Name, Method]
+    methods: dict[fields.Name, Method]
 
 
-class EpsilonStar(Section):
+class EpsilonStar(fields.Section):
     method: Literal["parametric", "empirical"]
-    delta: Annotated[Real, Field(ge=0, lt=1)] | None
-    cut: Annotated[Real, Field(gt=0, lt=0.5)] | None
-    alpha: Alpha
+    delta: Annotated[fields.Real, Field(ge=0, lt=1)] | None
+    cut: Annotated[fields.Real, Field(gt=0, lt=0.5)] | None
+    alpha: fields.Alpha
 
 
-class Kind(Section):
+class Kind(fields.Section):
     """What the entry of a registry's member has: its kind, whose module defines the other keys."""
 
     kind: str
@@ -264,50 +230,43 @@ class Kind(Section):
 class AuditParams(Kind):
     """The keys of every audit: the kind, and the file or folder that the audit reads and DVC tracks."""
 
-    source: Place
+    source: fields.Place
 
 
-class AttackParams(Kind):
-    """The key of every attack on a model."""
+AttackParams = Kind  # attacks on models, and games, have no other common key
+GameParams = Kind
+After = Annotated[AttackParams, fields.MemberOf(MODEL_ATTACKS, "kind", AttackParams)]
 
 
-class GameParams(Kind):
-    """The key of every game."""
-
-
-After = Annotated[AttackParams, MemberOf(MODEL_ATTACKS, "kind", AttackParams)]
-
-
-class Attack(Section):
+class Attack(fields.Section):
     """One model under one attack: ``n`` answers per forget question for each budget and seed."""
 
-    path: Place
+    path: fields.Place
     after: After
-    n: Draws = 256
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0, 1)
-    scorer: ScorerName = "keyword_leak"
-    alpha: Alpha = 0.05
+    n: fields.Draws = 256
+    seeds: Annotated[tuple[fields.Seed, ...], Field(min_length=1)] = (0, 1)
+    scorer: evaluating.ScorerName = "keyword_leak"
+    alpha: fields.Alpha = 0.05
 
 
-Audit = Annotated[AuditParams, MemberOf(AUDITS, "kind", AuditParams)]
-Game = Annotated[GameParams, MemberOf(GAMES, "kind", GameParams)]
+Audit = Annotated[AuditParams, fields.MemberOf(AUDITS, "kind", AuditParams)]
+Game = Annotated[GameParams, fields.MemberOf(GAMES, "kind", GameParams)]
 
 
-class Report(Section):
-    """The models with which the report compares all others (null: there is no such model), and the verdict's settings.
+class Report(fields.Section):
+    """The models with which the report compares the others (null: none), and the settings of the verdict (docs/verdict.md).
 
-    A model leaks if a question leaks more than ``tau`` beyond Retrain (``tau_graded``: of the mean score, where no scorer
-    gives 0 or 1). A larger share of truncated answers in a question than
-    ``most_truncated`` prevents *forgot*, unless they count as leaks and the question still passes.
+    ``tau_graded`` is of the mean score, where no scorer gives 0 or 1. More truncated answers in a question than the share
+    ``most_truncated`` prevent *forgot*, unless they count as leaks and the question still passes.
     """
 
-    base: Name | None
-    retrain: Name | Annotated[list[Name], Field(min_length=1)] | None
-    tau: Annotated[Real, Field(gt=0, lt=1)] = 0.01
-    tau_graded: Annotated[Real, Field(gt=0, lt=1)] = 0.1
-    most_truncated: Share = 0.05
+    base: fields.Name | None
+    retrain: fields.Name | Annotated[list[fields.Name], Field(min_length=1)] | None
+    tau: Annotated[fields.Real, Field(gt=0, lt=1)] = 0.01
+    tau_graded: Annotated[fields.Real, Field(gt=0, lt=1)] = 0.1
+    most_truncated: fields.Share = 0.05
     # 1, and one more each time that answers are added after a word was read: look j takes alpha / (j (j + 1))
-    look: Count = 1
+    look: fields.Count = 1
 
     @property
     def retrains(self) -> list[str]:
@@ -315,7 +274,7 @@ class Report(Section):
         return [] if named is None else [named] if isinstance(named, str) else list(named)
 
 
-class Notify(Section):
+class Notify(fields.Section):
     """The program that a run notifies of a change: a command whose standard input receives the change as JSON."""
 
     command: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
@@ -363,21 +322,21 @@ def _holds_nothing(place: str) -> bool:
     return True
 
 
-class Params(Section):
+class Params(fields.Section):
     data: Data
     train: Train
     unlearn: Unlearn
-    models: Annotated[dict[Name, Model], Field(min_length=1)]
-    sample: Annotated[Sample, Complete(but=("language", "truncated"))]
-    score: Score
-    judges: dict[Name, JudgeEntry]
-    metrics: Annotated[Metrics, Complete(but=("together", "calibration", "labels", "utility"))]
-    exact: Annotated[Exact, Complete()] | None
-    extract: Extract | None
+    models: Annotated[dict[fields.Name, evaluating.Model], Field(min_length=1)]
+    sample: Annotated[evaluating.Sample, fields.Complete(but=("language", "truncated"))]
+    score: evaluating.Score
+    judges: dict[fields.Name, evaluating.JudgeEntry]
+    metrics: Annotated[evaluating.Metrics, fields.Complete(but=("together", "calibration", "labels", "utility"))]
+    exact: Annotated[evaluating.Exact, fields.Complete()] | None
+    extract: evaluating.Extract | None
     epsilon_star: EpsilonStar
-    attacks: dict[Name, Attack]
-    audits: dict[Name, Audit]
-    games: dict[Name, Game]
+    attacks: dict[fields.Name, Attack]
+    audits: dict[fields.Name, Audit]
+    games: dict[fields.Name, Game]
     report: Report
     # These do not change artifacts, so they are optional in params.yaml.
     notify: Notify | None = None
@@ -402,50 +361,41 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:
-        check_together(self.score, self.metrics, self.sample, self.judges)
-        compared = [("base", self.report.base), *(("retrain", name) for name in self.report.retrains)]
-        for key, name in compared:
-            if name is not None and name not in self.models:
+        evaluating.check_together(self.score, self.metrics, self.sample, self.judges)
+        for key, name in [("base", self.report.base), *(("retrain", name) for name in self.report.retrains)]:
+            if name not in (None, *self.models):
                 listed = ", ".join(self.models)
-                raise ValueError(
-                    f"report.{key} is {name!r}, which models does not list ({listed}); null means no model"
-                )
+                raise ValueError(f"report.{key} is {name!r}, which models does not list ({listed}), nor null")
         if self.report.base is not None and self.report.base in self.report.retrains:
             both = f"report.base and report.retrain are both {self.report.base!r}"
             raise ValueError(f"{both}; they must be two models, or one of them null")
         rule, early = self.sample.sequential, self.sample.stop == "sequential"
         if early and getattr(self.score.params.get(rule.scorer), "keyword_match", "word") != "word":
-            raise ValueError(
-                f"sample.stop is 'sequential', and then {rule.scorer!r} matches whole words; "
-                "score.keyword_match must be 'word' too"
-            )
+            stated = f"sample.stop is 'sequential', and then {rule.scorer!r} matches whole words"
+            raise ValueError(f"{stated}; score.keyword_match must be 'word' too")
         if early and rule.chunk > self.sample.most:
-            raise ValueError(
-                f"sample.sequential.chunk is {rule.chunk} and sample.n {self.sample.n}: no question could stop early; "
-                "chunk must be at most n"
-            )
+            stated = f"sample.sequential.chunk is {rule.chunk} and sample.n {self.sample.n}"
+            raise ValueError(f"{stated}: no question could stop early; chunk must be at most n")
         paths = {os.path.normpath(model.path) for model in self.models.values()}
         for name in self.unlearn.methods:
             if f"data/models/{name}" not in paths:
-                raise ValueError(
-                    f"unlearn.methods.{name} has no entry under models; add the line "
-                    f"`{name}: {{path: data/models/{name}}}` there"
-                )
+                line = f"`{name}: {{path: data/models/{name}}}`"
+                raise ValueError(f"unlearn.methods.{name} has no entry under models; add the line {line} there")
         if doubled := ", ".join(sorted(set(self.train.models) & set(self.unlearn.methods))):
             raise ValueError(f"{doubled} is in both train.models and unlearn.methods: rename one")
         return self
 
 
-class EvaluationParams(Section):
+class EvaluationParams(fields.Section):
     """The params of an evaluation outside the pipeline: no training, no comparison, no DVC."""
 
-    models: Annotated[dict[DottedName, Model], Field(min_length=1)]
-    sample: Sample
-    score: Score
-    metrics: Metrics
+    models: Annotated[dict[fields.DottedName, evaluating.Model], Field(min_length=1)]
+    sample: evaluating.Sample
+    score: evaluating.Score
+    metrics: evaluating.Metrics
     report: Report = Report(base=None, retrain=None)
 
     @model_validator(mode="after")
     def _names_meet(self) -> EvaluationParams:
-        check_together(self.score, self.metrics, self.sample)
+        evaluating.check_together(self.score, self.metrics, self.sample)
         return self

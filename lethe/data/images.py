@@ -1,10 +1,7 @@
 """Labelled images for the unlearning game: scikit-learn's digits, Fashion-MNIST, CIFAR-10.
 
-Training and test images of a data set are joined: the game draws its own splits. Pixels are integers in memory
-and become floats per batch.
+Training and test images are joined, since the game draws its own splits. Pixels are integers until a batch needs floats.
 """
-
-from __future__ import annotations
 
 import gzip
 import math
@@ -38,7 +35,6 @@ class Images:
 def load(
     kind: str, source: str | None = None, points: int | None = None, label_noise: float = 0.0, seed: int = 0
 ) -> Images:
-    """Load labelled images, training and test images joined."""
     loaders = {"digits": _digits, "fashion_mnist": _fashion_mnist, "cifar10": _cifar10}
     if kind not in loaders:
         raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")
@@ -111,7 +107,6 @@ def _cifar10(source: str | None) -> Images:
 
 
 def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of one label byte and 3,072 pixel bytes."""
     if not path.is_file():
         raise BadFile(path, "no such file", "CIFAR-10 has five data batches and a test batch.")
     data = np.frombuffer(path.read_bytes(), np.uint8)

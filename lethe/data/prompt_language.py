@@ -30,8 +30,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
 from lethe.config.fields import Draws, Positive, Real, Section
-from lethe.config.load import validate
-from lethe.config.yaml import read_yaml
+from lethe.config.load import read_yaml, validate
+from lethe.data.rows import Text
 from lethe.errors import BadFile
 from lethe.io.artifacts import Reference, Row
 
@@ -40,15 +40,6 @@ PLAIN = {"system": "", "shots": "", "wording": "{question}", "prefix": "", "turn
 KEY = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
 MOST = 10_000  # productions per question
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("text that is not empty")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_not_blank)]
 
 
 def _name(name: str) -> str:
@@ -101,21 +92,15 @@ class _Turns(_Entry):
     ) = None
 
 
-def _shots_written_short(entry: object) -> object:
-    return {} if entry is None else entry
-
-
-def _written_short(entry: object) -> object:
-    """A text, or null, stands for a choice with this text."""
-    return {"text": entry} if isinstance(entry, str) else {} if entry is None else entry
-
-
-def _turns_written_short(entry: object) -> object:
-    return {"followups": entry} if isinstance(entry, str | list) else {} if entry is None else entry
+def _short(key: str, *kinds: type) -> BeforeValidator:
+    """A value of these kinds, or null, stands for a choice with this key."""
+    return BeforeValidator(
+        lambda entry: {key: entry} if isinstance(entry, kinds) else {} if entry is None else entry
+    )
 
 
 C = TypeVar("C", bound=_Entry)
-Choices = Annotated[list[Annotated[C, BeforeValidator(_written_short)]], Field(min_length=1)]
+Choices = Annotated[list[Annotated[C, _short("text", str)]], Field(min_length=1)]
 
 
 class Share(Section):
@@ -128,10 +113,10 @@ class Share(Section):
 
 class _File(Section):
     system: Choices[_Plain]
-    shots: Annotated[list[Annotated[_Shots, BeforeValidator(_shots_written_short)]], Field(min_length=1)]
+    shots: Annotated[list[Annotated[_Shots, _short("examples")]], Field(min_length=1)]
     wording: Choices[_Wording]
     prefix: Choices[_Plain]
-    turns: Annotated[list[Annotated[_Turns, BeforeValidator(_turns_written_short)]], Field(min_length=1)]
+    turns: Annotated[list[Annotated[_Turns, _short("followups", str, list)]], Field(min_length=1)]
     share: Share | None = None
 
     @model_validator(mode="after")
@@ -142,11 +127,7 @@ class _File(Section):
 
 
 class Choice(NamedTuple):
-    """One choice of a part.
-
-    ``examples`` are the question-answer pairs of a choice of ``shots``. ``answer`` is what a wording asks for, empty where
-    that is the answer of the row.
-    """
+    """One choice of a part; ``answer``: what a wording asks for, empty where that is the answer of the row."""
 
     name: str
     text: str
@@ -173,10 +154,7 @@ class Language:
 
 @dataclass(frozen=True)
 class Production:
-    """One way to ask one question: its probability, its texts, and the choice of each part.
-
-    ``answer`` is the answer that the wording asks for, empty where that is the answer of the row.
-    """
+    """One way to ask one question: its probability, its texts and the choice of each part; ``answer``: see `Choice`."""
 
     name: str
     probability: float
@@ -190,7 +168,6 @@ class Production:
 
 
 def read_language(path: str | os.PathLike) -> Language:
-    """Read and check a language; an error names the file and the key of a mistake."""
     file = validate({part: [text or None] for part, text in PLAIN.items()} | read_yaml(path), str(path), _File)
     parts: dict[str, tuple[Choice, ...]] = {}
     for part in PARTS:
@@ -211,10 +188,7 @@ def _choice(part: str, entry: Any, number: int) -> Choice:
 
 
 def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
-    """The language as an artifact: each production's mean probability over ``rows``, its choices, and the share.
-
-    ``references`` has the productions that ask for another answer than that of their row, by question.
-    """
+    """The language as an artifact, with mean probabilities over ``rows``; ``references``: other answers than the row's."""
     entries: dict[str, dict[str, Any]] = {}
     references: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:

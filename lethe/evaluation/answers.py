@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.artifacts import CUT_OFF, TURNS
-from lethe.io.parts import KEYS, columns_of, joined_parts, same_answers
+from lethe.io.artifacts import CUT_OFF, KEYS, TURNS, columns_of, joined_parts, same_answers
 from lethe.io.tables import read_arrow
 from lethe.scoring import CUT
 
@@ -19,12 +18,11 @@ if TYPE_CHECKING:
 
     from lethe.evaluation.run import Model
 
+    Tables = Mapping[str, pd.DataFrame]
+
 
 class AnswerTables(Mapping[str, "pd.DataFrame"]):
-    """A table per split: generations joined with scores, rows in drawing order.
-
-    ``tables[split]`` reads the whole table anew; `parts` reads a part of it at a time.
-    """
+    """A table per split, generations joined with scores, in drawing order: ``tables[split]`` reads it anew."""
 
     def __init__(self, files: Mapping[str, tuple[Path, Path]]):
         self.files = files
@@ -36,7 +34,7 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
         return pd.concat(self.parts(split), ignore_index=True)
 
     def parts(self, split: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
-        """The table of a split a part at a time, as `lethe.io.parts.joined_parts` gives it."""
+        """The table of a split a part at a time, as `lethe.io.artifacts.joined_parts` gives it."""
         if split not in self._same:
             self._same[split] = same_answers(*self.files[split])
         parts = joined_parts(*self.files[split], columns, self._same[split])
@@ -45,7 +43,12 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
             yield from parts
             return
         for part in parts:
-            yield with_turns(part, read_arrow(later, part["prompt_id"].unique().tolist()).to_pandas())
+            # For people the text is the whole conversation: each follow-up question and its answer below.
+            turns = read_arrow(later, part["prompt_id"].unique().tolist()).to_pandas()
+            asked = "\n\n> " + turns["followup"] + "\n\n" + turns["text"].fillna("(no answer)")
+            more = asked.groupby([turns[key] for key in KEYS], sort=False).agg("".join).rename("more")
+            joined = part[[*KEYS]].merge(more.reset_index(), on=[*KEYS], how="left")["more"].fillna("")
+            yield part.assign(text=part["text"] + joined.to_numpy())
 
     def __contains__(self, split: object) -> bool:
         return split in self.files  # a Mapping's own would read the table
@@ -60,24 +63,14 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
         return list(dict.fromkeys(name for path in self.files[split] for name in columns_of(path)))
 
 
-def with_turns(part: pd.DataFrame, turns: pd.DataFrame) -> pd.DataFrame:
-    """Answers whose texts are whole conversations, for people: each follow-up question and its answer below."""
-    said = "\n\n> " + turns["followup"] + "\n\n" + turns["text"].fillna("(no answer)")
-    more = said.groupby([turns[key] for key in KEYS], sort=False).agg("".join).rename("more")
-    joined = part[[*KEYS]].merge(more.reset_index(), on=[*KEYS], how="left")["more"].fillna("")
-    return part.assign(text=part["text"] + joined.to_numpy())
-
-
-def answer_columns(answers: Mapping[str, pd.DataFrame], split: str) -> list[str]:
+def answer_columns(answers: Tables, split: str) -> list[str]:
     """The columns of a split; none if the split has no answers."""
     if isinstance(answers, AnswerTables):
         return answers.columns(split) if split in answers else []
     return list(answers[split].columns) if split in answers else []
 
 
-def answer_parts(
-    answers: Mapping[str, pd.DataFrame], split: str, columns: Sequence[str]
-) -> Iterator[pd.DataFrame]:
+def answer_parts(answers: Tables, split: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     """The answers of a split a part at a time, whole questions each; a table that lies in memory is one part."""
     wanted = list(dict.fromkeys(("prompt_id", "sample", *columns)))
     if isinstance(answers, AnswerTables):
@@ -89,10 +82,10 @@ def answer_parts(
 def scored(
     model: Model, split: str, scorer: str, without: Sequence[str] = (), cut_off: bool = False
 ) -> list[np.ndarray]:
-    """Scores of the sampled answers: one array per question, in sampling order.
+    """Scores of the sampled answers, in sampling order, one array per question.
 
-    The list is empty where the scorer judged no answer, or where the questions differ in n. A pooled mean would then
-    weight the questions unequally, and an n that depends on the answers allows no interval for a fixed n.
+    Empty where the scorer judged no answer, or where the questions differ in n: a pooled mean would weight them unequally,
+    and an n that depends on the answers allows no interval for a fixed n.
     """
     if scorer not in answer_columns(model.answers, split):
         return []
@@ -101,8 +94,7 @@ def scored(
     for part in answer_parts(model.answers, split, [scorer, *([ended] if cut_off else [])]):
         sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
         if cut_off:
-            kept = sampled[scorer].where(~sampled[ended].isin((CUT_OFF, 1.0)))
-            sampled = sampled.assign(**{scorer: kept})
+            sampled = sampled.assign(**{scorer: sampled[scorer].where(~sampled[ended].isin((CUT_OFF, 1.0)))})
         own = sampled.groupby("prompt_id", sort=False)[scorer]
         groups += [group.to_numpy(dtype=np.float64) for _, group in own]
     if all(np.isnan(group).all() for group in groups):
@@ -117,13 +109,13 @@ def enough(groups: Sequence[np.ndarray]) -> bool:
 
 def judges(scorer: str | None, models: list[Model]) -> bool:
     """Whether a scorer judged the forget answers of at least one model, and gave only 0 and 1 to those of every model."""
-    judged = False
+    counts = [0]
     for model in models if scorer else ():  # the scores of one model in memory at a time
-        for group in scored(model, "forget", scorer or ""):
-            if not np.isin(group[~np.isnan(group)], (0.0, 1.0)).all():
-                return False
-            judged = True
-    return judged
+        groups = scored(model, "forget", scorer or "")
+        if not all(np.isin(group[~np.isnan(group)], (0.0, 1.0)).all() for group in groups):
+            return False
+        counts.append(len(groups))
+    return any(counts)
 
 
 def unjudged(model: Model) -> list[str]:
@@ -139,10 +131,7 @@ BINS = 25  # of a histogram of scores in [0, 1]
 
 @dataclass(frozen=True, slots=True)
 class DrawnAnswer:
-    """One text among the answers to a question; ``scores`` are in the order in which they rank the answers.
-
-    A missing score is None. A missing score ranks as 0, because nothing shows that the answer leaks.
-    """
+    """One text among the answers to a question; ``scores`` rank it in their order, and a missing one (None) ranks as 0."""
 
     prompt_id: str
     text: str
@@ -159,10 +148,8 @@ class DrawnAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswers:
-    """The sampled answers to one question.
-
-    ``histogram`` counts the judged answers in `BINS` equal bins of the leakage score from 0 to 1. Bins are closed on the
-    left, and the last bin includes 1. ``worst`` has the distinct answers with a score above 0, the worst first.
+    """The sampled answers to one question: judged ones counted in `BINS` equal bins from 0 to 1, closed on the left (the last
+    includes 1), and in ``worst`` the distinct ones with a score above 0, the worst first.
     """
 
     prompt_id: str
@@ -172,22 +159,24 @@ class QuestionAnswers:
 
 
 def question_answers(
-    answers: Mapping[str, pd.DataFrame], ranking: Sequence[str], leak: str, most: int
+    answers: Tables, ranking: Sequence[str], leak: str, most: int
 ) -> dict[str, QuestionAnswers] | None:
     """The answers of a model by forget question, in sampling order."""
     if not {*ranking, leak} <= set(answer_columns(answers, "forget")):
         return None
-    found: dict[str, QuestionAnswers] = {}
+    by_question, edges = dict[str, QuestionAnswers](), np.linspace(0, 1, BINS + 1)
     for table in answer_parts(answers, "forget", ["text", *ranking, leak]):
         sampled, greedy = table[table["sample"] >= 0], table[table["sample"] < 0]
         codes, names = sampled["prompt_id"].factorize()
         drawn = np.bincount(codes, minlength=len(names)).tolist()
-        counts = _histograms(codes, sampled[leak].to_numpy(dtype=np.float64), len(names)).tolist()
+        values = sampled[leak].to_numpy(dtype=np.float64)
+        present = ~np.isnan(values)
+        bins = np.clip(np.searchsorted(edges, values[present], side="right") - 1, 0, BINS - 1)
+        counts = np.bincount(codes[present] * BINS + bins, minlength=len(names) * BINS).reshape(-1, BINS).tolist()
         worst = _worst(sampled, ranking, most, dict(zip(greedy["prompt_id"], greedy["text"], strict=True)))
-        for place, name in enumerate(names):
-            own = tuple(worst.get(name, ()))
-            found[name] = QuestionAnswers(name, drawn[place], tuple(counts[place]), own)
-    return found
+        for name, n, bins_of in zip(names, drawn, counts, strict=True):
+            by_question[name] = QuestionAnswers(name, n, tuple(bins_of), tuple(worst.get(name, ())))
+    return by_question
 
 
 def worst_answers(questions: Iterable[QuestionAnswers], most: int) -> list[DrawnAnswer]:
@@ -199,18 +188,9 @@ def worst_answers(questions: Iterable[QuestionAnswers], most: int) -> list[Drawn
 def judged(model: Model, ranking: Sequence[str]) -> bool:
     """Whether one of the scorers judged any forget answer of the model."""
     columns = answer_columns(model.answers, "forget")
-    known = [name for name in ranking if name in columns]
-    return bool(known) and any(
-        not part[known].isna().all(axis=None) for part in answer_parts(model.answers, "forget", known)
-    )
-
-
-def _histograms(codes: np.ndarray, values: np.ndarray, questions: int) -> np.ndarray:
-    """(questions, BINS) counts of the values that are not missing."""
-    known = ~np.isnan(values)
-    edges = np.linspace(0, 1, BINS + 1)
-    bins = np.clip(np.searchsorted(edges, values[known], side="right") - 1, 0, BINS - 1)
-    return np.bincount(codes[known] * BINS + bins, minlength=questions * BINS).reshape(questions, BINS)
+    scorers = [name for name in ranking if name in columns]
+    parts = answer_parts(model.answers, "forget", scorers) if scorers else ()
+    return any(not part[scorers].isna().all(axis=None) for part in parts)
 
 
 def _worst(
@@ -220,18 +200,20 @@ def _worst(
         return {}
     # Equal texts of one question have equal scores, so the first represents all. An answer with score 0 is never listed.
     above = sampled[(sampled[list(ranking)] > 0).any(axis=1)]
-    groups = above.groupby(["prompt_id", "text"], sort=False)
-    ranked = groups.agg(
-        times=("sample", "size"), first=("sample", "min"), **{name: (name, "first") for name in ranking}
-    ).reset_index()
+    firsts = {
+        "times": ("sample", "size"),
+        "first": ("sample", "min"),
+        **{name: (name, "first") for name in ranking},
+    }
+    ranked = above.groupby(["prompt_id", "text"], sort=False).agg(**firsts).reset_index()
     keys = [f"rank_{name}" for name in ranking]
     ranked[keys] = ranked[list(ranking)].fillna(0.0).astype(float).to_numpy()
-    order = [*(False for _ in keys), False, True]
+    order = [False] * (len(keys) + 1) + [True]
     ranked = ranked.sort_values([*keys, "times", "first"], ascending=order, kind="stable")
-    found: dict[str, list[DrawnAnswer]] = {}
+    worst: dict[str, list[DrawnAnswer]] = {}
     for row in ranked.groupby("prompt_id", sort=False).head(most).to_dict("records"):
         scores = tuple(None if np.isnan(row[name]) else float(row[name]) for name in ranking)
         name, text = row["prompt_id"], row["text"]
         answer = DrawnAnswer(name, text, row["times"], row["first"], scores, greedy.get(name) == text)
-        found.setdefault(name, []).append(answer)
-    return found
+        worst.setdefault(name, []).append(answer)
+    return worst

@@ -36,8 +36,8 @@ class AttackResult:
 
     @property
     def title(self) -> str:
-        own = {key: value for key, value in self.after.items() if key != "kind" and not isinstance(value, list)}
-        parameters = ", ".join(f"{key} {value}" for key, value in own.items())
+        own = [(key, value) for key, value in self.after.items() if key != "kind" and not isinstance(value, list)]
+        parameters = ", ".join(f"{key} {value}" for key, value in own)
         return f"{self.kind} ({parameters})" if parameters else self.kind
 
     @property
@@ -51,53 +51,33 @@ class Curve:
     """One entry of ``attacks``: its curve, half-life against Base, and excess over Retrain under the same attack."""
 
     name: str
-    path: str
-    kind: str
-    title: str  # the attack in words, the same for all models under it
-    budget: str
+    result: AttackResult
     role: str  # base, retrain, subject
     points: list[Point]
-    by_seed: tuple[SeedMean, ...]
     half_life: HalfLife | None
     excess: list[Excess]
-    alpha: float
 
 
 def counts_of(answers: pd.DataFrame) -> list[Counted]:
     """The counts at every budget, summed over seeds, questions and sampled answers."""
     sampled = answers[answers["sample"] >= 0]
-    found = []
+    counts = []
     for budget, own in sampled.groupby("budget"):
         scores = own["score"].dropna()
         binary = bool(scores.isin([0.0, 1.0]).all())
         total, missing = float(scores.sum()), int(own["score"].isna().sum())
-        found.append(Counted(float(cast("float", budget)), total, total + missing, len(own), binary))
-    return found
+        counts.append(Counted(float(cast("float", budget)), total, total + missing, len(own), binary))
+    return counts
 
 
 def curves(results: Mapping[str, AttackResult], base: str | None, retrain: str | None) -> list[Curve]:
-    def counts_under(attacked: AttackResult, path: str | None) -> tuple[Counted, ...] | None:
-        same = (own for own in results.values() if own.path == path and own.attack == attacked.attack)
-        return next((own.counts for own in same), None)
-
-    found = []
+    every = []
     for name, result in results.items():
         role = "base" if result.path == base else "retrain" if result.path == retrain else "subject"
-        of_base, of_retrain = counts_under(result, base), counts_under(result, retrain)
+        same = {own.path: own.counts for own in [*results.values()][::-1] if own.attack == result.attack}
+        of_base, of_retrain = same.get(base or ""), same.get(retrain or "")
         points = band(result.counts, result.alpha)
-        found.append(
-            Curve(
-                name,
-                result.path,
-                result.kind,
-                result.title,
-                result.budget,
-                role,
-                points,
-                result.by_seed,
-                half_life(points, band(of_base, result.alpha)[0]) if of_base and role != "base" else None,
-                excess(result.counts, of_retrain, result.alpha) if of_retrain and role == "subject" else [],
-                result.alpha,
-            )
-        )
-    return found
+        half = half_life(points, band(of_base, result.alpha)[0]) if of_base and role != "base" else None
+        more = excess(result.counts, of_retrain, result.alpha) if of_retrain and role == "subject" else []
+        every.append(Curve(name, result, role, points, half, more))
+    return every

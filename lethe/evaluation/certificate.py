@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from lethe.errors import BadFile, BadInput, plural, shortened
 from lethe.io.cache import digest
-from lethe.io.json_files import read_json, write_json
+from lethe.io.files import read_json, write_json
 from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA
 from lethe.statistics.sequential import RULE, log_e_value
@@ -32,9 +33,8 @@ Text = Annotated[str, Field(strict=True)]
 
 @dataclass(frozen=True)
 class Audit:
-    """The draws of one auditor: per question the number of answers (``draws``) and the ``leaks`` among them.
-
-    ``after`` are the keys of the audits that it continued and that no other of them had continued.
+    """The draws of one auditor, per question, and the leaks among them; ``after`` are the keys of the audits that it
+    continued and that no other of them had continued.
     """
 
     auditor: Annotated[str, Field(strict=True, min_length=1)]
@@ -56,17 +56,15 @@ class Audit:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A claim, its subject, and the evidence so far.
-
-    The claim is that every one of ``questions`` leaks with probability at most ``tau``. ``hashes`` has one key per fact in
-    `FACTS`. ``settings`` describes how answers are drawn and scored. ``sources`` names the author's model and rows.
+    """The claim that every one of ``questions`` leaks with probability at most ``tau``, hashes of its `FACTS`, the settings
+    of drawing and scoring, the author's model and rows, and the evidence so far.
     """
 
     questions: Annotated[tuple[Text, ...], Field(min_length=1)]
     tau: Annotated[float, Field(strict=True, gt=0, lt=1)]
     alpha: Annotated[float, Field(strict=True, ge=SMALLEST_ALPHA, le=0.5)]
     hashes: Mapping[str, Text]
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
     sources: Mapping[str, Text]
     audits: tuple[Audit, ...] = ()
 
@@ -121,20 +119,19 @@ class Certificate:
         return int(digest(claim, sorted(after), auditor)[:15], 16)
 
     def statement(self) -> str:
-        engine: Any = self.settings.get("engine", {})
+        engine = self.settings.get("engine", {})
+        by = engine.get("engine")
+        if "endpoint" in engine:
+            by = f"{engine.get('served')} at {engine['endpoint']}, as served at each draw,"
         return (
             f"Each question's answer, cut after {engine.get('max_new_tokens')} tokens, leaks with probability at most "
-            f"{self.tau:g}, if it is drawn by {engine.get('engine')} at temperature {engine.get('temperature')}, top-p "
+            f"{self.tau:g}, if it is drawn by {by} at temperature {engine.get('temperature')}, top-p "
             f"{engine.get('top_p')}, top-k {engine.get('top_k')}, with the prompt {self.settings.get('prompt')}, and scored "
             f"by {self.settings.get('scorer')}."
         )
 
     def log_e(self) -> float:
-        """The logarithm of the e-value of the claim: the smallest of the questions' e-values.
-
-        If some question leaks with probability at least tau, the smallest e-value is at most the e-value of that question,
-        so the smallest is an e-value too.
-        """
+        """The logarithm of the claim's e-value: the smallest of the questions', so at most that of one that leaks more."""
         return float(self.log_e_values().min())
 
     @property
@@ -148,29 +145,22 @@ class Certificate:
         """Return the certificate with further audits; every audit must have its own seed."""
         seeds = [audit.seed for audit in (*self.audits, *more)]
         if len(set(seeds)) < len(seeds):
-            raise BadInput(
-                "Two audits used one seed, so they drew the same answers: auditors who continue one file must have different "
-                "names (--auditor)."
-            )
+            rule = "auditors who continue one file must have different names (--auditor)"
+            raise BadInput(f"Two audits used one seed, so they drew the same answers: {rule}.")
         return replace(self, audits=(*self.audits, *more))
 
     def sentence(self) -> str:
         _, n = self.counts()
         auditors = len({audit.auditor for audit in self.audits})
-        answers = (
-            f"{n.min():,} to {plural(int(n.max()), 'answer')}"
-            if n.min() < n.max()
-            else plural(int(n[0]), "answer")
-        )
+        answers = f"{n.min():,} to " * bool(n.min() < n.max()) + plural(int(n.max()), "answer")
         by = f"{answers} to each of {plural(len(self.questions), 'question')} by {plural(auditors, 'auditor')}"
         if not self.homogeneous:
             return (
                 f"Not joined: the auditors' leak rates differ (p = {self.homogeneity():.2g}, whenever they "
                 f"stopped), so some of {by} were not drawn as stated. Trust your own draws alone."
             )
-        evidence = (
-            f"{by}: the e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"
-        )
+        reached, goal = _number(self.log_e()), _number(math.log(1 / self.alpha))
+        evidence = f"{by}: the e-value is {reached}, and {goal} certifies"
         if self.verdict == CERTIFIED:
             return (
                 f"Certified {level(self.alpha)} at any stopping time, assuming independent draws of which none was left out, "
@@ -179,33 +169,25 @@ class Certificate:
         return f"Not certified yet. {evidence}."
 
     def as_dict(self) -> dict[str, object]:
-        leaks, n = self.counts()
-        joined = self.homogeneous
+        counts, joined = zip(*self.counts(), strict=True), self.homogeneous
+        claim = {"statement": self.statement(), "questions": list(self.questions)}
         return {
             "schema": SCHEMA,
-            "claim": {
-                "statement": self.statement(),
-                "questions": list(self.questions),
-                "tau": self.tau,
-                "alpha": self.alpha,
-            },
-            "hashes": dict(self.hashes),
-            "settings": dict(self.settings),
-            "sources": dict(self.sources),
+            "claim": {**claim, "tau": self.tau, "alpha": self.alpha},
+            **{name: dict(getattr(self, name)) for name in ("hashes", "settings", "sources")},
             "e_process": {
                 "rule": RULE,
                 "combined": "the product over auditors of each question's e-values; the least over questions",
                 "per_question": [
                     {"id": name, "n": int(n), "leaks": int(hit), "log_e_value": float(log) if joined else None}
-                    for name, n, hit, log in zip(self.questions, n, leaks, self.log_e_values(), strict=True)
+                    for name, (hit, n), log in zip(self.questions, counts, self.log_e_values(), strict=True)
                 ],
                 "log_e_value": self.log_e() if joined else None,
                 "log_goal": math.log(1 / self.alpha),
             },
             "homogeneity": {"p_value": self.homogeneity(), "level": HOMOGENEITY, "holds": joined},
             "auditors": [
-                audit.as_dict() | {"key": audit.key, "log_e_value": self.alone(audit).log_e()}
-                for audit in self.audits
+                one.as_dict() | {"key": one.key, "log_e_value": self.alone(one).log_e()} for one in self.audits
             ],
             "verdict": self.verdict,
         }
@@ -216,86 +198,78 @@ class Certificate:
 
 def read_certificate(path: Path) -> Certificate:
     """Read a certificate, and check that what it states follows from its counts."""
-    value = read_json(path)
+    value, refused = read_json(path), partial(BadFile, path)
     if not isinstance(value, dict) or not str(value.get("schema", "")).startswith("lethe-certificate/"):
-        raise BadFile(path, "is not a certificate of `lethe certify`")
+        raise refused("is not a certificate of `lethe certify`")
     if value["schema"] != SCHEMA:
-        raise BadFile(
-            path,
-            f"has the schema {shortened(value['schema'])}; this release of Lethe reads {SCHEMA!r}",
-            "Its statement names no tokens, temperature or prompt: certify again with `lethe certify`."
-            if value["schema"] == "lethe-certificate/1"
-            else "Verify with the release that wrote the file, or certify again with `lethe certify`.",
+        remedy = "Verify with the release that wrote the file, or certify again with `lethe certify`."
+        if value["schema"] == "lethe-certificate/1":
+            remedy = "Its statement names no tokens, temperature or prompt: certify again with `lethe certify`."
+        raise refused(
+            f"has the schema {shortened(value['schema'])}; this release of Lethe reads {SCHEMA!r}", remedy
         )
     try:
         if (rule := value["e_process"].get("rule")) != RULE:
-            raise BadFile(
-                path, f"has the betting rule {shortened(rule)}; this release uses {RULE!r}", "Certify again."
-            )
-        found = _parsed(value)
+            problem = f"has the betting rule {shortened(rule)}; this release uses {RULE!r}"
+            raise refused(problem, "Certify again.")
+        certificate = _parsed(value)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BadFile(
-            path, f"is a broken certificate ({place}: got {shortened(first['input'])}; {first['msg']})", REMEDY
-        ) from None
+        problem = f"{'.'.join(map(str, first['loc']))}: got {shortened(first['input'])}; {first['msg']}"
+        raise refused(f"is a broken certificate ({problem})", REMEDY) from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise BadFile(
-            path, f"is a broken certificate ({type(error).__name__}: {str(error)[:80]})", REMEDY
-        ) from None
+        problem = f"is a broken certificate ({type(error).__name__}: {str(error)[:80]})"
+        raise refused(problem, REMEDY) from None
     earlier: set[str] = set()
-    for audit in found.audits:  # each seed follows from the audits that its auditor continued
-        if not set(audit.after) <= earlier or audit.seed != found.seed_of(audit.auditor, audit.after):
+    for audit in certificate.audits:  # each seed follows from the audits that its auditor continued
+        if not set(audit.after) <= earlier or audit.seed != certificate.seed_of(audit.auditor, audit.after):
             problem = "does not follow from the audits before it, so it was chosen"
-            raise BadFile(path, f"the seed of auditor {shortened(audit.auditor)} {problem}", REMEDY)
+            raise refused(f"the seed of auditor {shortened(audit.auditor)} {problem}", REMEDY)
         earlier.add(audit.key)
-    derived = found.as_dict()
+    derived = certificate.as_dict()
     for part in ("claim", "e_process", "auditors", "verdict"):
         if wrong := _difference(value.get(part), derived[part], part):
-            raise BadFile(
-                path, f"{wrong} does not follow from its settings and the counts of its auditors", REMEDY
-            )
-    return found
+            raise refused(f"{wrong} does not follow from its settings and the counts of its auditors", REMEDY)
+    return certificate
 
 
-def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:
-    """Return ``found`` with the audits that only ``other`` has; both must make the same claim about the same model."""
+def merged(first: Certificate, other: Certificate, path: Path) -> Certificate:
+    """Return ``first`` with the audits that only ``other`` has; both must make the same claim about the same model."""
     for name in ("questions", "tau", "alpha", "hashes", "settings"):
-        if getattr(found, name) != getattr(other, name):
-            raise BadInput(
-                f"{path}: {name!r} differs from the first certificate, so the evidence cannot be combined."
-            )
-    return found.with_audits([audit for audit in other.audits if audit not in found.audits])
+        if getattr(first, name) != getattr(other, name):
+            problem = f"{name!r} differs from the first certificate, so the evidence cannot be combined"
+            raise BadFile(path, problem)
+    return first.with_audits([audit for audit in other.audits if audit not in first.audits])
 
 
-def check_facts(found: Certificate, hashes: Mapping[str, str], path: Path) -> None:
+def check_facts(certificate: Certificate, hashes: Mapping[str, str], path: Path) -> None:
     """Compare the hashes of the facts with those of a certificate."""
-    changed = [name for name in FACTS if found.hashes.get(name) != hashes[name]]
+    changed = [name for name in FACTS if certificate.hashes.get(name) != hashes[name]]
     if changed:
-        raise BadInput(
-            f"{path}: the hash of {' and of '.join(changed)} differs from the certificate. Verify with the same model, rows, "
-            "scorer, settings and release of Lethe, or write a new certificate."
+        same = (
+            "Verify with the same model, rows, scorer, settings and release of Lethe, or write a new certificate."
         )
+        raise BadFile(path, f"the hash of {' and of '.join(changed)} differs from the certificate", same)
 
 
 def _parsed(value: Mapping[str, Any]) -> Certificate:
     parts = {name: value[name] for name in ("hashes", "settings", "sources")}
-    found = TypeAdapter(Certificate).validate_python({**value["claim"], **parts, "audits": value["auditors"]})
-    m = len(found.questions)
-    if len(set(found.questions)) < m:
+    certificate = TypeAdapter(Certificate).validate_python(
+        {**value["claim"], **parts, "audits": value["auditors"]}
+    )
+    m = len(certificate.questions)
+    if len(set(certificate.questions)) < m:
         raise ValueError("the questions' ids must differ")
-    if lacking := [name for name in FACTS if name not in found.hashes]:
+    if lacking := [name for name in FACTS if name not in certificate.hashes]:
         raise ValueError(f"hashes lacks {', '.join(lacking)}")
-    if not found.audits:
+    if not certificate.audits:
         raise ValueError("auditors must not be empty")
-    if not isinstance(found.settings.get("engine"), dict):
+    if not isinstance(certificate.settings.get("engine"), dict):
         raise ValueError("settings must name the engine and its settings")
-    if any(
-        not len(own.draws) == len(own.leaks) == m or (np.array(own.leaks) > own.draws).any()
-        for own in found.audits
-    ):
+    pairs = [(own.leaks, own.draws) for own in certificate.audits]
+    if any(not len(n) == len(leaks) == m or (np.array(leaks) > n).any() for leaks, n in pairs):
         raise ValueError("draws and leaks must be one count per question, the leaks at most the draws")
-    return replace(found, audits=()).with_audits(found.audits)
+    return replace(certificate, audits=()).with_audits(certificate.audits)
 
 
 def _difference(stated: Any, derived: Any, place: str) -> str:

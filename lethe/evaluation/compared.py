@@ -1,29 +1,29 @@
-"""A comparison of two runs: which differences hold over all questions together, with each effect and its interval; and the
-ranks that several runs may have.
-"""
+"""A comparison of two runs: which differences hold over all questions together, with intervals; and the ranks of several."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from lethe.errors import BadInput, plural
+from lethe.evaluation.prompts import by_length
 from lethe.evaluation.scores import mean
 from lethe.evaluation.sides import NotCompared, Pair, Side, binary_of, joined, stops
 from lethe.progress import progress
-from lethe.results.table import values_of
+from lethe.results.table import Result, Rows, result
 from lethe.statistics.betting import mean_upper
-from lethe.statistics.bound import Assumes, Bound, Covers, level, rounded
+from lethe.statistics.bound import Assumes, Bound, Covers, both_ends, level, rounded
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.many_prompts import holm, rank_ranges
 from lethe.statistics.mean_difference import (
     Difference,
+    Draws,
     difference,
     mean_of_differences,
     population_difference,
@@ -32,186 +32,148 @@ from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples
 
 HOLM = "holm"
+# Over these questions, and over questions like these.
+AVERAGES, RANKS = ("difference", "difference_population"), ("rank", "rank_population")
 SHOWN = 20  # rows in a table for people
 WORSE, BETTER, NEITHER = "worse", "better", "not shown"
 On = Literal["questions", "average"]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One question on both sides; ``holds`` is True if its difference is on the list that holds jointly."""
+class _Rows:
+    """What is read from rows, of which the first records the sides, the level, the score and what is not compared."""
 
-    id: str
-    model: str
-    metric: str
-    effect: Difference
-    holds: bool
+    results: tuple[Result, ...]
 
-    @property
-    def outcome(self) -> str:
-        """``worse`` if B scores higher and the difference holds, ``better`` if B scores lower and the difference holds."""
-        return NEITHER if not self.holds else WORSE if self.effect.difference > 0 else BETTER
-
-    def row(self) -> dict[str, object]:
-        return {"id": self.id, "model": self.model or None} | _entry(self.metric, self.effect, self.holds)
-
-
-@dataclass(frozen=True)
-class NotWorse:
-    """The claim that B is worse by at most ``by`` on every compared question, or on average; ``largest`` is its upper bound.
-
-    ``unproved`` are the questions whose own bound exceeds ``by``. Every question at alpha, without a correction: the claim is
-    false only if some question's bound fails, and that of the worst question fails with probability at most alpha.
-    """
-
-    by: float
-    on: On
-    alpha: float
-    largest: float
-    unproved: tuple[str, ...]
+    def rows(self) -> list[Result]:
+        return list(self.results)
 
     @property
-    def holds(self) -> bool:
-        return self.largest <= self.by
-
-    def sentence(self) -> str:
-        about = "each compared question" if self.on == "questions" else "average"
-        shown = rounded(self.largest, 4, "upper")
-        if self.holds:
-            return (
-                f"B is proved not worse by more than {self.by:g} on {about} {level(self.alpha)}: at most {shown}."
-            )
-        names = ", ".join(self.unproved[:3]) + (" and more" if len(self.unproved) > 3 else "")
-        first = f" ({names})" if names else ""
-        return (
-            f"B is not proved to be worse by at most {self.by:g} on {about}: the largest upper bound is {shown}{first}. "
-            "`lethe plan --compare` counts the answers that this takes."
-        )
+    def record(self) -> dict[str, Any]:
+        return dict(self.results[0].evidence or {})
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The result of `compare`; ``notes`` name the sampling settings that differ.
-
-    ``worst_of_b`` is an upper bound of B's largest question at alpha, where ``not_worse`` or that bound was asked for.
-    ``population`` is the difference over questions like these.
-    """
-
-    a: str
-    b: str
-    alpha: float
-    metric: str
-    per_question: tuple[Compared, ...]
-    pooled: Difference | None
-    not_compared: tuple[NotCompared, ...]
-    notes: tuple[str, ...]
-    not_worse: NotWorse | None = None
-    worst_of_b: Bound | None = None
-    population: Difference | None = None
-
-    @property
-    def pooled_holds(self) -> bool:
-        """Whether the average differs: a separate claim at alpha."""
-        return self.pooled is not None and self.pooled.p_value <= self.alpha
+class Comparison(_Rows):
+    """The result of `compare`; the rows of a question are of B's model, if the sides name one."""
 
     @property
     def worse(self) -> bool:
-        """Whether B is worse on some question or on average; wrong with probability at most alpha.
+        """Whether B is worse on some question or on average (half of alpha each); wrong with probability at most alpha."""
+        return bool(self.record["worse"])
 
-        The list of worse questions and "worse on average" take half of alpha each.
-        """
-        pooled = self.pooled is not None and self.pooled.p_above() <= self.alpha / 2
-        return pooled or any(one.outcome == WORSE for one in self.per_question)
+    @property
+    def per_question(self) -> list[Result]:
+        return [row for row in self.results if row.scope == "question"]
 
-    def as_json(self) -> dict[str, object]:
-        claim = self.not_worse
-        return {
-            **{name: getattr(self, name) for name in ("a", "b", "alpha", "metric", "worse")},
-            **{name: values_of(getattr(self, name)) for name in ("not_compared", "notes", "worst_of_b")},
-            "correction": HOLM,
-            "per_question": [one.row() for one in self.per_question],
-            **{
-                name: _average(self.metric, effect, holds, covers, len(self.per_question))
-                for name, effect, holds, covers in self._averages()
-            },
-            "not_worse": claim and {**values_of(claim), "holds": claim.holds},
-        }
+    def of_all(self, quantity: str) -> Result | None:
+        """The row of a quantity of all questions, if it has numbers."""
+        own = (row for row in self.results if (row.scope, row.quantity) == ("model", quantity))
+        return next((row for row in own if row.upper is not None), None)
 
-    def _averages(self) -> list[tuple[str, Difference | None, bool, Covers]]:
-        """The averages over these questions and over questions like these, each a separate claim at alpha."""
-        both = (("pooled", self.pooled, Covers.AVERAGE), ("population", self.population, Covers.POPULATION))
-        return [(name, one, one is not None and one.p_value <= self.alpha, covers) for name, one, covers in both]
+    def with_outcome(self, kind: str) -> list[Result]:
+        return [row for row in self.per_question if outcome(row) == kind]
 
-    def ranked(self) -> list[Compared]:
+    def ranked(self) -> list[Result]:
         """The questions, those whose difference holds first, in descending order of the difference."""
-        return sorted(self.per_question, key=lambda one: (not one.holds, -abs(_or_zero(one.effect.difference))))
+        return sorted(self.per_question, key=lambda row: (not _facts_of(row)["holds"], -abs(row.estimate or 0.0)))
 
     def table(self) -> tuple[list[str], list[list[object]]]:
-        rows: list[list[object]] = []
-        for one in self.ranked()[:SHOWN]:
-            low, high = (end.rounded(4) for end in one.effect.bounds())
-            effect, outcome = one.effect, one.outcome if one.holds else ""
-            rows.append([one.id, effect.a, effect.b, effect.difference, low, high, outcome])
+        rows = [
+            [row.item, facts["a"], facts["b"], *_numbers(row), outcome(row) if facts["holds"] else ""]
+            for row in self.ranked()[:SHOWN]
+            for facts in [_facts_of(row)]
+        ]
         return ["question", "A", "B", "B - A", "at least", "at most", "holds"], rows
 
     def sentences(self) -> list[str]:
-        lines = [f"A: {self.a}. B: {self.b}. Score: {self.metric}; higher is worse."]
-        if self.per_question:
-            worse, better = (sum(one.outcome == kind for one in self.per_question) for kind in (WORSE, BETTER))
-            effect = self.per_question[0].effect
+        record, each = self.record, self.per_question
+        alpha, questions = record["alpha"], plural(len(each), "question")
+        lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}; higher is worse."]
+        if each:
+            worse, better = (len(self.with_outcome(kind)) for kind in (WORSE, BETTER))
             lines += [
-                f"Worse in B: {worse} of {plural(len(self.per_question), 'question')}; better: {better}. This list has no "
-                f"false entry {level(self.alpha)} (Holm, each direction at half), assuming {effect.assumes}.",
-                f"Each interval of a difference holds {level(self.alpha)} by itself ({effect.method}).",
+                f"Worse in B: {worse} of {questions}; better: {better}. This list has no "
+                f"false entry {level(alpha)} (Holm, each direction at half), assuming {each[0].assumes}.",
+                f"Each interval of a difference holds {level(alpha)} by itself ({each[0].method}).",
             ]
         else:
             lines.append("No question could be compared.")
-        for _, average, holds, covers in self._averages():
-            if average is not None:
-                low, high = average.bounds(covers)
-                over = low.on(f"the {plural(len(self.per_question), 'question')}").capitalize()
-                lines.append(
-                    f"{over}, B - A is {rounded(average.difference, 4)}, from "
-                    f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
-                    + ("the difference holds." if holds else "no difference is shown.")
-                )
-        if self.not_worse is not None:
-            lines.append(self.not_worse.sentence())
-        return [*lines, *_remarks(self.notes, self.not_compared)]
+        for row in filter(None, map(self.of_all, AVERAGES)):
+            low, high = row.ends
+            average = rounded(math.nan if row.estimate is None else row.estimate, 4)
+            lines.append(
+                f"{low.on(f'the {questions}').capitalize()}, B - A is {average}, from "
+                f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
+                + ("the difference holds." if _facts_of(row)["holds"] else "no difference is shown.")
+            )
+        if claim := self.of_all("not_worse"):
+            lines.append(_not_worse(claim))
+        return [*lines, *_remarks(record)]
 
 
-def _remarks(notes: Sequence[str], not_compared: Sequence[NotCompared]) -> list[str]:
-    lines = [f"Note: {note}." for note in notes]
-    for reason in dict.fromkeys(one.reason for one in not_compared):
-        ids = [one.id for one in not_compared if one.reason == reason and one.id is not None]
+def outcome(row: Result) -> str:
+    """``worse`` if B scores higher and the difference holds, ``better`` if B scores lower and the difference holds."""
+    return NEITHER if not _facts_of(row)["holds"] else WORSE if (row.estimate or 0.0) > 0 else BETTER
+
+
+def _facts_of(row: Result) -> Mapping[str, Any]:
+    return row.evidence or {}
+
+
+def _numbers(row: Result) -> list[object]:
+    return [row.estimate, *(end.rounded(4) for end in row.ends)]
+
+
+def _not_worse(row: Result) -> str:
+    facts, bound = _facts_of(row), row.ends[0]
+    about = "each compared question" if facts["on"] == "questions" else "average"
+    shown, by = bound.rounded(4), facts["by"]
+    if facts["holds"]:
+        return f"B is proved not worse by more than {by:g} on {about} {bound.level()}: at most {shown}."
+    names = ", ".join(facts["unproved"][:3]) + (" and more" if len(facts["unproved"]) > 3 else "")
+    first = f" ({names})" if names else ""
+    return (
+        f"B is not proved to be worse by at most {by:g} on {about}: the largest upper bound is {shown}{first}. "
+        "`lethe plan --compare` counts the answers that this takes."
+    )
+
+
+def _remarks(record: Mapping[str, Any]) -> list[str]:
+    lines = [f"Note: {note}." for note in record["notes"]]
+    reasons: dict[str, list[str]] = {}
+    for one in record["not_compared"]:
+        reasons.setdefault(one["reason"], []).extend([one["id"]] if one["id"] is not None else [])
+    for reason, ids in reasons.items():
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         lines.append(f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else "."))
     return lines
 
 
-def _entry(metric: str, effect: Difference, holds: bool) -> dict[str, object]:
-    same = {name: getattr(effect, name) for name in ("a", "b", "difference", "p_value", "method")}
-    return {"metric": metric, "holds": holds, "ci_low": effect.low, "ci_high": effect.high} | same
+def _facts(effect: Difference, holds: bool) -> dict[str, object]:
+    return {"a": effect.a, "b": effect.b, "p_value": effect.p_value, "holds": holds}
 
 
-def _average(
-    metric: str, effect: Difference | None, holds: bool, covers: Covers, questions: int
-) -> dict[str, object] | None:
-    if effect is None:
-        return None
-    about = {"questions": questions, "covers": str(covers), "assumes": effect.assumes}
-    return _entry(metric, effect, holds) | about
+def _add_average(
+    rows: Rows, quantity: str, effect: Difference | None, holds: bool, covers: Covers, against: str | None = None
+) -> None:
+    """Add the row of an average; one without numbers where the average is not compared."""
+    numbers = (effect.difference, *effect.bounds(covers)) if effect else ()
+    facts = _facts(effect, holds) if effect else None
+    rows.add("model", quantity, "compared", *numbers, item=against, evidence=facts)
+
+
+def _record(facts: Mapping[str, Any], missing: Sequence[NotCompared], notes: Sequence[str]) -> dict[str, Any]:
+    remarks = {"not_compared": [asdict(one) for one in missing], "notes": list(notes)}
+    return {**facts, **remarks, "correction": HOLM}
 
 
 def compare(
-    a: Side,
-    b: Side,
-    alpha: float = 0.05,
-    by: float | None = None,
-    on: On = "questions",
-    worst: bool = False,
+    a: Side, b: Side, alpha: float = 0.05, by: float | None = None, on: On = "questions", worst: bool = False
 ) -> Comparison:
     """Compare two sides question by question and on average.
+
+    ``by`` asks whether B is worse by at most so much, on every question or on average; ``worst`` asks for an upper bound of
+    B's largest question.
 
     Notes
     -----
@@ -221,47 +183,43 @@ def compare(
     check_alpha(alpha)
     missing: list[NotCompared] = []
     notes = stops((a, b), "AB")
-    pairs = joined(a, b, missing, notes)
-    if not pairs:
-        return Comparison(a.name, b.name, alpha, a.metric, (), None, tuple(missing), tuple(notes))
-    both = _Pairs.of(a, b, pairs)
-    effects, pooled = both.effects(alpha), both.average(alpha)
-    # Holm for "worse" and for "better", at half of alpha each
-    p_values = [[one.p_above() for one in effects], [one.p_below() for one in effects]]
-    worse, better = (holm(own, 0.0, alpha / 2)[0] for own in p_values)
-    rows = [
-        Compared(pair.id, pair.model, a.metric, effect, holds)
-        for pair, effect, holds in zip(pairs, effects, (worse | better).tolist(), strict=True)
-    ]
-    if pooled is None:
-        missing.append(NotCompared(None, "the average: the questions of a side have different numbers of answers"))
-    return Comparison(
-        a.name,
-        b.name,
-        alpha,
-        a.metric,
-        tuple(rows),
-        pooled,
-        tuple(missing),
-        tuple(notes),
-        None if by is None else both.not_worse(alpha, by, on),
-        both.worst(alpha) if worst else None,
-        both.population(alpha),
-    )
+    pairs, rows = joined(a, b, missing, notes), Rows(b.name)
+    averages: list[Difference | None] = [None, None]
+    both, worse = _Pairs(a, b, pairs) if pairs else None, False
+    if both:
+        effects, averages = both.effects(alpha), [both.average(alpha), both.population(alpha)]
+        # Holm for "worse" and for "better", at half of alpha each
+        above = holm([one.p_above() for one in effects], 0.0, alpha / 2)[0]
+        below = holm([one.p_below() for one in effects], 0.0, alpha / 2)[0]
+        worse = bool(above.any())
+        for pair, effect, holds in zip(pairs, effects, (above | below).tolist(), strict=True):
+            shown = {"model": pair.model or None, **_facts(effect, holds)}
+            place: dict[str, Any] = {"item": pair.id, "evidence": shown}
+            rows.add("question", "difference", "compared", effect.difference, *effect.bounds(), **place)
+        if averages[0] is None:
+            reason = "the average: the questions of a side have different numbers of answers"
+            missing.append(NotCompared(None, reason))
+        else:
+            worse |= averages[0].p_above() <= alpha / 2
+    for name, average, covers in zip(AVERAGES, averages, (Covers.AVERAGE, Covers.POPULATION), strict=True):
+        # Each average is a separate claim at alpha.
+        _add_average(rows, name, average, average is not None and average.p_value <= alpha, covers)
+    if both and by is not None:
+        both.not_worse_row(rows, alpha, by, on)
+    if both and worst:
+        rows.add("model", "score_worst", "compared", None, None, both.worst(alpha))
+    facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": worse}
+    record = _record(facts, missing, notes)
+    return Comparison((result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows))
 
 
-@dataclass(frozen=True)
 class _Pairs:
-    """The questions of both sides; ``stopped``: which side a rule could stop."""
+    """The questions of both sides."""
 
-    pairs: Sequence[Pair]
-    binary: bool
-    stopped: tuple[bool, bool]
-
-    @classmethod
-    def of(cls, a: Side, b: Side, pairs: Sequence[Pair]) -> _Pairs:
-        binary = binary_of(a, b, [scores for pair in pairs for scores in (pair.first, pair.second)])
-        return cls(pairs, binary, (a.stopped, b.stopped))
+    def __init__(self, a: Side, b: Side, pairs: Sequence[Pair]):
+        self.pairs, self.stopped = pairs, (a.stopped, b.stopped)  # which side a rule could stop
+        self.sides = [pair.first for pair in pairs], [pair.second for pair in pairs]
+        self.binary = binary_of(a, b, [*self.sides[0], *self.sides[1]])
 
     def effects(self, alpha: float) -> list[Difference]:
         work = progress(self.pairs, "compare", "questions") if len(self.pairs) > 100 else self.pairs
@@ -269,196 +227,163 @@ class _Pairs:
 
     def average(self, alpha: float) -> Difference | None:
         relations = {pair.draws for pair in self.pairs}
-        return mean_of_differences(
-            [pair.first for pair in self.pairs],
-            [pair.second for pair in self.pairs],
-            alpha,
-            self.binary,
-            groups=[pair.model for pair in self.pairs],
-            stopped=self.stopped,
-            draws=relations.pop() if len(relations) == 1 else "any",
-        )
+        draws: Draws = relations.pop() if len(relations) == 1 else "any"
+        how: dict[str, Any] = {"groups": [pair.model for pair in self.pairs], "stopped": self.stopped}
+        return mean_of_differences(*self.sides, alpha, self.binary, draws=draws, **how)
 
     def population(self, alpha: float) -> Difference | None:
         """None where a rule could stop a side, whose means it biases, and for one question asked of several models."""
         if any(self.stopped) or len({pair.model for pair in self.pairs}) > 1:
             return None
-        sides = [pair.first for pair in self.pairs], [pair.second for pair in self.pairs]
-        return population_difference(*sides, alpha, self.binary)
+        return population_difference(*self.sides, alpha, self.binary)
 
-    def not_worse(self, alpha: float, by: float, on: On) -> NotWorse:
-        """The upper ends, each at alpha: those of intervals at twice alpha."""
-        both = min(2 * alpha, 0.5)
+    def not_worse_row(self, rows: Rows, alpha: float, by: float, on: On) -> None:
+        """Add how much worse B is at most; the ends, each at alpha, are those of intervals at twice alpha.
+
+        Every question at alpha, without a correction: the claim is false only if some question's bound fails, and that of
+        the worst question fails with probability at most alpha. ``unproved`` are the questions whose bound exceeds ``by``.
+        """
+        both, unproved = min(2 * alpha, 0.5), list[str]()
         if on == "average":
-            pooled = self.average(both)
-            return NotWorse(by, on, alpha, 1.0 if pooled is None else pooled.high, ())
-        ends = {pair.id: effect.high for pair, effect in zip(self.pairs, self.effects(both), strict=True)}
-        unproved = sorted((name for name, end in ends.items() if end > by), key=lambda name: -ends[name])
-        return NotWorse(by, on, alpha, max(ends.values()), tuple(unproved))
+            pooled, covers = self.average(both), Covers.AVERAGE
+            how = (pooled.assumes, pooled.method) if pooled else ("nothing", "none")
+            value = pooled.high if pooled else 1.0
+        else:
+            effects, covers = self.effects(both), Covers.WORST_PROMPT
+            ends = {pair.id: effect.high for pair, effect in zip(self.pairs, effects, strict=True)}
+            unproved = sorted((name for name, end in ends.items() if end > by), key=lambda name: -ends[name])
+            value, how = max(ends.values()), (effects[0].assumes, effects[0].method)
+        bound = Bound(value, "upper", alpha, covers, *how)
+        facts = {"by": by, "on": on, "unproved": unproved, "holds": value <= by}
+        rows.add("model", "not_worse", "compared", None, None, bound, evidence=facts)
 
     def worst(self, alpha: float) -> Bound:
         """An upper bound of B's largest mean: each question at alpha, without a correction."""
-        filled = [np.nan_to_num(pair.second, nan=1.0) for pair in self.pairs]
+        filled = [np.nan_to_num(own, nan=1.0) for own in self.sides[1]]
         if self.stopped[1]:
             values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
         elif self.binary:
             values, method = [float(binary_upper(own.sum(), len(own), alpha)) for own in filled], "Clopper-Pearson"
         else:
-            values, method = [float(mean_upper(own[None], alpha)[0]) for own in filled], "betting"
+            values, method = by_length(filled, lambda rows: mean_upper(rows, alpha).tolist()), "betting"
         return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
 
 
-Range = tuple[int, int]
 Effects = dict[tuple[int, int], Difference | None]
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """What is proved of all pairs of runs together, over these questions or over questions like these (``covers``).
+def _rank_rows(
+    runs: Sequence[Rows], quantities: Sequence[str], covers: Covers, effects: Effects, alpha: float, ranked: bool
+) -> list[Result]:
+    """Add the ranks that each run may have, and return the differences of the pairs: all hold together (Holm).
 
-    ``effects`` are the differences by the places of two runs; ``higher[i, j]`` says that run i is proved to score higher than
-    run j. ``ranges`` is None where ranks are not proved.
+    ``effects`` are by the places of two runs; ``ranked``: whether the tests are tests of means.
     """
-
-    covers: Covers
-    effects: Effects
-    higher: np.ndarray
-    ranges: tuple[Range, ...] | None
-
-    @classmethod
-    def of(cls, covers: Covers, effects: Effects, runs: int, alpha: float, ranked: bool = True) -> Ranks:
-        """Holm over the pairs in both directions; ``ranked``: whether the tests are tests of means."""
-        p_values, off = np.ones((runs, runs)), ~np.eye(runs, dtype=bool)
-        for (i, j), effect in effects.items():
-            if effect is not None:
-                p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
-        higher = np.zeros((runs, runs), dtype=bool)
-        higher[off] = holm(p_values[off], 0.0, alpha)[0]
-        ranked &= None not in effects.values()
-        return cls(covers, effects, higher, tuple(rank_ranges(higher)) if ranked else None)
-
-    def differ(self, i: int, j: int) -> bool:
-        return bool(self.higher[i, j] or self.higher[j, i])
+    p_values, off = np.ones((len(runs), len(runs))), ~np.eye(len(runs), dtype=bool)
+    for (i, j), effect in effects.items():
+        if effect is not None:
+            p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
+    higher = np.zeros(p_values.shape, dtype=bool)  # [i, j]: run i is proved to score higher than run j
+    higher[off] = holm(p_values[off], 0.0, alpha)[0]
+    first, found = next(iter(effects.values())), []
+    proved = ranked and first is not None and None not in effects.values()
+    for own, ranks in zip(runs, rank_ranges(higher), strict=True):
+        method = (alpha, covers, first.assumes if first else "", "Holm, both directions")
+        own.add("model", quantities[0], "compared", None, *(both_ends(*ranks, *method) if proved else ()))
+    for (i, j), effect in effects.items():
+        pair = Rows(runs[j].model)
+        _add_average(pair, quantities[1], effect, bool(higher[i, j] or higher[j, i]), covers, runs[i].model)
+        found += pair.rows
+    return found
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The result of `rank`: ``pooled`` over these questions, ``population`` over questions like these."""
+class Ranking(_Rows):
+    """The result of `rank`; a difference is of the later run against the run in ``item``."""
 
-    runs: tuple[str, ...]
-    means: tuple[float, ...]
-    alpha: float
-    metric: str
-    questions: int
-    pooled: Ranks
-    population: Ranks
-    not_compared: tuple[NotCompared, ...]
-    notes: tuple[str, ...]
+    def of(self, quantity: str) -> list[Result]:
+        """The rows of a quantity: of each run, or of each pair."""
+        return [row for row in self.results if row.quantity == quantity]
 
-    def as_json(self) -> dict[str, object]:
-        both = {"pooled": self.pooled, "population": self.population}
-        runs = [
-            {"run": run, "mean": values_of(mean)}
-            | {f"rank_{name}": ranks.ranges and list(ranks.ranges[place]) for name, ranks in both.items()}
-            for place, (run, mean) in enumerate(zip(self.runs, self.means, strict=True))
-        ]
-        pairs = [
-            {"runs": [self.runs[i], self.runs[j]]}
-            | {
-                name: _average(self.metric, ranks.effects[i, j], ranks.differ(i, j), ranks.covers, self.questions)
-                for name, ranks in both.items()
-            }
-            for i, j in self.pooled.effects
-        ]
-        return {
-            **{name: getattr(self, name) for name in ("alpha", "metric", "questions")},
-            **{name: values_of(getattr(self, name)) for name in ("not_compared", "notes")},
-            "correction": HOLM,
-            "runs": runs,
-            "pairs": pairs,
-        }
+    def differ(self, quantity: str) -> int:
+        """The number of pairs that differ."""
+        return sum(_facts_of(row).get("holds", False) for row in self.of(quantity))
+
+    def ranges(self, quantity: str) -> list[tuple[int, int]] | None:
+        """The lowest and the highest rank of each run; None where ranks are not proved."""
+        ends = [(row.lower, row.upper) for row in self.of(quantity)]
+        return None if None in ends[0] else [(int(low or 0), int(high or 0)) for low, high in ends]
 
     def order(self) -> list[int]:
         """The runs by their means, the lowest first."""
-        return sorted(range(len(self.runs)), key=lambda place: _or_zero(self.means[place]))
+        means = [row.estimate or 0.0 for row in self.of("score")]
+        return sorted(range(len(means)), key=lambda place: means[place])
 
     def table(self) -> tuple[list[str], list[list[object]]]:
-        both = (self.pooled.ranges, self.population.ranges)
-        shown = [[_range(ranges[place]) if ranges else None for ranges in both] for place in range(len(self.runs))]
-        rows: list[list[object]] = [[self.runs[place], self.means[place], *shown[place]] for place in self.order()]
+        both, runs = [self.ranges(quantity) for quantity in RANKS], self.of("score")
+        shown = [
+            [" to ".join(map(str, dict.fromkeys(one))) for one in ranges] if ranges else None for ranges in both
+        ]
+        rows: list[list[object]] = [
+            [runs[place].model, runs[place].estimate, *(ranges and ranges[place] for ranges in shown)]
+            for place in self.order()
+        ]
         return ["run", "mean", "rank, these questions", "rank, questions like these"], rows
 
     def pair_table(self) -> tuple[list[str], list[list[object]]]:
-        rows: list[list[object]] = []
-        for ranks, about in ((self.pooled, "these questions"), (self.population, "questions like these")):
-            for (i, j), effect in ranks.effects.items():
-                if effect is not None:
-                    low, high = (end.rounded(4) for end in effect.bounds())
-                    differ = "differ" if ranks.differ(i, j) else ""
-                    rows.append([self.runs[i], self.runs[j], about, effect.difference, low, high, differ])
+        rows = [
+            [row.item, row.model, about, *_numbers(row), "differ" if _facts_of(row)["holds"] else ""]
+            for quantity, about in zip(AVERAGES, ("these questions", "questions like these"), strict=True)
+            for row in self.of(quantity)
+            if row.upper is not None
+        ]
         return ["A", "B", "over", "B - A", "at least", "at most", "holds"], rows
 
     def sentences(self) -> list[str]:
-        size = f"the {plural(self.questions, 'question')}"
-        lines = [f"Score: {self.metric}; higher is worse, and rank 1 has the lowest mean over {size}."]
-        for ranks in (self.pooled, self.population):
-            effect = next(filter(None, ranks.effects.values()), None)
-            if effect is not None:
-                count = f"{int(ranks.higher.sum())} of {plural(len(ranks.effects), 'pair')}"
-                also = " and the ranges of ranks" if ranks.ranges else ""
-                over = effect.bounds(ranks.covers)[0].on(size).capitalize()
+        record = self.record
+        size = f"the {plural(record['questions'], 'question')}"
+        lines = [f"Score: {record['metric']}; higher is worse, and rank 1 has the lowest mean over {size}."]
+        for quantity, ranks in zip(AVERAGES, RANKS, strict=True):
+            pairs = self.of(quantity)
+            for bound in [row.lower_bound for row in pairs if row.lower_bound][:1]:
+                also = " and the ranges of ranks" if self.ranges(ranks) else ""
                 lines.append(
-                    f"{over}, {count} differ. These pairs{also} hold together "
-                    f"{level(self.alpha)} (Holm, both directions), assuming {effect.assumes}."
+                    f"{bound.on(size).capitalize()}, {self.differ(quantity)} of {plural(len(pairs), 'pair')} differ. "
+                    f"These pairs{also} hold together {level(record['alpha'])} (Holm, both directions), assuming "
+                    f"{bound.assumes}."
                 )
-        if not self.pooled.ranges:
+        if not self.ranges(RANKS[0]):
             lines.append("Ranks over these questions need equally many answers to each, at least two.")
-        return [*lines, *_remarks(self.notes, self.not_compared)]
-
-
-def _range(ranks: Range) -> str:
-    return f"{ranks[0]} to {ranks[1]}" if ranks[0] < ranks[1] else str(ranks[0])
+        return [*lines, *_remarks(record)]
 
 
 def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
     """The ranks that each run may have by its mean over the questions that all runs have."""
     check_alpha(alpha)
     names, missing, notes = [side.name for side in sides], [], stops(sides, (side.name for side in sides))
-    found: dict[tuple[int, int], dict[str, Pair]] = {}
+    by_pair: dict[tuple[int, int], dict[str, Pair]] = {}
     for (i, a), (j, b) in combinations(enumerate(sides), 2):
         of_pair: list[NotCompared] = []
         settings: list[str] = []
-        found[i, j] = {pair.id: pair for pair in joined(a, b, of_pair, settings)}
+        by_pair[i, j] = {pair.id: pair for pair in joined(a, b, of_pair, settings)}
         about = f"{a.name} (A) and {b.name} (B): "
         notes += [about + note for note in settings if i == 0]
         missing += [replace(one, reason=about + one.reason) for one in of_pair if i == 0 or one.id is None]
-    common = [name for name in found[0, 1] if all(name in own for own in found.values())]
+    common = [name for name in by_pair[0, 1] if all(name in own for own in by_pair.values())]
     if not common:
         reasons = "; ".join(dict.fromkeys(one.reason for one in missing))
         raise BadInput(f"{', '.join(names)}: no question is common to all runs ({reasons}).")
-    pairs = {
-        (i, j): _Pairs.of(sides[i], sides[j], [own[name] for name in common]) for (i, j), own in found.items()
-    }
-    pooled, population = (
-        {places: getattr(both, scope)(alpha) for places, both in pairs.items()}
-        for scope in ("average", "population")
-    )
+    pairs = {(i, j): _Pairs(sides[i], sides[j], [own[name] for name in common]) for (i, j), own in by_pair.items()}
+    pooled = {places: both.average(alpha) for places, both in pairs.items()}
+    population = {places: both.population(alpha) for places, both in pairs.items()}
     # With one answer to each question the tests are sign tests, not tests of means.
-    several = any(len(pair.first) > 1 for pair in pairs[0, 1].pairs)
-    means = [mean(mean(pair.first) for pair in pairs[0, 1].pairs)]
-    means += [mean(mean(pair.second) for pair in pairs[0, place].pairs) for place in range(1, len(sides))]
-    return Ranking(
-        tuple(names),
-        tuple(means),
-        alpha,
-        sides[0].metric,
-        len(common),
-        Ranks.of(Covers.AVERAGE, pooled, len(sides), alpha, several),
-        Ranks.of(Covers.POPULATION, population, len(sides), alpha),
-        tuple(missing),
-        tuple(notes),
-    )
-
-
-def _or_zero(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
+    several = any(len(own) > 1 for own in pairs[0, 1].sides[0])
+    runs = [Rows(name) for name in names]
+    for place, own in enumerate(runs):
+        scores = pairs[0, place or 1].sides[bool(place)]
+        own.add("model", "score", "compared", mean(mean(each) for each in scores))
+    differences = _rank_rows(runs, (RANKS[0], AVERAGES[0]), Covers.AVERAGE, pooled, alpha, several)
+    differences += _rank_rows(runs, (RANKS[1], AVERAGES[1]), Covers.POPULATION, population, alpha, True)
+    facts = {"alpha": alpha, "metric": sides[0].metric, "questions": len(common)}
+    record = _record(facts, missing, notes) | {"runs": names}
+    whole = result(", ".join(names), "model", "comparison", "compared", evidence=record)
+    return Ranking((whole, *(row for own in runs for row in own.rows), *differences))

@@ -1,8 +1,5 @@
-"""The claims that hold in this run and those that do not: this run's own numbers decide every sentence.
-
-A difference counts as shown only where two confidence intervals are disjoint. All intervals of all comparisons hold
-together with probability 1 - alpha: alpha is split evenly among them (Bonferroni), which assumes nothing about their
-dependence.
+"""The claims that hold in this run and those that do not: its own numbers decide every sentence. A difference is shown only
+where two intervals are disjoint; all hold together with probability 1 - alpha, split evenly (Bonferroni).
 """
 
 from __future__ import annotations
@@ -18,20 +15,12 @@ import numpy as np
 from lethe.config.schema import EvaluationParams, Params
 from lethe.evaluation.answers import answer_parts, enough, scored, unjudged
 from lethe.evaluation.run import Model, Question, Run
+from lethe.statistics import many_prompts
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
 from lethe.statistics.bound import Bound, Interval
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from lethe.statistics.leak_trees import Certificates
-from lethe.statistics.many_prompts import (
-    Groups,
-    Outcome,
-    compare,
-    distinct_share_interval,
-    mean_interval,
-    share_interval,
-    within_variance_interval,
-)
 from lethe.text import label, listing, share
 
 METHOD = "answer trees, Poisson sample of the rest"
@@ -65,10 +54,10 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
     if model.calibration:
         return judged_interval(groups, model.calibration, alpha)
     if not exactly or exact is None or not _joined(model, exact):
-        return share_interval(groups, alpha)
-    known = [(tree.masses, tree.remainder) for tree in exact.trees]
-    certain = mean_leak_interval(known, [tree.lower for tree in exact.trees], alpha / 2, exact.rounding)
-    return _both(share_interval(groups, alpha / 2), certain, alpha)
+        return many_prompts.share_interval(groups, alpha)
+    questions = [(tree.masses, tree.remainder) for tree in exact.trees]
+    certain = mean_leak_interval(questions, [tree.lower for tree in exact.trees], alpha / 2, exact.rounding)
+    return _both(many_prompts.share_interval(groups, alpha / 2), certain, alpha)
 
 
 def _both(sampled: Interval, certain: Interval, alpha: float) -> Interval:
@@ -79,13 +68,12 @@ def _both(sampled: Interval, certain: Interval, alpha: float) -> Interval:
     return replace(certain, lower=lower, upper=upper, n=sampled.n, alpha=alpha, assumes=assumes)
 
 
-def judged_interval(groups: Groups, calibration: Calibration, alpha: float) -> Interval | None:
+def judged_interval(groups: many_prompts.Groups, calibration: Calibration, alpha: float) -> Interval | None:
     """The average true leak probability over questions, each end at alpha / 2; None where the calibration does not fit."""
     verdicts = np.stack([np.asarray(group, dtype=np.float64) for group in groups])
     called, missing = (verdicts == 1).sum(axis=1), np.isnan(verdicts).sum(axis=1)
     band = Rate.of(called, verdicts.shape[1], missing, calibration).average(alpha / 2)
-    ends = band.bounds()
-    if ends is None:
+    if (ends := band.bounds()) is None:
         return None
     lower, upper = (end.value for end in ends)
     return Interval(float(band.estimate[0]), lower, upper, verdicts.size, alpha, band.method, band.assumes)
@@ -120,7 +108,7 @@ def _joined(model: Model, exact: Certificates) -> bool:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity: ``measure(model, alpha)`` returns an interval, or None if the model's artifacts do not allow one."""
+    """``measure(model, alpha)`` returns an interval, or None if the model's artifacts do not allow one."""
 
     words: str
     measure: Measure
@@ -132,22 +120,22 @@ class Quantity:
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
     """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge."""
-    words = f"share of sampled {answers} with {label(scorer)}"
-    if exactly:
-        words = f"{words}, narrowed by {EXACTLY_TOLD} where there are any"
+    narrowed = f", narrowed by {EXACTLY_TOLD} where there are any" if exactly else ""
+    words = f"share of sampled {answers} with {label(scorer)}{narrowed}"
     return Quantity(words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), _percent)
 
 
 def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
     """The expected score of a sampled answer, averaged over the questions of a split."""
     words = f"mean {label(scorer)} of sampled {answers or f'{split} answers'}"
-    return Quantity(words, _measure(split, scorer, mean_interval), Bound.number)
+    return Quantity(words, _measure(split, scorer, many_prompts.mean_interval), Bound.number)
 
 
 def spread(scorer: str, question: str = "forget question") -> Quantity:
     """The standard deviation of a score within a forget question, as root mean square over questions."""
     words = f"standard deviation of {label(scorer)} within a {question}, root mean square over questions"
-    return Quantity(words, _measure("forget", scorer, within_variance_interval), _root)
+    measure = _measure("forget", scorer, many_prompts.within_variance_interval)
+    return Quantity(words, measure, lambda end: replace(end, value=math.sqrt(end.value)).number())
 
 
 def diversity(split: str) -> Quantity:
@@ -159,21 +147,17 @@ def diversity(split: str) -> Quantity:
         for part in answer_parts(model.answers, split, ["text"]) if split in model.answers else ():
             drawn = part[part["sample"] >= 0].groupby("prompt_id", sort=False)["text"]
             distinct, size = [*distinct, *drawn.nunique().tolist()], [*size, *drawn.size().tolist()]
-        return distinct_share_interval(distinct, size, alpha) if size else None
+        return many_prompts.distinct_share_interval(distinct, size, alpha) if size else None
 
     return Quantity(f"expected distinct answers for each answer drawn to a {split} question", measure, _percent)
 
 
-def _measure(split: str, scorer: str, interval: Callable[[Groups, float], Interval]) -> Measure:
+def _measure(split: str, scorer: str, interval: Callable[[many_prompts.Groups, float], Interval]) -> Measure:
     def measure(model: Model, alpha: float) -> Interval | None:
         groups = scored(model, split, scorer)
         return interval(groups, alpha) if enough(groups) else None
 
     return measure
-
-
-def _root(variance: Bound) -> str:
-    return replace(variance, value=math.sqrt(variance.value)).number()
 
 
 def _percent(end: Bound) -> str:
@@ -215,7 +199,7 @@ class _Question(NamedTuple):
 
     title: str
     quantity: Quantity
-    expected: Outcome
+    expected: many_prompts.Outcome
     pairs: Pairs
 
 
@@ -249,8 +233,8 @@ def _questions(run: Run) -> Iterator[_Question]:
         yield _Question("Adaptive temperature narrows the leakage", width, "lower", adaptive)
         yield _Question("Adaptive temperature lowers the mean leakage", graded, "lower", adaptive)
     for split in ("retain", "world"):
-        title = f"Adaptive temperature costs diversity on {split} questions"
-        yield _Question(title, diversity(split), "lower", adaptive)
+        costs = f"Adaptive temperature costs diversity on {split} questions"
+        yield _Question(costs, diversity(split), "lower", adaptive)
     yield _Question("Unlearning costs diversity on retain questions", diversity("retain"), "lower", plain)
     utility = mean_score("retain", metrics.kept)
     yield _Question("Unlearning costs utility on retain questions", utility, "lower", base)
@@ -267,7 +251,7 @@ def judged_by(run: Run) -> tuple[Quantity, bool]:
 
 def matched_pairs(run: Run) -> Pairs:
     """Pairs (model with entropy terms, its control): the methods agree in everything else, and the sampling is equal."""
-    plain = [model for model in run.subjects if model.method and model.adaptive_threshold is None]
+    plain = [model for model in run.subjects if model.adaptive_threshold is None]
     drawn = [(model, run.methods[model.method]) for model in plain if model.method]
     return [
         (model, control)
@@ -291,11 +275,11 @@ def hidden(model: Model) -> tuple[int, int] | None:
     """(number of questions that leak only in sampled answers, number of questions with sampled and greedy answers)."""
     leaks = []
     for question in model.questions:
-        sampled, greedy = (question.numbers.row("leak", basis) for basis in ("sampled", "greedy"))
-        if sampled and greedy and sampled.estimate is not None and greedy.estimate is not None:
+        sampled, greedy = (question.numbers.estimate("leak", basis) for basis in ("sampled", "greedy"))
+        if sampled is not None and greedy is not None:
             # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
             proved = _proved(question)
-            leaks.append((sampled.estimate if proved is None else proved) > 0 and greedy.estimate == 0)
+            leaks.append((sampled if proved is None else proved) > 0 and greedy == 0)
     return (sum(leaks), len(leaks)) if leaks else None
 
 
@@ -315,7 +299,7 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> R
         lacking = [model.name for model, interval in ((left, a), (right, b)) if interval is None]
         sentence = f"{left.name}: cannot be decided without such answers of {listing(lacking)}."
         return Row(left.name, "did not show", sentence)
-    outcome = compare(a, b)
+    outcome = many_prompts.compare(a, b)
     shown: Verdict = "holds" if outcome == question.expected else "the opposite holds"
     intervals = f"{left.name} {question.quantity.told(a)}, {right.name} {question.quantity.told(b)}."
     return Row(left.name, "did not show" if outcome == "not shown" else shown, intervals)
@@ -326,26 +310,22 @@ def _hidden_claim(run: Run) -> Claim | None:
     retrain, words, rows, alpha = run.role("retrain"), run.words, [], run.params.metrics.alpha
     chance = hidden(retrain) if retrain else None
     for model in run.subjects:
-        found = hidden(model)
-        if found is None:
+        counts = hidden(model)
+        if counts is None:
             continue
         by_chance = f", {retrain.name} in {chance[0]} of {chance[1]}" if retrain and chance else ""
-        more = found[0] > 0 and (not chance or _more_often(found, chance, alpha / len(run.subjects)))
-        sentence = f"{model.name} in {found[0]} of {found[1]} {words.question}s{by_chance}."
+        more = counts[0] > 0
+        if more and chance:  # Fisher's exact test that the first share of questions is larger
+            from scipy.stats import fisher_exact
+
+            table = [[hits, of - hits] for hits, of in (counts, chance)]
+            more = bool(fisher_exact(table, alternative="greater").pvalue <= alpha / len(run.subjects))
+        sentence = f"{model.name} in {counts[0]} of {counts[1]} {words.question}s{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
-    title = f"Sampling finds {words.leakage} that greedy decoding hides" + (
-        ", beyond what Retrain shows by chance" if chance else ""
-    )
+    beyond = ", beyond what Retrain shows by chance" if chance else ""
+    title = f"Sampling finds {words.leakage} that greedy decoding hides{beyond}"
     hides = f"{words.question}s whose greedy answer does not {words.leak} while"
     measured = f"{hides} a sampled answer does (counted, not estimated)"
     if any(_proved(question) is not None for model in run.subjects for question in model.questions):
         measured = f"{hides} the bound with the judge’s error proves {words.proved}"
     return Claim(title, measured, rows) if rows else None
-
-
-def _more_often(found: tuple[int, int], chance: tuple[int, int], alpha: float) -> bool:
-    """Whether the first share of questions is proved to be larger: Fisher's exact test, one-sided."""
-    from scipy.stats import fisher_exact
-
-    table = [[hits, of - hits] for hits, of in (found, chance)]
-    return bool(fisher_exact(table, alternative="greater").pvalue <= alpha)

@@ -1,10 +1,6 @@
-"""Bounds from a person's labels: which answers are labelled, in which order, and what the labels prove.
-
-The draws of each question are halved in sampling order. The first half decides which answers a person labels: the distinct
-answers in the order of the mass that they cover, until they cover the target. The second half is counted. A few random draws
-of the second half whose text is not among those answers bound the rest of the average. The choice depends only on
-the draws, the target and the number of random draws, not on labels. A new run or another target therefore has a new choice,
-which reuses the labels of the answers that both choices contain.
+"""Bounds from a person's labels. The first half of each question's draws decides which distinct answers are labelled, by
+the mass that they cover until the target; the second half is counted, and a few random draws of it with other texts bound
+the rest of the average. The choice depends on the draws, the target and that number, never on labels.
 """
 
 from __future__ import annotations
@@ -13,33 +9,22 @@ import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from lethe.errors import BadFile, BadRow, BadValue, shortened
 from lethe.io.artifacts import GREEDY, TURNS, read_references
-from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import FIRST, KEY, read_artifact, read_jsonl, write_jsonl
+from lethe.io.files import FIRST, KEY, SCHEMA_VERSION, read_artifact, read_jsonl, write_jsonl
 from lethe.io.tables import file_line, numeric_column, read_table
-from lethe.results.table import both_ends, values_of
-from lethe.statistics.bound import Bound, Covers, rounded
-from lethe.statistics.counts import (
-    AT_RANDOM,
-    LABELLED,
-    LABELLED_METHOD,
-    METHOD_AT_RANDOM,
-    METHOD_REST,
-    WITH_REST,
-    labelled_average,
-    labelled_rates,
-    random_labels,
-    rate_bounds,
-)
+from lethe.statistics import counts as count_bounds
+from lethe.statistics.bound import Covers, both_ends, rounded
 from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
 
 if TYPE_CHECKING:
@@ -48,9 +33,6 @@ if TYPE_CHECKING:
     from lethe.results.table import Rows
 
 SEED = 0  # for the order in which draws of the rest are labelled
-QUANTITY = "the probability of a leak"
-BY_LABELS = "the true probability of a leak, by labels alone,"
-Ends = tuple[Bound, Bound]
 
 
 class Answer(NamedTuple):
@@ -68,29 +50,17 @@ class Asked(NamedTuple):
     target: float | None = None
 
 
-LEGAL = {
-    "label": "0 (no leak) or 1 (leak)",
-    "part": "mass or rest",
-    "target": "a number above 0 and at most 1",
-    "prompt_id": "text",
-    "text": "text",
-}
-
-
 class _Row(BaseModel, strict=True):
     prompt_id: str
     text: str
-    label: Annotated[int, Field(ge=0, le=1)]
-    part: Part
-    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    label: int = Field(ge=0, le=1, description="0 (no leak) or 1 (leak)")
+    part: Part = Field(description="mass or rest")
+    target: float | None = Field(None, gt=0, le=1, description="a number above 0 and at most 1")
 
 
 @dataclass
 class Labels:
-    """Labels by answer, in the order of labelling; each new label is saved to ``path``.
-
-    A label is a fact about a question and a text. It holds for every run in which the text occurs.
-    """
+    """Labels by answer, in the order of labelling, each saved to ``path``: facts about a question and a text."""
 
     path: Path
     known: dict[Answer, int] = field(default_factory=dict)
@@ -110,10 +80,9 @@ class Labels:
 
     def write(self, questions: Mapping[str, str]) -> None:
         rows: list[dict[str, object]] = []
-        for answer, label in self.known.items():
-            part, target = self.asked[answer]
-            question = questions.get(answer.prompt_id, answer.prompt_id)
-            row = {"prompt_id": answer.prompt_id, "question": question, "text": answer.text, "label": label}
+        for (name, text), label in self.known.items():
+            part, target = self.asked[Answer(name, text)]
+            row = {"prompt_id": name, "question": questions.get(name, name), "text": text, "label": label}
             rows.append(row | {"part": part, KEY: SCHEMA_VERSION} | ({} if target is None else {"target": target}))
         write_jsonl(self.path, rows)
 
@@ -131,7 +100,8 @@ def read_labels(path: Path) -> Labels:
             own = _Row.model_validate(row)
         except ValidationError as error:
             key = str(error.errors()[0]["loc"][0])
-            raise BadRow(path, line, f"{key}: got {shortened(row.get(key))}; must be {LEGAL[key]}") from None
+            legal = _Row.model_fields[key].description or "text"
+            raise BadRow(path, line, f"{key}: got {shortened(row.get(key))}; must be {legal}") from None
         answer = Answer(own.prompt_id, own.text)
         if answer in labels.known:
             raise BadRow(path, line, "labels an answer a second time", "Remove one of the rows.")
@@ -141,24 +111,23 @@ def read_labels(path: Path) -> Labels:
 
 @dataclass(frozen=True)
 class Draws:
-    """The answers of a run: the `Answer` of each draw, in order, by question; and the texts of the questions where known.
-
-    ``verdicts`` holds the judge's verdict of each draw (1, 0 or NaN), in the same order; empty without a judge.
+    """The answers of a run by question, in sampling order, with the texts of the questions and the judge's verdicts (1, 0 or
+    NaN) where there are any.
     """
 
     answers: Mapping[str, Sequence[Answer]]
     questions: Mapping[str, str]
     verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    def half(self, prompt_id: str) -> int:
+        return len(self.answers[prompt_id]) // 2
+
     def first(self, prompt_id: str) -> Sequence[Answer]:
         """The half that decides which answers are labelled; the bounds count the `second`."""
-        return self.answers[prompt_id][: len(self.answers[prompt_id]) // 2]
+        return self.answers[prompt_id][: self.half(prompt_id)]
 
     def second(self, prompt_id: str) -> Sequence[Answer]:
-        return self.answers[prompt_id][len(self.answers[prompt_id]) // 2 :]
-
-    def second_verdicts(self, prompt_id: str) -> np.ndarray:
-        return self.verdicts[prompt_id][len(self.answers[prompt_id]) // 2 :]
+        return self.answers[prompt_id][self.half(prompt_id) :]
 
 
 def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: str | None) -> Draws:
@@ -167,11 +136,8 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
     if path.is_dir():
         file, about = path / "forget.parquet", path / "about.json"
         if about.is_file() and read_artifact(about).get("stop") == "sequential":
-            raise BadFile(
-                path,
-                "holds a run with early stopping, and these bounds need a number of answers fixed beforehand",
-                "Sample with `sample.stop: fixed`.",
-            )
+            problem = "holds a run with early stopping, and these bounds need a number of answers fixed beforehand"
+            raise BadFile(path, problem, "Sample with `sample.stop: fixed`.")
         refuse_references(path)
     table = read_table(file, required=["prompt_id", "text"], text=["prompt_id", "text"])
     if "sample" in table:
@@ -189,19 +155,13 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
 def refuse_references(generations: Path) -> None:
     """Refuse wordings that ask for other answers, and follow-up questions: a label is of a question and an answer."""
     if Path(generations, TURNS).is_file():
-        raise BadFile(
-            generations,
-            "holds answers to follow-up questions, and a label belongs to one answer",
-            "Leave out followups (and turns of the language).",
-        )
-    wordings = sorted({own.wording for found in read_references(generations).values() for own in found.values()})
-    if wordings:
-        raise BadFile(
-            generations,
-            f"holds answers to wordings that ask for an answer of their own ({', '.join(wordings)}), and a label belongs to "
-            "one question",
-            "Leave out these wordings of the language.",
-        )
+        problem = "holds answers to follow-up questions, and a label belongs to one answer"
+        raise BadFile(generations, problem, "Leave out followups (and turns of the language).")
+    references = read_references(generations).values()
+    if wordings := sorted({own.wording for of_prompt in references for own in of_prompt.values()}):
+        own = f"holds answers to wordings that ask for an answer of their own ({', '.join(wordings)})"
+        remedy = "Leave out these wordings of the language."
+        raise BadFile(generations, f"{own}, and a label belongs to one question", remedy)
 
 
 def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
@@ -217,36 +177,32 @@ def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
 
 def _questions(dataset: Path) -> dict[str, str]:
     """The questions of a dataset by id; a row without a question is shown by its id."""
-    found: dict[str, str] = {}
-    known: set[str] = set()
+    questions: dict[str, Any] = {}
     for line, row in read_jsonl(dataset):
         name = row.get("id")
         if not isinstance(name, str):
             raise BadRow(dataset, line, f"id: got {name!r}; must be text")
-        if name in known:
-            raise BadRow(
-                dataset, line, f"has the id {name!r} of an earlier row", "Give each question a unique id."
-            )
-        known.add(name)
-        if isinstance(row.get("question"), str):
-            found[name] = row["question"]
-    return found
+        if name in questions:
+            problem = f"has the id {name!r} of an earlier row"
+            raise BadRow(dataset, line, problem, "Give each question a unique id.")
+        questions[name] = row.get("question")
+    return {name: text for name, text in questions.items() if isinstance(text, str)}
 
 
 def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) -> np.ndarray:
-    found = read_table(place, required=["prompt_id", "sample"], text=["prompt_id"])
+    verdicts = read_table(place, required=["prompt_id", "sample"], text=["prompt_id"])
     if "sample" not in table:
         raise BadFile(file, "has no column sample, which assigns verdicts to answers")
-    names = [name for name in found.columns if name not in ("prompt_id", "sample")]
-    if not names or (column is not None and column not in names):
+    names = [name for name in verdicts.columns if name not in ("prompt_id", "sample")]
+    if not names or column not in (None, *names):
         raise BadValue("--column", column, f"one of {', '.join(names)}" if names else "a column of verdicts")
     name = column or names[0]
-    values = numeric_column(found, name, place)
+    values = numeric_column(verdicts, name, place)
     wrong = ~np.isin(values, (0, 1)) & ~np.isnan(values)
     if wrong.any():
         line = file_line(place, int(np.argmax(wrong)))
         raise BadRow(place, line, f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing")
-    own = found[["prompt_id"]].assign(sample=numeric_column(found, "sample", place), verdict=values)
+    own = verdicts[["prompt_id"]].assign(sample=numeric_column(verdicts, "sample", place), verdict=values)
     return table.merge(own, on=["prompt_id", "sample"], how="left")["verdict"].to_numpy(dtype=np.float64)
 
 
@@ -276,23 +232,23 @@ class Queue:
         counted = [(answer, place) for name in draws.answers for place, answer in enumerate(draws.second(name))]
         shuffled = (counted[place] for place in np.random.default_rng(SEED).permutation(len(counted)))
         inside = set(self.chosen)
-        self.sampled: list[tuple[Answer, int]] = list(
-            islice((one for one in shuffled if one[0] not in inside), rest)
-        )
+        self.sampled = list(islice((one for one in shuffled if one[0] not in inside), rest))
 
     def covered(self, labels: Labels) -> float:
         """The share of the first half's draws whose text was chosen and is labelled."""
-        found = sum(self.counts[answer] for answer in self.chosen if answer in labels.known)
-        return found / self.total if self.total else 1.0
+        labelled = sum(self.counts[answer] for answer in self.chosen if answer in labels.known)
+        return labelled / self.total if self.total else 1.0
 
     def ahead(self, labels: Labels) -> Ahead | None:
         """The next answer; None if all requested answers are labelled."""
         draws, target, covered = self.draws, self.target, self.covered(labels)
-        mass = [(answer, Asked("mass", target), self.counts[answer], draws.first) for answer in self.chosen]
-        rest = [(answer, Asked("rest", target), 1, draws.second) for answer, _ in self.sampled]
-        for answer, asked, count, half in (*mass, *rest):
+        for answer in self.chosen:
             if answer not in labels.known:
-                return Ahead(asked, answer, count, len(half(answer.prompt_id)), covered)
+                n = len(draws.first(answer.prompt_id))
+                return Ahead(Asked("mass", target), answer, self.counts[answer], n, covered)
+        for answer, _ in self.sampled:
+            if answer not in labels.known:
+                return Ahead(Asked("rest", target), answer, 1, len(draws.second(answer.prompt_id)), covered)
         return None
 
     def unused(self, labels: Labels) -> int:
@@ -300,115 +256,12 @@ class Queue:
         return len(labels.known.keys() - {*self.chosen, *(answer for answer, _ in self.sampled)})
 
 
-@dataclass(frozen=True)
-class LabelledMeasures:
-    """Bounds of each question by labels alone; a judge's error on the rest is measured beside them.
+def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float) -> dict[str, object]:
+    """Add the bounds of each question, from the counted half by labels, and of all questions.
 
-    ``mass_of`` is the share of each question's counted mass that labels cover. ``calibration`` enters no bound; None where
-    the judge's error could not be measured. ``pool`` is None where the numbers of draws differ. ``leaks`` counts the draws,
-    counted or not, that a person calls a leak. ``of_rest`` are the labelled leaks among the random draws of the rest, and
-    these draws; None where none were planned.
+    The average rests on the labelled draws of the rest too. Return what was to be labelled, and the judge's error on the
+    rest, on which no bound rests.
     """
-
-    prompt_ids: tuple[str, ...]
-    lower: tuple[Bound, ...]
-    upper: tuple[Bound, ...]
-    pool: Ends | None
-    mass_of: tuple[float, ...]
-    mass: float
-    calibration: Calibration | None
-    labels: int
-    leaks: int
-    finished: bool
-    target: float
-    earlier_targets: list[float]
-    counts: Mapping[str, Mapping[str, int]]
-    of_rest: tuple[int, int] | None
-
-    @property
-    def worst(self) -> tuple[str, Bound]:
-        """The question with the largest upper bound, and that bound, which covers the worst question."""
-        place = max(range(len(self.upper)), key=lambda place: self.upper[place].value)
-        return self.prompt_ids[place], replace(self.upper[place], covers=Covers.WORST_PROMPT)
-
-    @property
-    def source(self) -> str:
-        """The basis of the bounds, as the end of a sentence."""
-        read = f"by a person's reading of {float(rounded(100 * self.mass, 1, 'lower')):g}% of the mass"
-        drawn = (
-            f" and of {self.of_rest[1]:,} random draws of the rest, which otherwise"
-            if self.of_rest and self.of_rest[1]
-            else ", the rest"
-        )
-        return f"{read}{drawn} counts as leaks in upper bounds and as clean in lower ones"
-
-    def to_rows(self, rows: Rows) -> None:
-        """Add the rows of each question and of all.
-
-        The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
-        """
-        for name, lower, upper, mass in zip(self.prompt_ids, self.lower, self.upper, self.mass_of, strict=True):
-            counts = self.counts[name]
-            rows.add(
-                "question", "leak", "labelled", None, lower, upper, item=name, split="forget", evidence=counts
-            )
-            rows.add("question", "mass", "labelled", mass, item=name, split="forget")
-        least = self.pool and replace(self.pool[0], covers=Covers.WORST_PROMPT)
-        rows.add("model", "leak_worst", "labelled", None, least, self.worst[1], split="forget")
-        if self.pool:
-            rows.add("model", "leak", "labelled", None, *self.pool, split="forget")
-        rows.add("model", "mass", "labelled", self.mass, split="forget")
-        rows.add("model", "labels", "labelled", self.labels, split="forget")
-        rows.add("model", "leaks", "labelled", self.leaks, split="forget")
-        rows.add("model", "judge", "labelled", self.calibration is not None, split="forget")
-
-    def sentences(self, of: str = "the prompts") -> list[str]:
-        name, bound = self.worst
-        lines = [f"{bound.sentence(QUANTITY, of)[:-1]}, {self.source}. The bound is that of {name}."]
-        if self.pool:
-            lines.append(f"{self.pool[1].sentence(QUANTITY, of)[:-1]}, {self.source}.")
-        if not self.finished:
-            lines.append(
-                f"Labelling is not finished: some of the answers that cover {100 * self.target:g}% of the mass, or some of "
-                "the random draws of the rest, have no label."
-            )
-        elif known := self.calibration:
-            lines.append(
-                f"On the random draws of the rest the judge called {known.leaks_called} of {known.leaks} leaks a leak and "
-                f"{known.clean_called} of {known.clean} clean answers; no bound rests on the judge."
-            )
-        if others := self.earlier_targets:
-            lines.append(
-                f"Labels were also requested under the target {', '.join(f'{100 * target:g}%' for target in others)}; the "
-                f"target is now {100 * self.target:g}%. The bounds hold only for a target fixed before a bound was seen."
-            )
-        return lines
-
-    def as_dict(self) -> dict[str, object]:
-        known, (worst, bound) = self.calibration, self.worst
-        error = known and known.error(bound.alpha)
-        each = zip(self.prompt_ids, self.mass_of, self.lower, self.upper, strict=True)
-        return {
-            **{name: getattr(self, name) for name in ("mass", "target", "earlier_targets", "finished")},
-            "alpha": bound.alpha,
-            "said": self.source,
-            "calibration": known
-            and {
-                **{name: getattr(known, name) for name in ("leaks", "leaks_called", "clean", "clean_called")},
-                "sensitivity": error and list(error.sensitivity),
-                "false_positive": error and list(error.false_positive),
-            },
-            "per_prompt": [
-                dict(zip(("prompt_id", "mass", "lower", "upper"), map(values_of, row), strict=True))
-                for row in each
-            ],
-            "worst_prompt": {"prompt_id": worst, "bound": bound.value},
-            "pooled": self.pool and dict(zip(("lower", "upper"), map(values_of, self.pool), strict=True)),
-        }
-
-
-def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> LabelledMeasures:
-    """Bound each question from the counted half by labels, and the average with the labelled draws of the rest too."""
     finished, targets = queue.ahead(labels) is None, dict.fromkeys(one.target for one in labels.asked.values())
     own = {answer: labels.known[answer] for answer in queue.chosen if answer in labels.known}
     table = np.array([_counted(draws, name, own) for name in draws.answers], dtype=np.int64)
@@ -417,37 +270,53 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
     if queue.rest > 0:
         drawn = [labels.known[answer] for answer, _ in queue.sampled] if finished else []
         of_rest = sum(drawn), len(drawn)
+    rates = Rate.of(leaks, n, missing=rest).each(alpha)
+    lower, upper = rates.lower[:, 0], rates.upper[:, 0]
+    how = (count_bounds.LABELLED, count_bounds.LABELLED_METHOD)
+    for place, (name, counts) in enumerate(zip(draws.answers, table.tolist(), strict=True)):
+        ends = both_ends(lower[place], upper[place], alpha, Covers.ONE_PROMPT, *how, counts[2])
+        evidence = dict(zip(("leaks", "missing", "n"), counts, strict=True))
+        rows.add("question", "leak", "labelled", None, *ends, item=name, split="forget", evidence=evidence)
+        rows.add("question", "mass", "labelled", 1 - counts[1] / counts[2], item=name, split="forget")
     pool = None
     if (n == n[0]).all() and alpha <= LARGEST_POOLED_ALPHA:
-        ends = labelled_average(leaks, rest, n, of_rest, alpha)
-        assumes, method = (LABELLED, LABELLED_METHOD) if of_rest is None else (WITH_REST, METHOD_REST)
-        pool = both_ends(*ends, alpha, Covers.AVERAGE, assumes, method, int(n.sum()))
-    lower, upper = zip(
-        *(
-            both_ends(low, high, alpha, Covers.ONE_PROMPT, LABELLED, LABELLED_METHOD, int(size))
-            for low, high, size in zip(*labelled_rates(leaks, rest, n, alpha), n, strict=True)
-        ),
-        strict=True,
-    )
-    return LabelledMeasures(
-        prompt_ids=tuple(draws.answers),
-        lower=lower,
-        upper=upper,
-        pool=pool,
-        mass_of=tuple((1 - rest / n).tolist()),
-        mass=float(1 - rest.sum() / n.sum()),
-        calibration=_calibration(draws, queue, labels) if draws.verdicts and finished else None,
-        labels=len(own) + len({answer for answer, _ in queue.sampled} & labels.known.keys()),
-        leaks=sum(labels.known.get(answer, 0) for answers in draws.answers.values() for answer in answers),
-        finished=finished,
-        target=queue.target,
-        earlier_targets=[target for target in targets if target not in (None, queue.target)],
-        counts={
-            name: dict(zip(("leaks", "missing", "n"), row, strict=True))
-            for name, row in zip(draws.answers, table.tolist(), strict=True)
+        average = count_bounds.labelled_average(leaks, rest, n, of_rest, alpha)
+        assumes = how if of_rest is None else (count_bounds.WITH_REST, count_bounds.METHOD_REST)
+        pool = both_ends(*average, alpha, Covers.AVERAGE, *assumes, int(n.sum()))
+    place, mass = int(np.argmax(upper)), float(1 - rest.sum() / n.sum())
+    # The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
+    least = pool and replace(pool[0], covers=Covers.WORST_PROMPT)
+    most = both_ends(0.0, upper[place], alpha, Covers.WORST_PROMPT, *how, int(n[place]))[1]
+    add = partial(rows.add, "model", split="forget")
+    add("leak_worst", "labelled", None, least, most, evidence={"prompt_id": list(draws.answers)[place]})
+    if pool:
+        add("leak", "labelled", None, *pool)
+    calibration = _calibration(draws, queue, labels) if draws.verdicts and finished else None
+    add("mass", "labelled", mass)
+    add("labels", "labelled", len(own) + len({answer for answer, _ in queue.sampled} & labels.known.keys()))
+    each = (answer for answers in draws.answers.values() for answer in answers)
+    add("leaks", "labelled", sum(labels.known.get(answer, 0) for answer in each))
+    add("judge", "labelled", calibration is not None)
+    return {
+        "target": queue.target,
+        "earlier_targets": [target for target in targets if target not in (None, queue.target)],
+        "finished": finished,
+        "alpha": alpha,
+        "said": _source(mass, of_rest),
+        "calibration": calibration
+        and {
+            **{name: getattr(calibration, name) for name in ("leaks", "leaks_called", "clean", "clean_called")},
+            **{name: list(getattr(calibration.error(alpha), name)) for name in ("sensitivity", "false_positive")},
         },
-        of_rest=of_rest,
-    )
+    }
+
+
+def _source(mass: float, of_rest: tuple[int, int] | None) -> str:
+    """The basis of the bounds, as the end of a sentence; ``of_rest``: leaks among labelled draws of the rest, and these."""
+    read = f"by a person's reading of {float(rounded(100 * mass, 1, 'lower')):g}% of the mass"
+    drawn = of_rest and of_rest[1]
+    rest = f" and of {drawn:,} random draws of the rest, which otherwise" if drawn else ", the rest"
+    return f"{read}{rest} counts as leaks in upper bounds and as clean in lower ones"
 
 
 def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> tuple[int, int, int]:
@@ -460,30 +329,18 @@ def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> tuple[int, i
 
 def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
     """The judge's error on the labelled draws of the rest; None if one of the labels does not occur."""
-    found = [labels.known[answer] for answer, _ in queue.sampled]
-    if len(set(found)) < 2:
+    values = [labels.known[answer] for answer, _ in queue.sampled]
+    if len(set(values)) < 2:
         return None
-    verdicts = [float(draws.second_verdicts(answer.prompt_id)[place]) for answer, place in queue.sampled]
-    return Calibration.of(found, verdicts, of_this_run=True)
+    sampled = [(answer.prompt_id, draws.half(answer.prompt_id) + place) for answer, place in queue.sampled]
+    verdicts = [float(draws.verdicts[name][place]) for name, place in sampled]
+    return Calibration.of(values, verdicts, of_this_run=True)
 
 
-@dataclass(frozen=True)
-class RandomLabels:
-    """Labels of random draws alone: both ends of the average leak probability, and of each prompt with labels of its own."""
-
-    pool: Ends
-    each: Mapping[str, Ends]
-
-    def as_dict(self, prompt_id: str | None = None) -> dict[str, object] | None:
-        ends = self.pool if prompt_id is None else self.each.get(prompt_id)
-        return ends and {"lower": ends[0].value, "upper": ends[1].value, "n": ends[1].n, "alpha": ends[1].alpha}
-
-    def sentences(self, of: str) -> list[str]:
-        return [end.sentence(BY_LABELS, of) for end in self.pool]
-
-
-def read_random_labels(path: str | os.PathLike[str], prompts: Collection[str], alpha: float) -> RandomLabels:
-    """Read labels 0 and 1 of draws (``prompt_id, sample, label``), and bound what they are labels of."""
+def label_rows(rows: Rows, path: str | os.PathLike[str], prompts: Collection[str], alpha: float) -> None:
+    """Add the ends of the average leak probability, and of each prompt, from a table ``prompt_id, sample, label`` (0 or 1) of
+    random draws.
+    """
     table = read_table(path, required=["prompt_id", "sample", "label"], text=["prompt_id"])
     if table.empty:
         raise BadFile(path, "holds no labels")
@@ -495,10 +352,12 @@ def read_random_labels(path: str | os.PathLike[str], prompts: Collection[str], a
     ):
         if wrong.any():
             raise BadRow(path, file_line(path, int(np.argmax(wrong))), problem)
-    how, each = (AT_RANDOM, METHOD_AT_RANDOM), {}
+    how = (count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM)
     for name in dict.fromkeys(names.tolist()):
         own = labels[names == name]
-        (lower,), (upper,) = rate_bounds([own.sum()], [len(own)], alpha)
-        each[name] = both_ends(lower, upper, alpha, Covers.ONE_PROMPT, *how, len(own))
-    ends = random_labels(int(labels.sum()), len(labels), alpha)
-    return RandomLabels(both_ends(*ends, alpha, Covers.AVERAGE, *how, len(labels)), each)
+        (lower,), (upper,) = count_bounds.rate_bounds([own.sum()], [len(own)], alpha)
+        ends = both_ends(lower, upper, alpha, Covers.ONE_PROMPT, *how, len(own))
+        rows.add("question", "leak", "labelled", None, *ends, item=name, split="forget")
+    both = count_bounds.random_labels(int(labels.sum()), len(labels), alpha)
+    ends = both_ends(*both, alpha, Covers.AVERAGE, *how, len(labels))
+    rows.add("model", "leak", "labelled", None, *ends, split="forget")

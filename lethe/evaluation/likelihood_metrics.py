@@ -1,6 +1,5 @@
-"""Metrics from likelihoods: TOFU's utility, memorisation, membership inference, and each model against Retrain.
-
-Missing values are omitted and counted; they never become zero.
+"""Metrics from likelihoods: TOFU's utility, memorisation, membership inference, and each model against Retrain. Missing
+values are omitted and counted; they never become zero.
 """
 
 from __future__ import annotations
@@ -12,14 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.io.artifacts import GREEDY
-from lethe.scoring.tofu import (
-    AMONG_CHOICES,
-    UTILITY_SETS,
-    forget_quality,
-    forget_truth,
-    mean_term,
-    model_utility,
-)
+from lethe.scoring.tofu import AMONG_CHOICES, UTILITY_SETS, forget_quality, forget_truth, mean_term, model_utility
 from lethe.statistics.bound import Interval
 from lethe.statistics.two_sample import auc_interval
 
@@ -28,14 +20,15 @@ if TYPE_CHECKING:
 
     from lethe.results.table import Rows
 
+    Tables = Mapping[str, pd.DataFrame]
+
 FORGET = ("probability", "extraction_strength", "exact_memorisation")
 SPLITS = ("forget", *UTILITY_SETS)
+SIDES = ("forget", "heldout")
 ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 
 
-def likelihood_metrics(
-    rows: Rows, likelihoods: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame], alpha: float
-) -> None:
+def likelihood_metrics(rows: Rows, likelihoods: Tables, scores: Tables, alpha: float) -> None:
     """Add the rows of one model from likelihoods and text scores of its answers.
 
     Notes
@@ -65,10 +58,10 @@ def likelihood_metrics(
         _membership_row(rows, attack, membership(forget[attack], likelihoods["heldout"][attack], alpha))
 
 
-def _membership_row(rows: Rows, attack: str, found: Interval | None) -> None:
+def _membership_row(rows: Rows, attack: str, area: Interval | None) -> None:
     """Add the AUC of an attack; without an interval its value is missing."""
-    ends = found.bounds() if found else ()
-    rows.add("model", "membership", "given answers", found.value if found else None, *ends, item=attack)
+    ends = area.bounds() if area else ()
+    rows.add("model", "membership", "given answers", area.value if area else None, *ends, item=attack)
 
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> Interval | None:
@@ -77,9 +70,7 @@ def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> Inter
     return auc_interval(first, second, alpha) if len(first) and len(second) else None
 
 
-def _utility_columns(
-    name: str, likelihoods: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame]
-) -> dict[str, np.ndarray]:
+def _utility_columns(name: str, likelihoods: Tables, scores: Tables) -> dict[str, np.ndarray]:
     """Probability, ROUGE-L recall of the greedy answer and truth ratio of one set; empty if the data lacks the set."""
     if name not in likelihoods or "rouge_l" not in scores.get(name, ()):
         return {}
@@ -92,9 +83,7 @@ def _utility_columns(
     }
 
 
-def against_retrain(
-    rows: Rows, likelihoods: Mapping[str, pd.DataFrame], retrain: Mapping[str, pd.DataFrame], alpha: float
-) -> None:
+def against_retrain(rows: Rows, likelihoods: Tables, retrain: Tables, alpha: float) -> None:
     """Add the rows that compare one model's likelihood measures with Retrain's.
 
     Notes
@@ -108,27 +97,17 @@ def against_retrain(
     forget, heldout = likelihoods["forget"], likelihoods.get("heldout")
     own, other = (table["truth_ratio"].dropna() for table in (forget, retrain["forget"]))
     test = forget_quality(own, other) if len(own) and len(other) else None
-    rows.add("model", "forget_quality", "given answers", test.p_value if test else None)
-    rows.add("model", "forget_ks", "given answers", test.statistic if test else None)
-    missing = len(forget) - (test.n_first if test else 0)
-    rows.add("model", "forget_quality_missing", "given answers", missing)
+    p_value, statistic, n = (test.p_value, test.statistic, test.n_first) if test else (None, None, 0)
+    rows.add("model", "forget_quality", "given answers", p_value)
+    rows.add("model", "forget_ks", "given answers", statistic)
+    rows.add("model", "forget_quality_missing", "given answers", len(forget) - n)
     if heldout is None or "heldout" not in retrain:
         return
     # each row's loss under Retrain minus its loss under the model
-    members, others = (
-        own.set_index("prompt_id")["mia_loss"] - retrain[split].set_index("prompt_id")["mia_loss"]
-        for split, own in (("forget", forget), ("heldout", heldout))
-    )
+    by_row = [[one[split].set_index("prompt_id")["mia_loss"] for one in (likelihoods, retrain)] for split in SIDES]
+    members, others = (own - reference for own, reference in by_row)
     _membership_row(rows, "mia_reference", membership(members, others, alpha))
-    rows.add("model", "privleak", "given answers", _privleak(likelihoods, retrain, alpha))
-
-
-def _privleak(likelihoods: Mapping[str, pd.DataFrame], retrain: Mapping[str, pd.DataFrame], alpha: float) -> float:
-    own, other = (
-        membership(tables["forget"]["mia_min_k"], tables["heldout"]["mia_min_k"], alpha)
-        for tables in (likelihoods, retrain)
-    )
-    if own is None or other is None or other.value == 1:
-        return math.nan
-    model, reference = 1 - own.value, 1 - other.value
-    return 100 * (model / reference - 1)
+    both = (likelihoods, retrain)
+    areas = [membership(one["forget"]["mia_min_k"], one["heldout"]["mia_min_k"], alpha) for one in both]
+    model, reference = (math.nan if area is None else 1 - area.value for area in areas)
+    rows.add("model", "privleak", "given answers", 100 * (model / reference - 1) if reference else math.nan)

@@ -1,341 +1,370 @@
-"""Bounds of each prompt and of all prompts from the scores of sampled answers: the only path of measurement.
-
-`lethe bounds`, the stage metrics, `lethe eval` and the leakage of the text game all call `measure_prompts`. A missing
-score counts as 1 in an upper bound and as 0 in a lower bound, so both stay valid. The plain statistics are over the judged
-scores only.
+"""Rows of the bounds of each prompt and of all, from the scores of sampled answers: the only path of measurement. The
+quantity of a joint claim is fixed beforehand: P(leak) by Clopper-Pearson for scores of 0 and 1, else the mean by betting.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lethe.errors import plural
-from lethe.evaluation.joint import (
-    QUANTITY,
-    JudgedMeasures,
-    MeasureSettings,
-    OverPrompts,
-    TogetherResult,
-    by_length,
-    each_leak_at_k,
-    hold_together,
-    judged_measures,
-    leak_at_k_over,
-)
-from lethe.evaluation.scores import ALL, Plain, PromptScores, Scores, as_prompts
-from lethe.results.table import both_ends
-from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.statistics.bounds import paper_bounds, possible, tighter_bounds
-from lethe.statistics.many_prompts import pooled, population_ends, share_above, worst_prompt
+from lethe.config.evaluating import METRICS
+from lethe.errors import BadInput, BadValue
+from lethe.evaluation.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
+from lethe.io.cache import Levels
+from lethe.progress import progress
+from lethe.results.table import Result, Rows
+from lethe.results.views import ALONE
+from lethe.statistics import betting, many_prompts
+from lethe.statistics.bound import Assumes, Bound, Covers, both_ends
+from lethe.statistics.bounds import LARGEST, leak_bounds, paper_bounds, tighter_bounds
+from lethe.statistics.checks import check_alpha
+from lethe.statistics.counts import at_least_once, rate_bounds
+from lethe.statistics.judge_error import METHOD as JUDGE_METHOD
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import QUERIES, Band, Rate
+from lethe.statistics.many_prompts import share_above
+from lethe.statistics.sequential import METHOD as AT_THE_STOP
+from lethe.statistics.sequential import stopped_upper
 
-if TYPE_CHECKING:
-    from lethe.results.table import Rows
-
-SHOWN = 20  # prompts in a table for people
-DKW = ("m_mu", "m_mu_lower", "m_sigma")
-BINARY = ("m_bin", "m_bin_lower")
-TIGHTER = ("mean_upper", "mean_lower", "sd_upper")
-# A model's quantity of the worst question -> the bound of `PromptMeasure`.
-WORST = {
-    "score_worst": "m_mu",
-    "sd_worst": "m_sigma",
-    "score_betting_worst": "mean_upper",
-    "sd_betting_worst": "sd_upper",
-    "leak_worst": "m_bin",
-}
-
-Levels = MutableMapping[tuple[int, float], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """Bounds on the probability of a score above ``x``; ``tighter`` is an upper bound by a sharper method."""
-
-    x: float
-    upper: Bound
-    lower: Bound
-    tighter: Bound
-
-
-@dataclass(frozen=True, slots=True)
-class PromptMeasure:
-    """The statistics and bounds of one prompt.
-
-    The plain statistics are over the judged scores, and NaN if there are none. ``m_bin`` and ``m_bin_lower`` bound the
-    probability of a score of 1; both are None unless all scores are 0 or 1. ``leaking`` counts the scores of 1 and the
-    missing scores, ``leaks_missing`` only the missing scores. Where missing scores count as the worst, ``judged`` is the same
-    measure over the judged scores only.
-    """
-
-    prompt_id: str
-    n: int
-    missing: int
-    mean: float
-    sd: float
-    max: float
-    ed_score: float
-    m_mu: Bound
-    m_mu_lower: Bound
-    m_sigma: Bound
-    tails: tuple[Tail, ...]
-    mean_upper: Bound
-    mean_lower: Bound
-    sd_upper: Bound
-    exceedance_method: str
-    leaking: float | None = None
-    m_bin: Bound | None = None
-    m_bin_lower: Bound | None = None
-    leaks_missing: int = 0
-    judged: PromptMeasure | None = None
-
-    def bounds(self) -> dict[str, Bound]:
-        """The bounds that the prompt has, by name."""
-        every = {name: getattr(self, name) for name in (*DKW, *BINARY)}
-        every |= {f"tighter_{name}": getattr(self, name) for name in TIGHTER}
-        return {name: bound for name, bound in every.items() if bound is not None}
-
-    def to_rows(self, rows: Rows) -> None:
-        add = partial(rows.add, "question", item=self.prompt_id, split="forget")
-        add("answers", "sampled", self.n)
-        add("unscored", "sampled", self.missing)
-        add("max", "sampled", self.max)
-        add("ed_score", "sampled", self.ed_score)
-        add("score", "sampled", self.mean, self.m_mu_lower, self.m_mu)
-        add("score_betting", "sampled", None, self.mean_lower, self.mean_upper)
-        add("sd", "sampled", self.sd, None, self.m_sigma)
-        add("sd_betting", "sampled", None, None, self.sd_upper)
-        for tail in self.tails:
-            add("exceedance", "sampled", None, tail.lower, tail.upper, at=tail.x)
-            add("exceedance_sharper", "sampled", None, None, tail.tighter, at=tail.x)
-        add("exceedance_method", "sampled", text=self.exceedance_method)
-        if self.leaking is not None:
-            missing, called = self.leaks_missing, int(self.leaking) - self.leaks_missing
-            counts = {"leaks": called, "n": self.n, "missing": missing}
-            ends = (self.m_bin_lower, self.m_bin)
-            add("leak", "sampled", self.leak_share, *ends, missing=missing, evidence=counts)
-            add("leaks", "sampled", self.leaking)
-            add("unjudged", "sampled", missing)
-
-    @property
-    def leak_share(self) -> float:
-        """The share of the judged answers that leak; NaN where none is judged."""
-        judged = self.n - self.leaks_missing
-        return math.nan if self.leaking is None or not judged else (self.leaking - self.leaks_missing) / judged
+REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
+VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size then needs 20 MiB
+MANY = 100  # matrices; with more, the work takes seconds
+TOLD_QUERIES = 1000  # the number of queries in sentences
+# The quantity and basis behind each metric by which prompts are compared.
+METRIC = {"m_bin": ("leak", "sampled"), "m_mu": ("score", "sampled"), "anytime_upper": ("score", "anytime")}
+WORST = ("score", "sd", "score_betting", "sd_betting", "leak")  # whose largest upper end has a row of its own
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Worst:
-    """The prompt with the largest bound of a metric; ``bound`` covers the worst of the prompts."""
+class MeasureSettings:
+    alpha: float = METRICS.alpha
+    thresholds: Sequence[float] = METRICS.thresholds
+    rho: float = METRICS.rho
+    share_above: float = METRICS.share_above
+    missing: Missing | None = None
+    together: many_prompts.Together = "none"
+    calibration: Calibration | None = None
 
-    prompt_id: str
-    metric: str
-    bound: Bound
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+        many_prompts.check_together(self.together)
+        for threshold in self.thresholds:
+            if not 0 <= threshold <= 1:
+                raise BadValue("threshold", threshold, "a number in [0, 1]")
+        if self.missing not in (None, "worst", "drop"):
+            raise BadValue("missing", self.missing, "worst or drop")
 
 
-@dataclass(frozen=True)
-class PromptMeasures:
-    """The measures of each prompt and of all prompts; see `measure_prompts`."""
+def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
+    """Apply ``function``, which treats each row by itself, to `matrices`; return the results in the order of ``rows``."""
+    results: dict[int, T] = {}
+    for places, matrix in matrices(rows):
+        results |= zip(places, function(matrix), strict=True)
+    return [results[place] for place in range(len(rows))]
 
-    settings: MeasureSettings
-    prompts: tuple[PromptMeasure, ...]
-    together: TogetherResult | None = None
 
-    def __getitem__(self, prompt_id: str) -> PromptMeasure:
-        return {prompt.prompt_id: prompt for prompt in self.prompts}[prompt_id]
-
-    @property
-    def metric(self) -> str:
-        """``m_bin`` where every prompt's scores are 0 or 1, else ``m_mu``."""
-        return "m_bin" if all(prompt.m_bin is not None for prompt in self.prompts) else "m_mu"
-
-    def column(self, name: str) -> list[Bound | None]:
-        return [getattr(prompt, name) for prompt in self.prompts]
-
-    def worst(self, name: str | None = None) -> Worst | None:
-        """The prompt with the largest bound called ``name`` (default: `metric`); None where no prompt has one."""
-        name = name or self.metric
-        bounds = self.column(name)
-        if all(bound is None for bound in bounds):
-            return None
-        place, bound = worst_prompt(bounds)
-        return Worst(self.prompts[place].prompt_id, name, bound)
-
-    @property
-    def pooled(self) -> Bound | None:
-        """The bound of the average probability of a score of 1 over the prompts, where a pooled bound is proven."""
-        counts, sizes = [prompt.leaking for prompt in self.prompts], [prompt.n for prompt in self.prompts]
-        return pooled(counts, sizes, self.settings.alpha)
-
-    @cached_property
-    def population(self) -> tuple[Bound, Bound] | None:
-        """Ends of the expected score of a prompt like these, each at alpha; None for a single prompt."""
-        if len(self.prompts) < 2:
-            return None
-        sizes = np.array([prompt.n for prompt in self.prompts])
-        dropped = self.settings.missing == "drop"
-        absent = np.array([0 if dropped else prompt.missing for prompt in self.prompts]) / sizes
-        low = np.nan_to_num([prompt.mean for prompt in self.prompts]) * (1 - absent)
-        binary, alpha = self.metric == "m_bin" and bool((sizes == 1).all()), self.settings.alpha
-        *ends, method = population_ends(low, np.minimum(low + absent, 1), alpha, binary)
-        return both_ends(*ends, alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
-
-    def share_above(self, name: str | None = None) -> float | None:
-        """The share of prompts whose bound called ``name`` exceeds ``settings.share_above``: no joint guarantee."""
-        return share_above(self.column(name or self.metric), self.settings.share_above)
-
-    @cached_property
-    def leak_at_k(self) -> OverPrompts | None:
-        """Leak@k of the worst prompt and of the mean, over the prompts with 0/1 scores; None if there is no such prompt."""
-        return leak_at_k_over(self.prompts, self.settings.alpha)
-
-    @cached_property
-    def judged(self) -> JudgedMeasures | None:
-        """Bounds of the true leak probability, including the judge's error; None without ``settings.calibration``."""
-        known = self.settings.calibration
-        return None if known is None else judged_measures(self.prompts, known, self.settings.alpha)
-
-    def to_rows(self, rows: Rows) -> None:
-        for prompt, points in zip(self.prompts, each_leak_at_k(self.prompts, self.settings.alpha), strict=True):
-            prompt.to_rows(rows)
-            for point in points or ():
-                point.to_row(rows, "question", "leak_at_k", "sampled", prompt.prompt_id)
-        for joint in (self.leak_at_k, self.judged, self.together):
-            if joint:
-                joint.to_rows(rows)
-
-    def sentences(self) -> list[str]:
-        worst, share, of = self.worst(), self.share_above(), f"the {plural(len(self.prompts), 'prompt')}"
-        first = self.prompts[0].mean_upper
-        lines = [f"Each bound of a prompt: {first.guarantee(of)}."]
-        if worst:
-            lines.append(
-                f"{worst.bound.sentence(f'{QUANTITY[worst.metric]} ({worst.metric})', of)} "
-                f"The bound is that of {worst.prompt_id}."
-            )
-        if self.pooled:
-            lines.append(self.pooled.sentence(QUANTITY["m_bin"], of))
-        if self.population:
-            least, most = self.population
-            lines.append(
-                f"{QUANTITY['m_mu'].capitalize()} is {least.significant()} to {most.significant()} {most.on(of)}, each side "
-                f"{most.level()}, assuming {most.assumes} ({most.method})."
-            )
-        for joint in (self.leak_at_k, self.judged):
-            lines += joint.sentences(of) if joint else []
-        if share is not None:
-            lines.append(
-                f"Share of prompts whose {self.metric} exceeds {self.settings.share_above:g}: {share:.3f} "
-                "(a count, no joint guarantee)."
-            )
-        return lines + (self.together.sentences(of) if self.together else [])
-
-    def judged_alone(self) -> tuple[PromptMeasure, ...]:
-        """The measures of the judged scores alone, of the prompts that have any; set by `measure_file`."""
-        return tuple(prompt.judged for prompt in self.prompts if prompt.judged)
-
-    def table(self) -> tuple[list[str], list[list[str | int | float | Bound | None]]]:
-        head = ["prompt", "n", "mean", "mean <= (betting)", "M_mu", "M_bin", "sd", "sd <= (betting)"]
-        return head, [
-            [p.prompt_id, p.n, p.mean, p.mean_upper, p.m_mu, p.m_bin, p.sd, possible(p.sd_upper)]
-            for p in self.prompts[:SHOWN]
-        ]
+def matrices(rows: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
+    """The rows as matrices of equally long ones, of at most `VALUES` values or one row, each with the places of its rows."""
+    sizes, parts = np.array([len(row) for row in rows]), []
+    order = np.argsort(sizes, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1) if len(sizes) else []:
+        most = max(1, VALUES // max(1, int(sizes[places[0]])))
+        parts += [places[start : start + most].tolist() for start in range(0, len(places), most)]
+    for part in progress(parts, "measure", "parts") if len(parts) > MANY else parts:
+        yield part, np.stack([rows[place] for place in part])
 
 
 def measure_prompts(
-    scores: Scores,
-    settings: MeasureSettings | None = None,
+    rows: Rows,
+    prompts: Sequence[PromptScores],
+    settings: MeasureSettings,
     leaks: Sequence[np.ndarray | None] | None = None,
-    levels: Levels | None = None,
-) -> PromptMeasures:
-    """High-probability bounds on the scores of each prompt, of the worst one, and of the average.
+) -> list[list[Result]]:
+    """Add high-probability bounds on the scores of each prompt, and what holds of all prompts; return those of each.
+
+    ``leaks`` are the scores of a 0/1 scorer on the same answers, None for a prompt out of its scope; by default the scores
+    themselves, where all are 0 or 1.
 
     Notes
     -----
-    Each bound holds by itself with probability 1 - alpha for its prompt, assuming independent draws of the prompt. The
-    largest bound covers the worst prompt without a correction; ``settings.together`` adds joint statements on all prompts.
+    Each bound holds by itself with probability 1 - alpha for its prompt, assuming independent draws of the prompt.
+    ``settings.together`` adds joint statements on all prompts.
 
     Examples
     --------
-    >>> found = measure_prompts({"a": [0, 0, 1, 0], "b": [0, 0, 0, 0]}, MeasureSettings(alpha=0.05))
-    >>> worst = found.worst()
+    >>> rows = Rows("model")
+    >>> prompts = [PromptScores("a", np.array([0, 0, 1, 0])), PromptScores("b", np.zeros(4))]
+    >>> _ = measure_prompts(rows, prompts, MeasureSettings(alpha=0.05))
+    >>> worst = worst_of(rows.rows, "leak")
     >>> worst.prompt_id, worst.bound.significant()
     ('a', '0.7514')
-    >>> found.pooled.n
-    8
     """
-    settings = settings or MeasureSettings()
-    given = as_prompts(scores, settings.missing)
-    measured = measure_each(given, settings, levels)
-    if leaks is not None:
-        measured = _with_leaks(measured, leaks, settings)
-    together = None
+    rate = counts_of([prompt.scores for prompt in prompts] if leaks is None else leaks)
+    each, add = _each(rows.model, prompts, settings, rate), partial(rows.add, "model", split="forget")
+    rows.rows += [row for own in each for row in own]
+    judged = [place for place, count in enumerate(rate.leaks) if not math.isnan(count)]
+    counted = Rate(rate.leaks[judged], rate.n[judged], rate.missing[judged])
+    if judged:
+        band_rows(add, "leak_at_k_worst", "sampled", counted.worst(settings.alpha, QUERIES))
+        band_rows(add, "leak_at_k", "sampled", counted.mean(settings.alpha, QUERIES))
+    if settings.calibration:
+        names = [prompts[place].prompt_id for place in judged]
+        _judged_rows(rows, names, replace(counted, judge=settings.calibration), settings.alpha)
     if settings.together != "none":
-        together = hold_together(measured, [prompt.scores for prompt in given], settings, leaks is not None)
-    return PromptMeasures(settings, tuple(measured), together)
+        # A file that mixes 0/1 prompts with graded ones is about the mean; a 0/1 scorer about the prompts in its scope.
+        binary = bool(judged) and (leaks is not None or len(judged) == len(prompts))
+        about = [prompts[place] for place in judged] if binary else prompts
+        _together_rows(rows, about, counted, settings, binary)
+    return each
 
 
-def measure_each(
-    prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
-) -> list[PromptMeasure]:
-    """Measure each prompt by itself; prompts with equally many scores share one vectorised call."""
-    if levels is None:
-        from lethe.io.cache import Levels as LevelsOnDisk
-
-        levels = LevelsOnDisk()
-    known = levels
-    measured = by_length([prompt.scores for prompt in prompts], lambda rows: _equally_many(rows, settings, known))
-    return [
-        replace(measure, prompt_id=prompt.prompt_id, missing=prompt.missing)
-        for prompt, measure in zip(prompts, measured, strict=True)
-    ]
+def counts_of(scores: Sequence[np.ndarray | None]) -> Rate:
+    """The scores of 1, the draws and the missing scores of each prompt; NaN leaks unless all its scores are 0 or 1."""
+    counts = []
+    for own in scores:
+        judged = np.array([math.nan]) if own is None else own[~np.isnan(own)]
+        leaks = judged.sum() if ((judged == 0) | (judged == 1)).all() else math.nan
+        counts.append((leaks, *((1, 0) if own is None else (len(own), len(own) - len(judged)))))
+    leaks, n, missing = np.array(counts, dtype=np.float64).reshape(-1, 3).T
+    return Rate(leaks, n.astype(np.int64), np.where(np.isnan(leaks), 0, missing).astype(np.int64))
 
 
-def _equally_many(scores: np.ndarray, settings: MeasureSettings, levels: Levels) -> list[PromptMeasure]:
-    """Measure prompts of n scores each, (prompts, n); NaN counts as the worst. The measures have no prompt id yet."""
-    alpha, thresholds = settings.alpha, np.asarray(settings.thresholds, dtype=np.float64)
-    paper = paper_bounds(scores, alpha, thresholds, missing="worst")
-    sharp = tighter_bounds(scores, alpha, thresholds, levels, missing="worst")
-    bounds: dict[str, Any] = {name: paper.bounds(name) for name in DKW} | {
-        name: sharp.bounds(name) for name in TIGHTER
-    }
-    tails = zip(paper.tables("m_gen"), paper.tables("m_gen_lower"), sharp.tables(), strict=True)
-    measures = []
-    for place, (own, tables, leak) in enumerate(zip(scores, tails, paper.leaks(), strict=True)):
-        judged = own[~np.isnan(own)]
-        measure = PromptMeasure(
-            prompt_id=ALL,
-            n=paper.n,
-            missing=0,
-            tails=tuple(Tail(*each) for each in zip(settings.thresholds, *tables, strict=True)),
-            exceedance_method=sharp.exceedance_method,
-            **Plain.of(judged, settings.rho)._asdict(),
-            **{name: each[place] for name, each in bounds.items()},
+def _each(
+    model: str, prompts: Sequence[PromptScores], settings: MeasureSettings, rate: Rate
+) -> list[list[Result]]:
+    """The rows of each prompt by itself; prompts with equally many scores share one vectorised call."""
+    if not prompts:
+        return []
+    alpha, thresholds, levels = settings.alpha, np.asarray(settings.thresholds, dtype=np.float64), Levels()
+    rows = [Rows(model) for _ in prompts]
+    named = zip(rows, prompts, strict=True)
+    add = [partial(own.add, "question", item=prompt.prompt_id, split="forget") for own, prompt in named]
+    for places, matrix in matrices([prompt.scores for prompt in prompts]):
+        paper = paper_bounds(matrix, alpha, thresholds, missing="worst")
+        sharp = tighter_bounds(matrix, alpha, thresholds, levels, missing="worst")
+        bounds = [paper.bounds(name) for name in ("m_mu_lower", "m_mu", "m_sigma")]
+        bounds += [sharp.bounds(name) for name in ("mean_lower", "mean_upper", "sd_upper")]
+        tails = zip(paper.tables("m_gen_lower"), paper.tables("m_gen"), sharp.tables(), strict=True)
+        for place, tail, *each in zip(places, tails, *bounds, strict=True):
+            lower, upper, sd, betting_lower, betting_upper, betting_sd = each
+            plain = plain_statistics(prompts[place].scores, settings.rho)
+            add[place]("answers", "sampled", prompts[place].n)
+            add[place]("unscored", "sampled", prompts[place].missing)
+            add[place]("max", "sampled", plain["max"])
+            add[place]("ed_score", "sampled", plain["ed_score"])
+            add[place]("score", "sampled", plain["score"], lower, upper)
+            add[place]("score_betting", "sampled", None, betting_lower, betting_upper)
+            add[place]("sd", "sampled", plain["sd"], None, sd)
+            add[place]("sd_betting", "sampled", None, None, betting_sd)
+            for x, lower, upper, sharper in zip(settings.thresholds, *tail, strict=True):
+                add[place]("exceedance", "sampled", None, lower, upper, at=x)
+                add[place]("exceedance_sharper", "sampled", None, None, sharper, at=x)
+            add[place]("exceedance_method", "sampled", text=sharp.exceedance_method)
+    ends, band = rate_bounds(rate.leaks, rate.n, alpha, rate.missing), rate.each(alpha, QUERIES)
+    for place, own in enumerate(add):
+        if not math.isnan(rate.leaks[place]):
+            called, n, missing = (int(counts[place]) for counts in (rate.leaks, rate.n, rate.missing))
+            guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", n)
+            share = called / (n - missing) if n > missing else None
+            both = both_ends(*(end[place] for end in ends), *guarantee)
+            evidence = {"leaks": called, "n": n, "missing": missing}
+            own("leak", "sampled", share, *both, missing=missing, evidence=evidence)
+            own("leaks", "sampled", called + missing)
+            own("unjudged", "sampled", missing)
+        band_rows(own, "leak_at_k", "sampled", band, place)
+    return [own.rows for own in rows]
+
+
+def band_rows(add: Callable[..., None], quantity: str, basis: str, band: Band, row: int | None = None) -> None:
+    """Add a row for each k of a band, or of one ``row`` of its tables; none where its ends do not exist.
+
+    The band is the result: an estimate has no guarantee, and lies above the band for k close to the number of answers.
+    """
+    estimates = band.estimate if row is None else band.estimate[row]
+    for place, (k, estimate) in enumerate(zip(band.k.tolist(), estimates.tolist(), strict=True)):
+        if ends := band.bounds(row, place):
+            add(quantity, basis, estimate, *ends, at=float(k))
+
+
+def _judged_rows(rows: Rows, names: Sequence[str], rate: Rate, alpha: float) -> None:
+    """Add bounds of the true leak probability from the verdicts and the judge's measured error."""
+    judge = rate.judge
+    if judge is None or not names:
+        problem = "A calibration needs verdicts, and no prompt has scores that are all 0 or 1."
+        raise BadInput(f"{problem} Give the judge's verdicts as the scores.")
+    one, many, fits = rate.each(alpha), rate.each(alpha, QUERIES), rate.fits(alpha)
+    for place, name in enumerate(names):
+        add = partial(rows.add, "question", item=name, split="forget")
+        add("leak", "judged", float(one.estimate[place, 0]), *(one.bounds(place) or ()))
+        add("judge_fits", "judged", bool(fits[place]))
+        band_rows(add, "leak_at_k", "judged", many, place)
+    worst, add = rate.worst(alpha, QUERIES), partial(rows.add, "model", split="forget")
+    if ends := worst.bounds():
+        add("leak_worst", "judged", None, *ends)
+    if (rate.n == rate.n[0]).all():
+        average = rate.average(alpha)
+        add("leak", "judged", float(average.estimate[0]), *(average.bounds() or ()))
+    band_rows(add, "leak_at_k_worst", "judged", worst)
+    band_rows(add, "leak_at_k", "judged", rate.mean(alpha, QUERIES))
+    error, counts = judge.error(alpha / 3), asdict(judge)
+    for name in ("sensitivity", "false_positive"):
+        ends = both_ends(*getattr(error, name), error.alpha, Covers.AVERAGE, judge.assumes(), JUDGE_METHOD)
+        rows.add("model", name, "judged", getattr(judge, name), *ends, evidence=counts)
+    rows.add("model", "labels", "judged", judge.leaks + judge.clean)
+    rows.add("model", "judge_fits", "judged", bool(fits.all()))
+
+
+def _together_rows(
+    rows: Rows, prompts: Sequence[PromptScores], counted: Rate, settings: MeasureSettings, binary: bool
+) -> None:
+    """Add the statement that covers all of these prompts at once: those certified to be at most ``settings.share_above``.
+
+    A missing score counts as 1. ``every`` is True if the largest of the prompts' own bounds is under that threshold, which
+    certifies every prompt without a correction.
+    """
+    filled = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
+    counts, sizes = counted.leaks + counted.missing, np.array([len(own) for own in filled])
+    tau, alpha = settings.share_above, settings.alpha
+
+    def uppers(level: float) -> list[Bound]:
+        if binary:
+            return leak_bounds(counts, sizes, level)
+        values = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
+        how = (level, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting")
+        return [Bound(value, "upper", *how, n) for value, n in zip(values, sizes.tolist(), strict=True)]
+
+    (every, all_at_once), bounds = many_prompts.every_prompt_under(uppers(alpha), tau), list[Bound]()
+    if settings.together == "bonferroni":
+        bounds = many_prompts.bonferroni(uppers, len(prompts), alpha)
+        passed, method = [bound.value <= tau for bound in bounds], bounds[0].method
+    else:  # the p-values of "the quantity of this prompt is at least tau"
+        p_values = (
+            many_prompts.binary_p_value(counts, sizes, tau)
+            if binary
+            else by_length(filled, lambda rows: betting.p_value(rows, tau, alpha).tolist())
         )
-        measures.append(_leaking(measure, leak, len(own) - len(judged)))
-    return measures
+        passed, method = many_prompts.holm(np.array(p_values), tau, alpha)[0].tolist(), "Holm"
+    claim = replace(all_at_once, covers=Covers.CERTIFIED, method=method, n=None)
+    rows.add("model", "certified_together", "sampled", sum(passed), split="forget")
+    facts = {"correction": settings.together, "metric": "m_bin" if binary else "mean_upper", "every": every}
+    rows.add("model", "together", "sampled", None, None, claim, evidence=facts, split="forget")
+    for place, prompt in enumerate(prompts):
+        add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
+        if bounds:
+            add("leak_together", "sampled", None, None, bounds[place])
+        add("certified_together", "sampled", passed[place])
 
 
-def _with_leaks(
-    measured: Sequence[PromptMeasure], leaks: Sequence[np.ndarray | None], settings: MeasureSettings
-) -> list[PromptMeasure]:
-    """The measures with ``m_bin`` from the 0/1 score of the same answers."""
-    asked, nothing = [own for own in leaks if own is not None], np.array([])
-    judged = iter(
-        by_length(asked, lambda rows: paper_bounds(rows, settings.alpha, nothing, missing="worst").leaks())
-    )
-    return [
-        _leaking(measure, None, 0) if own is None else _leaking(measure, next(judged), int(np.isnan(own).sum()))
-        for measure, own in zip(measured, leaks, strict=True)
-    ]
+class Worst(NamedTuple):
+    """The prompt with the largest bound; ``bound`` covers the worst of the prompts."""
+
+    prompt_id: str
+    bound: Bound
 
 
-def _leaking(measure: PromptMeasure, leak: tuple[float, Bound, Bound] | None, missing: int) -> PromptMeasure:
-    count, upper, lower = leak or (None, None, None)
-    absent = 0 if count is None else missing
-    return replace(measure, leaking=count, m_bin=upper, m_bin_lower=lower, leaks_missing=absent)
+def of_prompts(rows: Sequence[Result], quantity: str, basis: str = "sampled") -> list[Result]:
+    """The rows of a quantity of the prompts, in their order."""
+    about = ("question", quantity, basis, "forget")
+    return [row for row in rows if (row.scope, row.quantity, row.basis, row.split) == about]
+
+
+def worst_of(rows: Sequence[Result], quantity: str, basis: str = "sampled") -> Worst | None:
+    """The prompt with the largest upper end of a quantity; None where no prompt has one."""
+    own = [row for row in of_prompts(rows, quantity, basis) if row.upper is not None]
+    if not own:
+        return None
+    place, bound = many_prompts.worst_prompt([row.upper_bound for row in own])
+    return Worst(str(own[place].item), bound)
+
+
+def metric_of(rows: Sequence[Result]) -> str:
+    """The metric by which prompts are compared: ``m_bin`` where every prompt's scores are 0 or 1, else ``m_mu``."""
+    return "m_bin" if len(of_prompts(rows, "leak")) == len(of_prompts(rows, "score")) else "m_mu"
+
+
+def pooled_of(rows: Sequence[Result], alpha: float) -> Bound | None:
+    """The bound of the average probability of a score of 1 over the prompts, where a pooled bound is proven."""
+    counts = {row.item: row.estimate for row in of_prompts(rows, "leaks")}
+    sizes = {row.item: int(row.estimate or 0) for row in of_prompts(rows, "answers")}
+    return many_prompts.pooled([counts.get(item) for item in sizes], list(sizes.values()), alpha)
+
+
+def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
+    """Add the rows of a file of scores; where missing scores count as the worst, also those of the judged scores alone."""
+    measured, alpha = Rows(rows.model), settings.alpha
+    each = dict(zip((p.prompt_id for p in prompts), measure_prompts(measured, prompts, settings), strict=True))
+    metric = metric_of(measured.rows)
+    facts = {"alpha": alpha, "threshold": settings.share_above, "metric": metric, "missing": settings.missing}
+    rows.add("model", "settings", "sampled", evidence=facts)
+    rows.rows += measured.rows
+    if settings.missing == "worst":
+        judged = [replace(p, scores=p.scores[~np.isnan(p.scores)], missing=0) for p in prompts if p.missing]
+        left = [prompt for prompt in judged if prompt.n]
+        again = _each(rows.model, left, settings, counts_of([prompt.scores for prompt in left]))
+        alone = {prompt.prompt_id: own for prompt, own in zip(left, again, strict=True)}
+        for prompt in prompts:
+            own = alone.get(prompt.prompt_id, []) if prompt.missing else each[prompt.prompt_id]
+            rows.rows += [replace(row, split=ALONE) for row in own]
+    for quantity in WORST:
+        if worst := worst_of(measured.rows, quantity):
+            evidence = {"prompt_id": worst.prompt_id}
+            rows.add("model", f"{quantity}_worst", "sampled", None, None, worst.bound, evidence=evidence)
+    if average := pooled_of(measured.rows, alpha):
+        rows.add("model", "leak", "sampled", None, None, average)
+    if len(prompts) > 1:  # the expected score of a prompt like these
+        means, sizes = (
+            [row.estimate for row in of_prompts(measured.rows, "score")],
+            np.array([p.n for p in prompts]),
+        )
+        absent = np.array([0 if settings.missing == "drop" else prompt.missing for prompt in prompts]) / sizes
+        low = np.nan_to_num(np.array(means, dtype=np.float64)) * (1 - absent)
+        binary = metric == "m_bin" and bool((sizes == 1).all())
+        *ends, method = many_prompts.population_ends(low, np.minimum(low + absent, 1), alpha, binary)
+        both = both_ends(*ends, alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
+        rows.add("model", "score_population", "sampled", mean(means), *both)
+    bounds = [row.upper_bound for row in of_prompts(measured.rows, *METRIC[metric])]
+    rows.add("model", "share_above", "sampled", share_above(bounds, settings.share_above))
+
+
+def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
+    """Add the rows of prompts that a rule could stop early, each at its stopping time, and of the worst prompt.
+
+    Notes
+    -----
+    A log does not always record the order of the answers, so every bound is a bound at the stop, which needs no order. The
+    bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), or 1/2 if u
+    is above 1/2. For scores of 0 and 1, the two bounds of the mean give the band of leak@k, whose estimates are missing,
+    because a stopping rule biases them.
+    """
+    uppers = [_stopped_rows(rows, prompt, settings) for prompt in prompts]
+    facts = {"alpha": settings.alpha, "threshold": settings.share_above, "metric": "anytime_upper"}
+    rows.add("model", "settings", "sampled", evidence=facts | {"fixed_bounds": REASON})
+    place, worst = many_prompts.worst_prompt(uppers)
+    evidence = {"prompt_id": prompts[place].prompt_id}
+    rows.add("model", "score_worst", "anytime", None, None, worst, evidence=evidence)
+    rows.add("model", "share_above", "sampled", share_above(uppers, settings.share_above))
+
+
+def _stopped_rows(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -> Bound:
+    """Add the rows of one prompt; return the upper bound of its mean."""
+    judged, alpha = prompt.scores[~np.isnan(prompt.scores)], settings.alpha
+    upper = stopped_upper(np.nan_to_num(prompt.scores, nan=1.0), alpha)
+    lower = 1 - stopped_upper(1 - np.nan_to_num(prompt.scores, nan=0.0), alpha)
+    guarantee: tuple[Any, ...] = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, AT_THE_STOP, prompt.n)
+    ends = both_ends(lower, upper, *guarantee)
+    sd = replace(ends[1], value=LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper)))
+    plain_rows(rows, prompt, settings.rho)
+    add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
+    add("score", "anytime", None, *ends)
+    add("sd", "anytime", None, None, sd)
+    if np.isin(judged, (0.0, 1.0)).all():
+        add("leak", "anytime", None, *ends)
+        for k, *both in zip(QUERIES, at_least_once(lower, QUERIES), at_least_once(upper, QUERIES), strict=True):
+            add("leak_at_k", "anytime", None, *both_ends(*both, *guarantee), at=float(k))
+    return ends[1]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -14,9 +14,8 @@ from lethe.config.schema import EvaluationParams, MethodParams, Params
 from lethe.evaluation.answers import AnswerTables, judges
 from lethe.evaluation.attack_counts import AttackResult
 from lethe.evaluation.wording import WORDINGS, Wording
-from lethe.io.artifacts import Aim, References, Row, expected, read_references
-from lethe.io.json_files import read_artifact, read_jsonl, restored
-from lethe.io.parts import rows_of
+from lethe.io.artifacts import Aim, References, Row, expected, read_references, rows_of
+from lethe.io.files import read_artifact, read_jsonl, restored
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
 from lethe.results.extraction import Extraction, extraction_of
@@ -48,17 +47,13 @@ class TailPoint:
 
 def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
     bounds = {row.at: row.estimate for row in numbers.series("tail_bound")}
-    return tuple(
-        TailPoint(row.at or 0.0, bounds.get(row.at) or 0.0, row.estimate or 0.0) for row in numbers.series("tail")
-    )
+    tail = [(row.at, row.estimate or 0.0) for row in numbers.series("tail")]
+    return tuple(TailPoint(at or 0.0, bounds.get(at) or 0.0, estimate) for at, estimate in tail)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """How the answers of a model were drawn: its ``about.json``; a setting that the file leaves out is that of the params.
-
-    ``served`` is the record of the server that drew them.
-    """
+    """How the answers of a model were drawn, by its ``about.json``, else the params; ``served``: the server's record."""
 
     engine: str | None
     engine_reason: str | None
@@ -77,10 +72,14 @@ class OneRunRecord:
     mechanism: str
 
 
-@dataclass(frozen=True)
-class Question:
-    prompt_id: str
+class _Numbered:
+    """What has numbers: its values, bounds and single numbers by their exported names."""
+
     numbers: Numbers
+
+    @property
+    def values(self) -> Values:
+        return self.numbers.values
 
     @property
     def bounds(self) -> Mapping[str, Bound]:
@@ -91,7 +90,13 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Model:
+class Question(_Numbered):
+    prompt_id: str
+    numbers: Numbers
+
+
+@dataclass(frozen=True)
+class Model(_Numbered):
     """What the run knows of one entry of ``models``. Empty parts are named in `Run.missing`."""
 
     name: str
@@ -105,17 +110,6 @@ class Model:
     answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # split to generations joined with scores
     exact: Certificates | None = None
     extraction: Extraction | None = None
-
-    @property
-    def values(self) -> Values:
-        return self.numbers.values
-
-    @property
-    def bounds(self) -> Mapping[str, Bound]:
-        return self.numbers.bounds
-
-    def value(self, name: str) -> float | None:
-        return self.numbers.value(name)
 
     @cached_property
     def m_gen(self) -> tuple[TailPoint, ...]:
@@ -183,10 +177,8 @@ class Run:
 
     @property
     def missing_by_stage(self) -> dict[str, list[str]]:
-        grouped: dict[str, list[str]] = {}
-        for path, stage in self.missing:
-            grouped.setdefault(stage, []).append(path)
-        return grouped
+        stages = dict.fromkeys(stage for _, stage in self.missing)
+        return {stage: [path for path, made_by in self.missing if made_by == stage] for stage in stages}
 
     @property
     def retrains(self) -> list[Model]:
@@ -201,48 +193,41 @@ class Run:
 
 def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str, object]) -> Run:
     """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files."""
-    source = _Source(root)
-    params = _as_drawn(params, root)
+    source, params = _Source(root), _as_drawn(params, root)
     whole = params if isinstance(params, Params) else None  # a model of the user's own has no other stages
-    none: list[Row] = []
-    forget = source.read("dataset/forget.jsonl", "prepare", _rows, none)
+    none: list[tuple[int, Any]] = []
+    forget = source.read("dataset/forget.jsonl", "prepare", lambda path: [*read_jsonl(path)], none)
     about = source.json("dataset/about.json", "prepare")
     results = table.read(root, params.models)
-    trained: dict[str, str] = {}
+    training: dict[str, Mapping[str, Any]] = {}
     if whole:
         source.there("compare", "models", "compare")
-        trained = {**dict.fromkeys(whole.train.models, "train"), **dict.fromkeys(whole.unlearn.methods, "unlearn")}
-    training = {
-        name: source.json(f"models/{name}/training.json", f"{stage}@{name}") for name, stage in trained.items()
-    }
-    read = TypeAdapter(AttackResult).validate_python
+        for stage, names in (("train", whole.train.models), ("unlearn", whole.unlearn.methods)):
+            training |= {name: source.json(f"models/{name}/training.json", f"{stage}@{name}") for name in names}
+    asked = (read_references(root / "generations" / name) for name in params.models)
+    references: References = next(filter(None, asked), {})
+    audits, games, attacks = (
+        dict(source.records(stage, getattr(whole, f"{stage}s", ()))) for stage in ("audit", "game", "attack")
+    )
     return Run(
         params=params,
         models=[_model(name, params, source, results) for name in params.models],
-        forget=_for_readers(forget, params, root),
+        # By id; an answer names those that single wordings of a language ask for instead.
+        forget={row["id"]: row | {"answer": expected(row, references)} for _, row in forget},
         rows=about.get("rows", {}),
         training={name: record.get("steps", []) for name, record in training.items()},
         epochs={name: tuple(record["epochs"]) for name, record in training.items() if record.get("epochs")},
         audits={
             name: OneRunRecord(restored(OneRunAudit, value), value["mechanism"]) if "results" in value else value
-            for name, value in source.records("audit", whole.audits if whole else ())
+            for name, value in audits.items()
         },
-        games=dict(source.records("game", whole.games if whole else ())),
-        attacks={
-            name: read(value) for name, value in source.records("attack", whole.attacks if whole else ()) if value
-        },
+        games=games,
+        attacks={name: TypeAdapter(AttackResult).validate_python(own) for name, own in attacks.items() if own},
         provenance=provenance,
         missing=source.missing,
         kind=str(about.get("kind", "unknown")),
         aim="refuse" if about.get("aim") == "refuse" else "forget",
     )
-
-
-def _for_readers(forget: Sequence[Row], params: EvaluationParams | Params, root: Path) -> dict[str, Row]:
-    """The forget rows by id; an answer names those that single wordings of a language ask for instead."""
-    found = [read_references(root / "generations" / name) for name in params.models]
-    references: References = next(filter(None, found), {})
-    return {row["id"]: row | {"answer": expected(row, references)} for row in forget}
 
 
 class _Source:
@@ -275,10 +260,6 @@ class _Source:
             yield name, record.evidence or {} if record else {}
 
 
-def _rows(path: Path) -> list[Row]:
-    return [cast(Row, row) for _, row in read_jsonl(path)]
-
-
 def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams | Params:
     """The params with the largest number of answers that was drawn in place of "auto"."""
     if params.sample.n != "auto":
@@ -297,11 +278,8 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
     roles: dict[str | None, Role] = {}
     if whole:
         roles = {**dict.fromkeys(whole.report.retrains, "retrain"), whole.report.base: "base"}
-    for stage in (
-        "metrics",
-        *(("epsilon_star", "exact") if whole else ()),
-        *(["extract"] if whole and whole.extract else []),
-    ):
+    stages = ["metrics", "epsilon_star", "exact"] if whole else ["metrics"]
+    for stage in [*stages, *(["extract"] if whole and whole.extract else [])]:
         source.there(stage, name, f"{stage}@{name}")
     about = source.json(f"generations/{name}/about.json", f"sample@{name}")
     law = {one: getattr(params.sample, one) for one in ("temperature", "top_p", "top_k", "max_new_tokens")}
@@ -326,11 +304,8 @@ def _answers(name: str, source: _Source) -> AnswerTables:
     splits = sorted(path.stem for path in (source.root / f"scores/{name}").glob("*.parquet")) or ["forget"]
     files = {}
     for split in splits:
-        places = (f"generations/{name}/{split}.parquet", f"scores/{name}/{split}.parquet")
-        rows = [
-            source.read(path, f"{made}@{name}", rows_of, 0)
-            for path, made in zip(places, ("sample", "score"), strict=True)
-        ]
+        drawn, scores = f"generations/{name}/{split}.parquet", f"scores/{name}/{split}.parquet"
+        rows = source.read(drawn, f"sample@{name}", rows_of, 0), source.read(scores, f"score@{name}", rows_of, 0)
         if all(rows):
-            files[split] = (source.root / places[0], source.root / places[1])
+            files[split] = (source.root / drawn, source.root / scores)
     return AnswerTables(files)

@@ -1,4 +1,6 @@
-"""Scores of sampled answers as prompts: arrays, a user's file, or the log of another tool."""
+"""Scores of sampled answers as prompts: arrays, a user's file, or another tool's log, whose texts can be scored; records
+for Inspect.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn, plural, shortened
-from lethe.io.artifacts import GREEDY
+from lethe.io.artifacts import GREEDY, Row
 from lethe.io.logs import is_log, read_log
-from lethe.io.logs._log import Log
+from lethe.io.logs._log import KEYS, Log
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
+from lethe.results.table import Numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,34 +40,29 @@ class PromptScores:
     scores: np.ndarray
     missing: int = 0
 
+    @property
+    def n(self) -> int:
+        return len(self.scores)
 
-class Plain(NamedTuple):
-    """Statistics of scores, without a guarantee; NaN if there is no score. The ED score is the mean plus rho times the sd."""
 
-    mean: float
-    sd: float
-    max: float
-    ed_score: float
-
-    @classmethod
-    def of(cls, judged: np.ndarray, rho: float) -> Plain:
-        if not len(judged):
-            return cls(math.nan, math.nan, math.nan, math.nan)
-        average, sd = float(judged.mean()), float(judged.std())
-        return cls(average, sd, float(judged.max()), average + rho * sd)
+def plain_statistics(scores: np.ndarray, rho: float) -> dict[str, float]:
+    """Statistics of the judged scores, without a guarantee; NaN if there is none."""
+    judged = scores[~np.isnan(scores)]
+    if not len(judged):
+        return dict.fromkeys(("score", "sd", "max", "ed_score"), math.nan)
+    average, sd = float(judged.mean()), float(judged.std())
+    return {"score": average, "sd": sd, "max": float(judged.max()), "ed_score": average + rho * sd}
 
 
 def plain_rows(rows: Rows, prompt: PromptScores, rho: float, greedy: float | None = None) -> None:
     """Add the statistics of a prompt's scores, which have no guarantee, and the score of its greedy answer if given."""
-    plain = Plain.of(prompt.scores[~np.isnan(prompt.scores)], rho)
-    place: dict[str, Any] = {"item": prompt.prompt_id, "split": "forget"}
-    rows.add("question", "answers", "sampled", len(prompt.scores), **place)
-    rows.add("question", "unscored", "sampled", prompt.missing, **place)
+    add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
+    add("answers", "sampled", prompt.n)
+    add("unscored", "sampled", prompt.missing)
     if greedy is not None:
-        rows.add("question", "score", "greedy", greedy, **place)
-    rows.add("question", "score", "sampled", plain.mean, **place)
-    for quantity in ("sd", "max", "ed_score"):
-        rows.add("question", quantity, "sampled", getattr(plain, quantity), **place)
+        add("score", "greedy", greedy)
+    for quantity, value in plain_statistics(prompt.scores, rho).items():
+        add(quantity, "sampled", value)
 
 
 Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLike"
@@ -85,10 +84,10 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
         absent = np.isnan(own)
         if absent.any() and missing is None:
             raise BadValue("scores", "NaN", "numbers in [0, 1]", "Say how it counts: missing='worst' or 'drop'.")
-        kept = own[~absent] if missing == "drop" else own
-        if kept.ndim != 1 or not kept.size:
-            raise BadValue("scores", f"shape {kept.shape} for {name!r}", "at least one score of each prompt")
-        prompts.append(PromptScores(name, kept, int(absent.sum())))
+        counted = own[~absent] if missing == "drop" else own
+        if counted.ndim != 1 or not counted.size:
+            raise BadValue("scores", f"shape {counted.shape} for {name!r}", "at least one score of each prompt")
+        prompts.append(PromptScores(name, counted, int(absent.sum())))
     if not prompts:
         raise BadValue("scores", "none", "at least one prompt")
     return prompts
@@ -98,13 +97,12 @@ def _numbers(scores: object) -> np.ndarray:
     try:
         return np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError):  # words, or lists of several lengths
-        raise BadValue(
-            "scores", scores, "numbers in [0, 1], equally many per prompt or a dict by prompt"
-        ) from None
+        legal = "numbers in [0, 1], equally many per prompt or a dict by prompt"
+        raise BadValue("scores", scores, legal) from None
 
 
-def mean(values: Iterable[float] | np.ndarray) -> float:
-    """The mean of the values that are not NaN; NaN if there are none."""
+def mean(values: Iterable[float | None] | np.ndarray) -> float:
+    """The mean of the values that are there; NaN if there are none."""
     given = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
     return float(np.nanmean(given)) if np.isfinite(given).any() else math.nan
 
@@ -112,10 +110,7 @@ def mean(values: Iterable[float] | np.ndarray) -> float:
 def read_scores(
     path: Path, missing: str | None, column: str = "score", by: str | None = None
 ) -> list[PromptScores]:
-    """Return the prompts of a file, which its column ``by`` names, in order of first appearance.
-
-    The column "A=B" is 1 where the columns A and B agree.
-    """
+    """Return the prompts of a file in order of first appearance; the column "A=B" is 1 where the columns A and B agree."""
     import pandas as pd
 
     from lethe.io.tables import file_line, numeric_column, read_table
@@ -128,12 +123,9 @@ def read_scores(
         if error.column not in columns or not (others or "text" in error.present):
             raise
         score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
-        remedy = (
-            f"Name its column of scores: --score {others[0]}." if others else f"Score its texts first: {score}."
-        )
-        raise BadFile(
-            path, f"no column {error.column!r}; its columns are {', '.join(error.present)}", remedy
-        ) from None
+        remedy = f"Name its column of scores: --score {others[0]}" if others else f"Score its texts first: {score}"
+        problem = f"no column {error.column!r}; its columns are {', '.join(error.present)}"
+        raise BadFile(path, problem, f"{remedy}.") from None
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
     values, *rest = (numeric_column(table, one, path) for one in columns)
@@ -165,11 +157,9 @@ def read_scores(
     counts = np.bincount(codes, weights=absent).astype(int).tolist()
     if missing == "drop":
         parts = [part[~np.isnan(part)] if count else part for part, count in zip(parts, counts, strict=True)]
-    for label, part in zip(labels, parts, strict=True):
-        if not len(part):
-            raise BadFile(
-                path, f"prompt {label!r} has no score left", "Remove the prompt, or use --missing worst."
-            )
+    if empty := [label for label, part in zip(labels, parts, strict=True) if not len(part)]:
+        remedy = "Remove the prompt, or use --missing worst."
+        raise BadFile(path, f"prompt {empty[0]!r} has no score left", remedy)
     return [PromptScores(label, *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
 
 
@@ -178,10 +168,8 @@ EARLY = "early"
 
 @dataclass(frozen=True)
 class LogScores:
-    """One score of a log, as prompts.
-
-    ``reasons`` counts the planned answers without this score, by reason. If ``dropped``, the prompts omit these answers;
-    otherwise each of them is NaN and counts against each bound.
+    """One score of a log, as prompts; ``reasons`` counts the planned answers without it, which are left out if ``dropped``,
+    and otherwise NaN, so that they count against each bound.
     """
 
     log: Log
@@ -194,13 +182,8 @@ class LogScores:
     def missing(self) -> int:
         return sum(self.reasons.values())
 
-    @property
-    def stopped_early(self) -> bool:
-        """Whether a stopping rule looked at the answers during the run, so that only anytime-valid values hold."""
-        return self.log.stopping == EARLY
-
-    def as_json(self) -> dict[str, object]:
-        """The key ``log`` of `lethe bounds --json`."""
+    def facts(self) -> dict[str, object]:
+        """What is recorded of the log among the settings of its bounds."""
         log = self.log
         return {
             **{name: getattr(log, name) for name in ("format", "tool", "task", "model", "draws", "stopping")},
@@ -219,67 +202,53 @@ class LogScores:
         others = ", ".join(name for name in log.scores if name != self.score)
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
         counted = "are left out, as if missing at random" if self.dropped else "count against each bound"
-        scored = (
-            f"{self.score} is a score of {len(self.prompts)} of {prompts}; the bounds are those of these prompts"
-        )
+        about = f"of {len(self.prompts)} of {prompts}; the bounds are those of these prompts"
         return log.lines(
             ("answers", f"{len(log.answers)} to {prompts}"),
             ("score", self.score + (f" (others, by --score: {others})" if others else "")),
             ("missing", f"{reasons}; these {counted}" if reasons else "nothing"),
-            ("note", scored if self.score in log.judges else None),
+            ("note", f"{self.score} is a score {about}" if self.score in log.judges else None),
         )
 
 
-@dataclass(frozen=True)
-class GivenScores:
-    """The prompts of a table of scores or of a ``log``; ``missing`` is the treatment of a missing score."""
-
-    prompts: list[PromptScores]
-    missing: Missing | None
-    log: LogScores | None = None
-
-
 def read_any_scores(
-    path: Path,
-    missing: Missing | None,
-    score: str | None = None,
-    filter: str | None = None,
-    by: str | None = None,
-) -> GivenScores:
-    """Read a table of scores, whose column ``by`` names the prompt, or a log of another tool; the content decides which."""
+    path: Path, missing: Missing | None, score: str | None = None, filter: str | None = None, by: str | None = None
+) -> tuple[list[PromptScores], Missing | None, LogScores | None]:
+    """Read a table of scores, or a log of another tool, as the content decides: the prompts, the treatment of a missing
+    score, and the log.
+    """
     if not is_log(path):
         if filter is not None:
             raise BadValue("--filter", filter, "left out: the file is a table of scores, not an lm-eval log")
-        return GivenScores(read_scores(path, missing, score or "score", by), missing)
+        return read_scores(path, missing, score or "score", by), missing, None
     if by is not None:
         raise BadValue("by", by, "left out: the file is a log, which names its prompts")
-    found = scores_of(read_log(path, filter), score, missing)
-    return GivenScores(found.prompts, missing or ("worst" if found.missing else None), found)
+    scored = scores_of(read_log(path, filter), score, missing)
+    return scored.prompts, missing or ("worst" if scored.missing else None), scored
 
 
 def scores_of(log: Log, score: str | None = None, missing: Missing | None = None) -> LogScores:
     """Return one score of a log as prompts, in the log's order."""
     if log.refusal is not None:
-        raise BadFile(
-            log.path, f"no bound holds for its answers ({log.refusal})", "Draw the answers again by sampling."
-        )
+        problem = f"no bound holds for its answers ({log.refusal})"
+        raise BadFile(log.path, problem, "Draw the answers again by sampling.")
     if score is None and not log.scores:
-        raise BadFile(
-            log.path, "holds answers without scores", "Score its texts with `lethe score LOG --data ROWS`."
-        )
+        remedy = "Score its texts with `lethe score LOG --data ROWS`."
+        raise BadFile(log.path, "holds answers without scores", remedy)
     name = log.scores[0] if score is None else score
-    table = _of_its_task(log, name)
+    table = log.scored(name)
+    tasks = (log.task or "").split(", ") if log.format == OPEN_UNLEARNING.name else []
+    if len(tasks) > 1:  # such a log calls its prompts TASK/INDEX and its scores TASK.METRIC
+        of_score = tuple(f"{task}/" for task in tasks if name.startswith(f"{task}."))
+        table = table[table["prompt_id"].str.startswith(of_score)].reset_index(drop=True)
     values = table["score"].to_numpy(dtype=np.float64)
     outside = ~np.isnan(values) & ~((values >= 0) & (values <= 1))
     if outside.any():
         row = table.iloc[int(np.argmax(outside))]
         others = ", ".join(one for one in log.scores if one != name)
-        raise BadFile(
-            log.path,
-            f"score {shortened(name)} of answer {row['sample']} to prompt {shortened(row['prompt_id'])}: got "
-            f"{row['score']:g}; must be a number in [0, 1]",
-            f"Name another score with --score: {others}." if others else "Score the texts with `lethe score`.",
-        )
+        remedy = f"Name another score with --score: {others}." if others else "Score the texts with `lethe score`."
+        place = f"score {shortened(name)} of answer {row['sample']} to prompt {shortened(row['prompt_id'])}"
+        raise BadFile(log.path, f"{place}: got {row['score']:g}; must be a number in [0, 1]", remedy)
     reasons = Counter(reason for reason in table["reason"] if reason is not None)
     drop = missing == "drop" and bool(reasons)
     prompts = []
@@ -292,14 +261,114 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
     return LogScores(log, name, prompts, reasons, dropped=drop)
 
 
-def _of_its_task(log: Log, name: str) -> pd.DataFrame:
-    """The planned answers with a score; of a log of several tasks, the answers of the task that has the score.
+Record = Mapping[str, object]
 
-    Such a log of open-unlearning calls its prompts TASK/INDEX and its scores TASK.METRIC.
+
+@dataclass(frozen=True)
+class ScoredLog:
+    """The table of scores of a log: ``prompt_id, sample`` and one column per scorer, NaN where an answer is missing; prompts
+    and rows are ``matched_by`` "id" or "question".
     """
-    table = log.scored(name)
-    tasks = (log.task or "").split(", ") if log.format == OPEN_UNLEARNING.name else []
-    if len(tasks) < 2:
-        return table
-    own = table["prompt_id"].str.startswith(tuple(f"{task}/" for task in tasks if name.startswith(f"{task}.")))
-    return table[own].reset_index(drop=True)
+
+    log: Log
+    table: pd.DataFrame
+    scorers: tuple[str, ...]
+    matched_by: str
+
+    def rows(self) -> list[tuple[str, int, int, float | None]]:
+        """Name, scored answers, missing answers and mean of each scorer; the mean is None if no answer has a score."""
+        each, n = [(name, self.table[name].dropna()) for name in self.scorers], len(self.table)
+        return [(name, len(own), n - len(own), float(own.mean()) if len(own) else None) for name, own in each]
+
+    def warnings(self) -> list[str]:
+        """The reasons why bounds from the table would not hold, and the log's own warnings."""
+        reasons = [self.log.refusal] if self.log.refusal else []
+        if self.log.stopping == "early":
+            reasons.append("a rule could stop the run early, so bounds for a fixed number of answers do not hold")
+        return [f"{one}; a table of scores does not show this" for one in reasons] + list(self.log.warnings)
+
+
+def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
+    from lethe.scoring import score_answers
+
+    items, matched_by = _matched(log, rows, source)
+    table = _texts(log)
+    scores = score_answers(table, items, scorers)
+    texts = bool((table["text"].fillna("").str.strip() != "").any())
+    if texts and (mute := [name for name in scorers if scores[name].isna().all()]):
+        problem = f"cannot judge any text of {log.path}. Give keywords or answers in {source}."
+        raise BadInput(f"scorer {mute[0]}: {problem}")
+    return ScoredLog(log, scores, tuple(scorers), matched_by)
+
+
+def _texts(log: Log) -> pd.DataFrame:
+    """Every planned answer in the log's order; the text of a missing answer is None."""
+    import pandas as pd
+
+    lost = log.problems[log.problems["score"].isna()][[*KEYS]].drop_duplicates()
+    table = log.answers[[*KEYS, "text"]].merge(lost, on=[*KEYS], how="outer", indicator=True)
+    table["text"] = table["text"].where(table["_merge"] == "left_only", None)
+    place = pd.Series(range(len(log.prompts)), index=log.prompts["prompt_id"])
+    ordered = table.assign(prompt=table["prompt_id"].map(place)).sort_values(["prompt", "sample"])
+    return ordered[[*KEYS, "text"]].reset_index(drop=True)
+
+
+def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, Row], str]:
+    by_id, matched = {row["id"]: row for row in rows}, {}
+    if set(log.prompts["prompt_id"]) <= by_id.keys():
+        return by_id, "id"
+    for prompt_id, prompt in zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True):
+        row = _last_question(prompt, rows) if isinstance(prompt, str) else None
+        if row is None:
+            raise BadInput(
+                f"{log.path}: prompt {shortened(prompt_id)} belongs to no row of {source}: no row has this id, and its text "
+                f"({shortened(prompt)}) contains no row's question. Add the row, or use the prompt's id as the row's id."
+            )
+        matched[prompt_id] = row
+    return matched, "question"
+
+
+def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:
+    """The row whose question ends last in the prompt, because few-shot examples precede the question."""
+    asked = [(row["question"].strip(), row) for row in rows]
+    ends = [(prompt.rfind(text) + len(text), len(text), row) for text, row in asked if text in prompt]
+    return max(ends, key=lambda end: end[:2])[2] if ends else None
+
+
+def score_records(scored: ScoredLog) -> list[Record]:
+    """Return one record per scored answer, whose value with several scorers is an object, as Inspect's ``metrics`` must be
+    then; a missing answer has none, so Inspect leaves it unscored.
+    """
+    ids = inspect_ids(scored.log.prompts["prompt_id"])
+    records: list[Record] = []
+    for row in scored.table.dropna(subset=list(scored.scorers)).to_dict("records"):
+        first, *others = scored.scorers
+        value = {name: row[name] for name in scored.scorers} if others else row[first]
+        records.append({"id": ids[row["prompt_id"]], "epoch": row["sample"], "value": value})
+    return records
+
+
+def bound_records(questions: Mapping[str, Numbers], metric: str) -> list[Record]:
+    """Return one record per prompt, for all its epochs: the value is the upper bound, ``explanation`` the guarantee."""
+    ids = inspect_ids(questions)
+    records: list[Record] = []
+    for name, own in questions.items():
+        bounds = Numbers([row for row in own.rows if row.at is None]).bounds
+        facts = {key: bound.value for key, bound in bounds.items()}
+        counts = {key: own.values[key] for key in ("n", "missing")}
+        shown = {"value": bounds[metric].value, "explanation": bounds[metric].sentence(metric)}
+        records.append({"id": ids[name], **shown, "metadata": {**facts, **counts}})
+    return records
+
+
+def inspect_ids(prompt_ids: Iterable[str]) -> dict[str, str]:
+    """The id of each prompt in Inspect, which compares ids as text; the log reader quotes a text that is also a number."""
+    ids = {prompt_id: prompt_id for prompt_id in prompt_ids}
+    for prompt_id in ids:
+        bare = prompt_id[1:-1]
+        if prompt_id.startswith('"') and prompt_id.endswith('"') and bare in ids:
+            both = f"The log has the id {bare} as a number and as text"
+            raise BadInput(
+                f"{both}, which Inspect's precomputed scores cannot distinguish. Rename one in the dataset."
+            )
+    return ids

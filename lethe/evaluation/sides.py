@@ -1,6 +1,4 @@
-"""One side of a comparison: the scores of a log, a table, a pipeline's data folder, an evaluation, or a git revision; and the
-questions that two sides have in common.
-"""
+"""One side of a comparison: a log, a table, a data folder, an evaluation, a git revision; and the questions of two."""
 
 from __future__ import annotations
 
@@ -14,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lethe.config.evaluating import JudgeEntry, columns_of, is_binary, scorer_params
+from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation.scores import EARLY, read_scores, scores_of
 from lethe.io.artifacts import GREEDY, read_split
-from lethe.io.json_files import read_artifact
+from lethe.io.files import read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import read_table
+from lethe.process import git
+from lethe.registry import JUDGES, SCORERS
 from lethe.statistics.mean_difference import Draws
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ SEEDED = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, th
 LOOKED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 UNKNOWN_STOP = "its folder does not say how it was drawn, so it counts as one that a rule could stop"
+SERVED = "{model} at {endpoint}, as served between {first} and {last}"
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
 EXPERIMENTS = "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
 PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
@@ -46,16 +49,15 @@ class Answers:
 class Scored:
     questions: Mapping[str, Answers]
     settings: Mapping[str, object] = field(default_factory=dict)
+    served: str = ""  # which server drew, and when
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison.
+    """One side of a comparison; what is None is not known.
 
-    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorer; both are None if unknown.
-    ``stopped`` is True if a rule looked at the answers and could stop, or if it is not recorded (``unknown_stop``),
-    so that only anytime-valid values hold. ``binary`` is the scorer's declaration that its scores are only 0 and 1; None if
-    no scorer of Lethe gave the scores, as in logs and tables.
+    ``template`` is the content of the prompt template, ``scorer`` its parameters, ``binary`` its declaration that its scores
+    are 0 and 1. ``stopped``: a rule could stop the answers, or this is not recorded (``unknown_stop``).
     """
 
     name: str
@@ -72,11 +74,11 @@ class Side:
 def relation(first: Scored, second: Scored) -> Draws:
     """How the answers of a model on two sides depend on each other, by their recorded settings.
 
-    Sides of Lethe with different seeds are independent. With one seed, the engines in `SEEDED` give both sides' j-th answers
-    the same random numbers, which no other answer has, if both allow equally many tokens.
+    Different seeds: not at all. With one seed, the engines in `SEEDED` give both j-th answers the same random numbers, which
+    no other answer has, if both allow equally many tokens.
     """
-    known = ("engine", "seed", "max_new_tokens", "stop")
-    a, b = ([side.settings.get(key) for key in known] for side in (first, second))
+    keys = ("engine", "seed", "max_new_tokens", "stop")
+    a, b = ([side.settings.get(key) for key in keys] for side in (first, second))
     if None in (*a, *b) or not a[3] == b[3] == "fixed":
         return "any"
     if a[1] != b[1]:
@@ -117,6 +119,7 @@ def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> li
     pairs: list[Pair] = []
     for model, first, second in _models(a, b, missing):
         notes += _settings(model, first, second)
+        notes += [f"{which}: {own.served}" for which, own in (("A", first), ("B", second)) if own.served]
         pairs += _common(model, first, second, a.kind == b.kind, missing)
     return pairs
 
@@ -141,14 +144,11 @@ def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str,
         if name in b.models:
             yield name, a.models[name], b.models[name]
     for side, other, word in ((a, b, "A"), (b, a, "B")):
-        for name in side.models:
-            if name not in other.models:
-                missing.append(NotCompared(None, f"the model {name} is in {word} only"))
+        alone = [name for name in side.models if name not in other.models]
+        missing += [NotCompared(None, f"the model {name} is in {word} only") for name in alone]
     if not a.models.keys() & b.models.keys():
-        raise BadInput(
-            f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}: no model is on both "
-            "sides. Name data folders with a model in common."
-        )
+        each = f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}"
+        raise BadInput(f"{each}: no model is on both sides. Name data folders with a model in common.")
 
 
 def _common(
@@ -163,8 +163,8 @@ def _common(
             missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
         else:
             yield Pair(model, prefix + name, own.scores, other.scores, draws)
-    for name in (name for name in second.questions if name not in first.questions):
-        missing.append(NotCompared(prefix + name, "the question is in B only"))
+    alone = [name for name in second.questions if name not in first.questions]
+    missing += [NotCompared(prefix + name, "the question is in B only") for name in alone]
 
 
 def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
@@ -205,12 +205,12 @@ def read_side(given: str, score: str | None = None, filter: str | None = None, m
 
 def _log(path: Path, score: str | None, filter: str | None) -> Side:
     log = read_log(path, filter)
-    found = scores_of(log, score)
+    scored = scores_of(log, score)
     texts = dict(zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True))
-    known = {name: text for name, text in texts.items() if isinstance(text, str)}
-    questions = {one.prompt_id: Answers(one.scores, known.get(one.prompt_id)) for one in found.prompts}
+    asked = {name: text for name, text in texts.items() if isinstance(text, str)}
+    questions = {one.prompt_id: Answers(one.scores, asked.get(one.prompt_id)) for one in scored.prompts}
     models = {log.model or "": Scored(questions, dict(log.sampling))}
-    return Side(str(path), "log", found.score, models, stopped=log.stopping == EARLY)
+    return Side(str(path), "log", scored.score, models, stopped=log.stopping == EARLY)
 
 
 def _table(path: Path, score: str | None) -> Side:
@@ -230,16 +230,15 @@ def _folder(
     if not scored:
         remedy = "Name a pipeline's data folder or a folder of `lethe eval`."
         raise BadFile(name, "holds no scores/MODEL/forget.parquet", remedy)
-    for model in models:
-        if model not in scored:
-            raise BadValue("--model", model, f"one of {', '.join(scored)} in {name}")
+    if unknown_models := [model for model in models if model not in scored]:
+        raise BadValue("--model", unknown_models[0], f"one of {', '.join(scored)} in {name}")
     scored = [model for model in scored if not models or model in models]
     params, about_eval = _params(params_file), folder / "evaluated.json"
     evaluated: dict[str, Any] = read_artifact(about_eval) if about_eval.is_file() else {}  # of `lethe eval`
     scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
     metric = score or _first_metric(params, scorers, name)
     texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
-    found, stopped, unknown = {}, False, False
+    by_model, stopped, unknown = {}, False, False
     for model in scored:
         path = folder / "generations" / model / "about.json"
         drawn = read_artifact(path) if path.is_file() else {}
@@ -248,18 +247,12 @@ def _folder(
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
         settings = {key: drawn[key] for key in (*SETTINGS, "stop") if key in drawn}
-        found[model] = Scored(_questions(table, metric, texts), settings)
-    return Side(
-        name=name,
-        kind=kind,
-        metric=metric,
-        models=found,
-        template=evaluated.get("prompt", _template(params, params_file.parent)),
-        scorer=_scorer(evaluated if "score" in evaluated else params, metric),
-        stopped=stopped or unknown,
-        binary=_declared(params, metric),
-        unknown_stop=unknown and not stopped,
-    )
+        served = SERVED.format_map(drawn["served"]) if drawn.get("served") else ""
+        by_model[model] = Scored(_questions(table, metric, texts), settings, served)
+    template = evaluated.get("prompt", _template(params, params_file.parent))
+    scorer = _scorer(evaluated if "score" in evaluated else params, metric)
+    ends = (stopped or unknown, _declared(params, metric), unknown and not stopped)
+    return Side(name, kind, metric, by_model, template, scorer, *ends)
 
 
 def _questions(table: pd.DataFrame, metric: str, texts: Mapping[str, str]) -> dict[str, Answers]:
@@ -271,14 +264,11 @@ def _questions(table: pd.DataFrame, metric: str, texts: Mapping[str, str]) -> di
 
 
 def _params(path: Path) -> dict[str, Any]:
-    from lethe.config.yaml import read_yaml
-
     return read_yaml(path) if path.is_file() else {}  # a folder of `lethe eval` has none
 
 
 def _section(params: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = params.get(name)
-    return found if isinstance(found, dict) else {}
+    return section if isinstance(section := params.get(name), dict) else {}
 
 
 def _first_metric(params: Mapping[str, Any], scorers: Sequence[str], name: str) -> str:
@@ -295,14 +285,12 @@ def _template(params: Mapping[str, Any], root: Path) -> str | None:
     named = _section(params, "sample").get("prompt")
     if not isinstance(named, str):
         return None
-    path = root / named
-    return path.read_text(encoding="utf-8") if path.is_file() else named
+    return path.read_text(encoding="utf-8") if (path := root / named).is_file() else named
 
 
 def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
     """Return the parameters of the scorer as text, for a comparison."""
-    section = _section(params, "score")
-    if not section:
+    if not (section := _section(params, "score")):
         return None
     own = [one for one in section.get("scorers", []) if one == metric or (isinstance(one, dict) and metric in one)]
     marks = section.get("thinking") or (section.get("parts") or {}).get("thinking")
@@ -311,11 +299,6 @@ def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
 
 def _declared(params: Mapping[str, Any], metric: str) -> bool | None:
     """Whether the scorer or judge of a column gives only 0 and 1; None for a column that this release does not know."""
-    from pydantic import ValidationError
-
-    from lethe.config.evaluating import JudgeEntry, columns_of, is_binary, scorer_params
-    from lethe.registry import JUDGES, SCORERS
-
     try:
         judges = {name: JudgeEntry.model_validate(entry) for name, entry in _section(params, "judges").items()}
         columns = {column for name, entry in judges.items() for column in entry.columns(name)}
@@ -325,7 +308,7 @@ def _declared(params: Mapping[str, Any], metric: str) -> bool | None:
         listed = _section(params, "score").get("scorers", [])
         given = [one[metric] for one in listed if isinstance(one, dict) and metric in one]
         return is_binary(metric, {metric: scorer_params(metric, given[0])} if given else {}, judges)
-    except (ValidationError, ValueError):  # params of another release
+    except ValueError:  # params of another release
         return None
 
 
@@ -345,50 +328,37 @@ def _revision(revision: str) -> Iterator[Path]:
                 for folder in ("/data/scores", "/data/dataset", "/data/generations", "/params.yaml")
                 if files.exists(folder)
                 for path in files.find(folder)
-                if _needed(path)
+                # scores and questions of the forget set, settings, params
+                if path.endswith(("/about.json", "/params.yaml"))
+                or ("/forget." in path and "/generations/" not in path)
+                if "/likelihood/" not in path
             ]
             _fetch(files, wanted, root)
             named = _section(_params(root / "params.yaml"), "sample").get("prompt")
             if isinstance(named, str) and ".." not in Path(named).parts and files.isfile(f"/{named}"):
                 _fetch(files, [f"/{named}"], root)
         except (DvcException, OSError) as error:
-            raise BadInput(
-                f"{revision}: its artifacts cannot be fetched ({str(error).splitlines()[0]}). Run `dvc pull`, or check out "
-                "the revision and run the pipeline."
-            ) from None
+            problem = f"its artifacts cannot be fetched ({str(error).splitlines()[0]})"
+            remedy = "Run `dvc pull`, or check out the revision and run the pipeline."
+            raise BadFile(revision, problem, remedy) from None
         yield root
 
 
 def _commit(revision: str) -> str:
     """The commit of a git revision or of a DVC experiment, which DVC keeps under refs/exps/."""
-    found = "" if revision.startswith("-") else _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    if found:
-        return found
-    refs = _git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS).splitlines()
-    commits = [
-        commit for commit, _, name in (line.partition(" ") for line in refs) if name.rpartition("/")[2] == revision
-    ]
+    direct = "" if revision.startswith("-") else git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    if direct:
+        return direct
+    refs = (git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS) or "").splitlines()
+    commits = [line.split()[0] for line in refs if line.rpartition("/")[2] == revision]
     if len(commits) == 1:
         return commits[0]
     if commits:
         remedy = f"Name one by its commit: {', '.join(commits)}."
         raise BadFile(revision, f"names {len(commits)} DVC experiments", remedy)
-    raise BadFile(
-        revision,
-        "is neither a file nor a folder nor a git revision nor a DVC experiment of this repository",
-        "Name a log, a table of scores, a data folder, or a revision or DVC experiment of this repository.",
-    )
-
-
-def _git(*arguments: str) -> str:
-    """What git prints in this folder; empty where git fails or is not there."""
-    import subprocess
-
-    try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return "" if done.returncode else done.stdout.strip()
+    problem = "is neither a file nor a folder nor a git revision nor a DVC experiment of this repository"
+    remedy = "Name a log, a table of scores, a data folder, or a revision or DVC experiment of this repository."
+    raise BadFile(revision, problem, remedy)
 
 
 def _fetch(files: Any, paths: Sequence[str], root: Path) -> None:
@@ -396,11 +366,3 @@ def _fetch(files: Any, paths: Sequence[str], root: Path) -> None:
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         files.get_file(path, str(target))
-
-
-def _needed(path: str) -> bool:
-    """Whether a comparison reads this file: scores and questions of the forget set, settings, params."""
-    name = path.rsplit("/", 1)[-1]
-    if "/likelihood/" in path:
-        return False
-    return name in ("about.json", "params.yaml") or (name.startswith("forget.") and "/generations/" not in path)

@@ -1,7 +1,5 @@
-"""The verdict on each model of a run: which evidence decides, and with what. `lethe.results.verdict` has the rule.
-
-Utility, relative to the model before unlearning (Base), is by the mean score of sampled answers to the retain questions (to
-the world facts if there are no retain questions).
+"""The verdict on each model of a run: which evidence decides, and with what; `lethe.results.verdict` has the rule. Utility
+is relative to Base, by the mean score of sampled answers to the retain questions, else the world facts.
 """
 
 from __future__ import annotations
@@ -66,11 +64,9 @@ class Aspect:
 
     def as_dict(self) -> dict[str, object]:
         """Word and intervals for JSON; each end is a bound with its guarantee."""
-        ends = {
-            name: interval and [bound.as_dict() for bound in interval.bounds()]
-            for name, interval in (("interval", self.own), ("reference", self.reference))
-        }
-        return {"word": self.word, "quantity": self.quantity and self.quantity.words, **ends}
+        own, reference = (each and [end.as_dict() for end in each.bounds()] for each in (self.own, self.reference))
+        words = {"word": self.word, "quantity": self.quantity and self.quantity.words}
+        return {**words, "interval": own, "reference": reference}
 
 
 @dataclass(frozen=True)
@@ -103,10 +99,9 @@ class Standing:
 
 
 def standings(run: Run, findings: Findings) -> list[Standing]:
-    """The verdict on each model of the run, in the order of the run.
+    """The verdict on each model of the run, in order: words share ``metrics.alpha`` evenly over the models under test.
 
-    The words on forgetting share ``metrics.alpha`` evenly over the models under test. The intervals of utility hold together
-    with probability 1 - ``metrics.alpha``, and are those of the findings where more comparisons share it there.
+    The intervals of utility hold together at that alpha, and are those of the findings where these share it among more.
     """
     level = min(findings.level, run.params.metrics.alpha / (2 * len(run.models)))
     deciding = _Deciding(run, level)
@@ -126,34 +121,27 @@ class _Deciding:
         verdict = self._verdict(model)
         if model.role != "subject":
             return Standing(model.name, None, aspect, missing, verdict)
-        sentence = missing or rule.sentence(
-            verdict,
-            model.name,
-            utility=None if aspect.word == "reference" else aspect.word,
-            judge=self._judge,
-            words=self.run.words.verdict,
-        )
+        utility = None if aspect.word == "reference" else aspect.word
+        how: dict[str, Any] = {"utility": utility, "judge": self._judge, "words": self.run.words.verdict}
+        sentence = missing or rule.sentence(verdict, model.name, **how)
         server = _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
         notes = self._parts(model, verdict) + server
         attention = bool(notes) or verdict.word in ("open", "none")
         return Standing(model.name, verdict, aspect, sentence + notes, verdict, attention)
 
     def _parts(self, model: Model, verdict: Verdict) -> str:
-        """The clauses on questions that leak in the thinking alone, or only after a follow-up question, and on thinking that
-        never ended."""
-        words, said = self.run.words, ""
+        """The clauses on questions that leak in the thinking or after a follow-up alone, and on thinking that never ended."""
+        words, clauses = self.run.words, ""
         where = f"above {100 * verdict.tau:g}% in {{}} of {plural(len(model.questions), words.question)}"
-        thought, turns = (_proved(model, verdict, basis) for basis in ("thinking", "turn"))
-        if any(thought.values()) and verdict.word != "leaks":
-            said += f" It {words.leaks} in its thinking only: {where.format(len(thought[None]))}."
+        answered, thought, turns = (_proved(model, verdict, basis) for basis in ("sampled", "thinking", "turn"))
+        if alone := thought.get(None, set()) - answered.get(None, set()):
+            clauses += f" It {words.leaks} in its thinking only: {where.format(len(alone))}."
         if later := set().union(*turns.values()) - turns.get(1.0, set()):
-            said += (
-                f" It {words.leaks} after a follow-up question: {where.format(len(later))}, whose first answers are not "
-                "proved to."
-            )
+            shown = f"{where.format(len(later))}, whose first answers are not proved to"
+            clauses += f" It {words.leaks} after a follow-up question: {shown}."
         if unclosed := model.numbers.value("unclosed"):
-            said += f" Its thinking never ended in {100 * unclosed:.2g}% of answers, which count as missing."
-        return said
+            clauses += f" Its thinking never ended in {100 * unclosed:.2g}% of answers, which count as missing."
+        return clauses
 
     def _verdict(self, model: Model) -> Verdict:
         run, report, graded = self.run, self.run.params.report, self._by_score
@@ -174,10 +162,7 @@ class _Deciding:
         )
 
     def _chance(self, model: Model, retrain: Model, items: tuple[str, ...]) -> Ends:
-        """The ends of Retrain on the questions ``items``: 0 and 1 where it was not asked all of them, or otherwise judged.
-
-        Labels say what is true and a scorer what it calls a leak, so neither is chance for the other.
-        """
+        """The ends of Retrain on these questions; 0 and 1 where it was not asked all, or is judged otherwise."""
         ends = self._ends(retrain)
         labelled = [_has_ends(_rows(one, "labelled")) for one in (model, retrain)]
         if ends is None or labelled[0] != labelled[1] or not {*items} <= {*ends.items}:
@@ -195,9 +180,9 @@ class _Deciding:
     def _judge(self) -> str | None:
         """The model judge whose verdicts decide; None where a rule of text or a person's labels do."""
         params, binary = self.run.params, self.run.params.metrics.binary
+        judged = binary if isinstance(params, Params) and binary in params.judges else None
         labelled = any(_rows(model, "labelled") for model in self.run.subjects)
-        judged = binary and isinstance(params, Params) and binary in params.judges and not labelled
-        return label(binary) if binary and judged else None
+        return label(judged) if judged and not labelled else None
 
     def _ends(self, model: Model) -> Ends | None:
         """The ends of the leak probability of each question that the 0/1 scorer, or a person, can judge, or of its score."""
@@ -221,8 +206,8 @@ class _Deciding:
         scores = np.array(groups)
 
         def ends(level: float) -> tuple[np.ndarray, np.ndarray]:
-            low = betting.mean_lower(np.nan_to_num(scores, nan=0.0), level)
-            return low, betting.mean_upper(np.nan_to_num(scores, nan=1.0), level)
+            low, high = betting.all_ends(np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0), level)
+            return low, high
 
         items = [question.prompt_id for question in model.questions]
         return Ends.of_arrays(items, others=[AtLevel.of(ends, np.ones(len(items)))])
@@ -233,19 +218,12 @@ class _Deciding:
             return None
         columns = [[cut[item][key] for item in items] for key in ("cut", "n", "cut_or_leaks")]
         ended, n, either = (np.array(own, dtype=np.float64) for own in columns)  # NaN for None
-        return Truncation(
-            ended,
-            n,
-            None if graded else np.where(np.isnan(either), n, either),
-            model.drawing.max_new_tokens,
-            self.run.params.report.most_truncated,
-            model.stopped,
-        )
+        limits = (model.drawing.max_new_tokens, self.run.params.report.most_truncated, model.stopped)
+        return Truncation(ended, n, None if graded else np.where(np.isnan(either), n, either), *limits)
 
     def _utility(self, model: Model) -> Aspect:
         for useful in self._before:
-            own = useful[0].measure(model, self.level)
-            if own:
+            if own := useful[0].measure(model, self.level):
                 break
         quantity, before = useful
         if model.role != "subject":
@@ -265,14 +243,14 @@ def _of_the_server(served: Mapping[str, Any]) -> str:
     """What a verdict on the answers of a server must say: nothing where all is well."""
     failed = [one for one in served["probes"] if one["needed"] and one["passed"] is False]
     doubts = "; ".join(f"{one['name']} ({one['sentence']})" for one in failed)
-    failures = f" The server failed these probes, so its answers may be no independent draws: {doubts}."
     missing = ", ".join(f"{number:,} {kind}" for kind, number in served["missing"].items())
-    return (failures if failed else "") + (f" Missing answers: {missing}." if missing else "")
+    failures = f" The server failed these probes, so its answers may be no independent draws: {doubts}."
+    return failures * bool(failed) + f" Missing answers: {missing}." * bool(missing)
 
 
 def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
-    found = [question.numbers.row(quantity, basis) for question in model.questions]
-    return [row for row in found if row is not None]
+    rows = [question.numbers.row(quantity, basis) for question in model.questions]
+    return [row for row in rows if row is not None]
 
 
 def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, set[str]]:

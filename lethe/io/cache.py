@@ -1,17 +1,12 @@
 """One recipe for the key of every result kept between runs: settings, facts, and the source of the code behind it.
 
 A key hashes the settings, named facts (a data set's content, a dtype, the version of a library) and the source of every
-module in the import closure of the modules that the caller names, within their package. An edit of a module changes the
-keys of all results that the module helped to make, so a key that matches is never stale.
+module in the import closure of the modules that the caller names, within their package: a key that matches is never stale. A
+module loaded by name appears in no import statement. The caller names the member that made the result (`module_of`);
+`Sources.closure` with ``by_name`` follows every name that a module holds.
 
-A module loaded by name (a method, an attack, a scorer, an engine) appears in no import statement. The caller names the
-member that made the result (`module_of`); `Sources.closure` with ``by_name`` follows every name that a module holds.
-
-`Kept` holds such results in files. Each carries a digest of its content, and a damaged file counts as missing: a flipped bit
-would otherwise become part of a result, and half a file would stop the rerun.
+`Kept` holds such results in files with a digest of their content, and a damaged file counts as missing.
 """
-
-from __future__ import annotations
 
 import ast
 import contextlib
@@ -31,8 +26,7 @@ from typing import Any
 
 from lethe.errors import LetheError
 from lethe.instruction_set import own_kernels
-from lethe.io.atomic import write_text
-from lethe.io.json_files import plain
+from lethe.io.files import plain, write_text
 
 REGISTRY = "lethe.registry"
 KERNELS = "lethe.instruction_set"  # decides the last bits of every number, so every closure contains this module
@@ -52,10 +46,7 @@ MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+(:\w+)?")
 
 
 class Sources:
-    """The modules below one folder; each module is read once.
-
-    A process hashes the code as of the first request, so an edit during a long run does not change the keys of that run.
-    """
+    """The modules below one folder as of the first request: an edit during a long run changes none of its keys."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -65,7 +56,6 @@ class Sources:
         self.codes: dict[tuple[str, ...], str] = {}
 
     def place(self, module: str) -> Path | None:
-        """Return the file of a module; None where there is no module of this name."""
         if module not in self.places:
             below = self._folder(module).joinpath(*module.split("."))
             candidates = (below / "__init__.py", below.with_suffix(".py"))
@@ -73,11 +63,7 @@ class Sources:
         return self.places[module]
 
     def source(self, module: str) -> bytes:
-        """Return the content of a module's file; raise `LookupError` where there is no such module.
-
-        The module of a notebook or of a prompt has no file. Its content here is random, so that only this process finds
-        the results of its code again.
-        """
+        """Return the content of a module's file; without a file, as in a notebook, something that only this process has."""
         if module not in self.sources:
             place = self.place(module)
             if place is None and module != "__main__":
@@ -86,11 +72,7 @@ class Sources:
         return self.sources[module]
 
     def closure(self, *modules: str, by_name: bool = False, without: Iterable[str] = ()) -> list[str]:
-        """Return modules and all their imports within their packages, in alphabetical order.
-
-        Imports inside functions count; imports only for the type checker, and the modules of `LEFT_OUT`, do not. The
-        packages around a module run before the module and count too.
-        """
+        """Return modules with the packages around them and all their imports within, also those inside functions, sorted."""
         packages = {"lethe", *(module.partition(".")[0] for module in modules)}
         seen: set[str] = set()
         ahead = [*modules, *([KERNELS] if self.place(KERNELS) else [])]
@@ -111,7 +93,6 @@ class Sources:
         return sorted(seen)
 
     def imports(self, module: str, by_name: bool = False) -> frozenset[str]:
-        """Return the imports of one module, or with ``by_name`` the library's modules that its strings name."""
         if (module, by_name) not in self.found:
             tree = ast.parse(self.source(module))
             names = self._named(tree) if by_name else self._imported(module, tree)
@@ -119,7 +100,6 @@ class Sources:
         return self.found[module, by_name]
 
     def key(self, *modules: str, settings: object = None, **facts: object) -> str:
-        """`cache_key` of these sources; the parameters are those of `cache_key`."""
         if modules not in self.codes:
             hashes = {one: hashlib.sha256(self.source(one)).hexdigest() for one in self.closure(*modules)}
             self.codes[modules] = digest(hashes)
@@ -175,7 +155,6 @@ class Sources:
                     yield from self.members(name)
 
     def _assigned(self, module: str) -> dict[str, ast.AST]:
-        """Return the values bound to names at the top level of a module."""
         values: dict[str, ast.AST] = {}
         for node in ast.parse(self.source(module)).body:
             if isinstance(node, ast.Assign):
@@ -184,12 +163,10 @@ class Sources:
 
 
 def cache_key(*modules: str, settings: object = None, **facts: object) -> str:
-    """Return the key of a stored result: equal for equal settings, facts and code."""
     return library().key(*modules, settings=settings, **facts)
 
 
 def module_of(member: object) -> str:
-    """Return the name of the module that holds a member of a registry: a module, class, function or object."""
     if isinstance(member, ModuleType):
         return member.__name__
     return getattr(member, "__module__", type(member).__module__)
@@ -197,7 +174,6 @@ def module_of(member: object) -> str:
 
 @lru_cache(maxsize=1)
 def library() -> Sources:
-    """Return the sources of this library as of the first call."""
     return Sources(Path(__file__).parents[2])
 
 
@@ -216,7 +192,6 @@ def digest(*values: object) -> str:
 
 
 def content_digest(path: Path) -> str:
-    """Return a hash of a file's or folder's content: the names and bytes of its files."""
     state = hashlib.blake2b(digest_size=16)
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for file in files:
@@ -228,10 +203,7 @@ def content_digest(path: Path) -> str:
 
 
 def versions(*distributions: str) -> dict[str, str | None]:
-    """Return the installed version of each project whose code decides bits; None for a missing project.
-
-    Where the kernels are the machine's own, the processor is among them: results of different kernels are never mixed.
-    """
+    """Return the installed version of each project whose code decides bits, and the processor where its kernels do."""
     own = own_kernels()
     return _installed(*distributions) | ({} if own is None else {"kernels": own})
 
@@ -299,11 +271,7 @@ def _digest(content: bytes) -> str:
 
 
 class Kept(MutableMapping[Any, Any]):
-    """JSON values by name, in files below ``scratch`` whose names hash ``key`` and the name.
-
-    ``key`` must come from `cache_key`. Only names that this object has seen are iterated or cleared. A
-    damaged file counts as missing.
-    """
+    """JSON values by name, in files below ``scratch`` whose names hash ``key``, which is a `cache_key`, and the name."""
 
     def __init__(self, scratch: Path, key: str):
         self.scratch, self.key = scratch, key
@@ -340,11 +308,7 @@ class Kept(MutableMapping[Any, Any]):
 
 
 class Levels(Kept):
-    """Solved Berk-Jones levels by (n, alpha), each of which takes seconds to solve.
-
-    The levels are in the folder that LETHE_CACHE names, else in the user's cache folder; an edited solver or another SciPy
-    solves them anew. A folder that cannot be written costs time only.
-    """
+    """Solved Berk-Jones levels by (n, alpha), below LETHE_CACHE or the user's cache; no place to write costs time only."""
 
     def __init__(self, folder: Path | None = None):
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, shortened
-from lethe.io.atomic import SCHEMA_VERSION, atomic_file
-from lethe.io.json_files import METADATA, check_metadata, doubled, read_jsonl, read_text
+from lethe.io.files import METADATA, SCHEMA_VERSION, atomic_file, check_metadata, doubled, read_jsonl, read_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,14 +34,12 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null",
 
 
 def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
-    """Write a table as Parquet with the schema version in its metadata."""
     import pyarrow as pa
 
     write_arrow(path, pa.Table.from_pandas(table, preserve_index=False))
 
 
 def write_arrow(path: str | os.PathLike[str], arrow: pa.Table) -> None:
-    """Write an Arrow table as `write_parquet` writes a frame."""
     import pyarrow.parquet as pq
 
     arrow = arrow.replace_schema_metadata(
@@ -71,11 +68,6 @@ def harmless(cell: str) -> str:
     A spreadsheet computes a cell that begins with one of `FORMULA`, and such a formula can send the sheet to a server. The
     cell gets an apostrophe in front, unless the cell is a number. Control characters except tab and the ends of lines
     become escapes such as ``\\x1b``.
-
-    Examples
-    --------
-    >>> harmless("=1+2"), harmless("-1"), harmless("- one")
-    ("'=1+2", '-1', "'- one")
     """
     text = CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", cell)
     formula = cell.lstrip(" ").startswith(FORMULA) and not _looks_like_a_number(cell)
@@ -127,7 +119,6 @@ def read_table(
 
 
 def read_arrow(path: str | os.PathLike[str], prompts: Sequence[str] | None = None) -> pa.Table:
-    """Read a Parquet file, or its rows of some prompts, as an Arrow table; errors are those of `read_table`."""
     import pyarrow.parquet as pq
 
     path = Path(path)
@@ -223,11 +214,7 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
 
 
 def _records(content: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the header and the rows of a CSV with their first lines; a quoted cell may contain line breaks.
-
-    Under a header of one column, a blank line is a row without a value. Any other line of only blanks and tabs is skipped,
-    as in pandas.
-    """
+    """Yield the header and the rows of a CSV with their first lines; blank lines are rows only under a single column."""
     csv.field_size_limit(LARGEST_CELL)
     reader, line = csv.reader(io.StringIO(content, newline="")), 1
     columns = None
@@ -252,7 +239,6 @@ def file_line(path: str | os.PathLike, row: int) -> int:
 
 
 def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) -> np.ndarray:
-    """Return a column as float64 with null as NaN."""
     import numpy as np
     import pandas as pd
 
@@ -295,10 +281,6 @@ class JudgedAnswers(NamedTuple):
 def read_calibration(
     path: str | os.PathLike, missing: Literal["refuse", "worst", "drop"] = "refuse", judge: str | None = None
 ) -> JudgedAnswers:
-    """Read a calibration file: one row per answer, in both columns 1 for a leak and 0 for no leak, optionally the judge.
-
-    The error of one judge says nothing about another: a file whose column ``judge`` is not ``judge`` is refused.
-    """
     import numpy as np
 
     if missing not in ("refuse", "worst", "drop"):
@@ -319,7 +301,6 @@ def read_calibration(
 
 
 def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
-    """The identity of the judge in the column ``judge`` of a table; None without it."""
     if JUDGE not in table:
         return None
     names = table[JUDGE].dropna().astype(str).unique().tolist()
@@ -330,15 +311,12 @@ def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
 
 
 class LabelledAnswer(NamedTuple):
-    """One answer that a person labelled 1 (a leak) or 0, and the row of its question."""
-
     text: str
     label: int
     item: Mapping[str, Any]
 
 
 def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
-    """Read answers with a person's labels, for a judge to judge: one row per answer."""
     texts = ["question", "text", "answer"]
     table = read_table(path, required=["question", "text", LABEL], text=texts)
     labels = numeric_column(table, LABEL, path)
@@ -381,10 +359,7 @@ def _check(path: str | os.PathLike, column: str, values: np.ndarray, remedy: str
 
 
 def read_losses(path: Path) -> np.ndarray:
-    """Read (n,) losses from a table with a column ``loss``, or from a plain file with one number per line.
-
-    A missing or infinite loss raises `BadRow`, because an audit must not guess a loss.
-    """
+    """Read (n,) finite losses from a table with a column ``loss``, or from a plain file with one number per line."""
     import numpy as np
 
     plain = path.suffix.lower() not in TABLE_SUFFIXES

@@ -1,4 +1,4 @@
-"""Language models on disk: Hugging Face folders with safetensors, and LoRA adapters, which are merged before use.
+"""Language models: Hugging Face folders with safetensors, LoRA adapters, which are merged before use, and models in memory.
 
 Code in a checkpoint is never run.
 """
@@ -9,18 +9,19 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lethe.config.evaluating import Endpoint
+from lethe.config.schema import Lora, TrainRecipe
 from lethe.errors import BadFile
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.cache import digest, versions
-from lethe.io.json_files import read_json, write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.config.schema import Lora, TrainRecipe
     from lethe.models.training import StepRecord
 
 LONGEST_REASON = 300  # characters kept of a library's message
@@ -91,22 +92,17 @@ def refusals(folder: Path) -> Iterator[None]:
 
     try:
         yield
-    except (*REFUSED, SafetensorError) as error:
-        raise _refusal(folder, error) from error
     except Exception as error:
-        if type(error) is not Exception:
+        if type(error) is not Exception and not isinstance(error, (*REFUSED, SafetensorError)):
             raise
-        raise _refusal(folder, error) from error
-
-
-def _refusal(folder: Path, error: Exception) -> BadFile:
-    if "trust_remote_code" in str(error):
-        return BadFile(folder, "needs its own code, which Lethe never runs")
-    reason = " ".join(str(error).split()).rstrip(".")
-    if len(reason) > LONGEST_REASON:  # some messages list every known value
-        words = reason[:LONGEST_REASON].rpartition(" ")[0]
-        reason = f"{words if len(words) > LONGEST_REASON // 2 else reason[:LONGEST_REASON]} ..."
-    return BadFile(folder, f"is not a causal language model that transformers can load ({reason})")
+        if "trust_remote_code" in str(error):
+            raise BadFile(folder, "needs its own code, which Lethe never runs") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        if len(reason) > LONGEST_REASON:  # some messages list every known value
+            words = reason[:LONGEST_REASON].rpartition(" ")[0]
+            reason = f"{words if len(words) > LONGEST_REASON // 2 else reason[:LONGEST_REASON]} ..."
+        problem = f"is not a causal language model that transformers can load ({reason})"
+        raise BadFile(folder, problem) from error
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -121,7 +117,6 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder; raises `BadFile`."""
     from transformers import AutoTokenizer
 
     folder = Path(folder)
@@ -160,7 +155,10 @@ def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     """Write model and tokenizer, with the weights as safetensors; an adapted model's adapter only."""
     model.save_pretrained(folder)  # transformers and peft write safetensors
     tokenizer.save_pretrained(folder)
-    write_provenance(folder)
+    if is_adapter(folder):  # later uses of the adapter compare the hash of the base model's weights
+        base = base_of(folder)
+        write_json(folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base, weights_hash)})
+        (folder / "README.md").unlink(missing_ok=True)
 
 
 def save_trained(
@@ -235,14 +233,6 @@ def adapted(model: PreTrainedModel, lora: Lora | None, seed: int) -> PreTrainedM
     return cast("PreTrainedModel", get_peft_model(model, config))
 
 
-def write_provenance(folder: Path) -> None:
-    """Record the hash of the base model's weights, which later uses of the adapter compare."""
-    if is_adapter(folder):
-        base = base_of(folder)
-        write_json(folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base, weights_hash)})
-        (folder / "README.md").unlink(missing_ok=True)
-
-
 def base_of(folder: Path) -> Path:
     """The folder of an adapter's base model; raises `BadFile` if this machine has none."""
     config = read_json(folder / CONFIG)
@@ -258,10 +248,9 @@ def base_of(folder: Path) -> Path:
             return place
     from transformers.utils import cached_file
 
-    try:
+    cached = None
+    with contextlib.suppress(OSError, ValueError):
         cached = cached_file(name, "config.json", revision=revision, local_files_only=True)
-    except (OSError, ValueError):
-        cached = None
     if cached is None:
         raise BadFile(
             folder / CONFIG,
@@ -313,11 +302,73 @@ def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
 
 
 def weights_hash(folder: Path) -> str:
-    """A hash of a folder's safetensors files: names and content."""
     state = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
         state.update(os.fsencode(path.name))
         with path.open("rb") as file:
-            while block := file.read(1 << 22):
-                state.update(block)
+            hashlib.file_digest(file, lambda: state)
     return state.hexdigest()
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A causal language model and its tokenizer; the model stays on its device and keeps its number format."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+    def __str__(self) -> str:
+        return str(getattr(self.model, "name_or_path", "")) or "the model in memory"
+
+
+Source = Path | InMemory  # the origin of a model
+Origin = Source | Endpoint  # also of a model without weights here
+QA_PROMPT = Path(__file__).parent / "prompts/qa.txt"
+
+
+def tokenizer_of(source: Source) -> PreTrainedTokenizerBase:
+    return source.tokenizer if isinstance(source, InMemory) else load_tokenizer(source)
+
+
+def opened(source: Source) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model, in evaluation mode, and its tokenizer."""
+    return (source.model.eval(), source.tokenizer) if isinstance(source, InMemory) else load(source)
+
+
+def default_prompt(source: Origin) -> str:
+    """Return "chat" for a server and where the tokenizer has a chat template, else the template of a plain question."""
+    if isinstance(source, Endpoint):
+        return "chat"
+    if not isinstance(source, Path):
+        return "chat" if source.tokenizer.chat_template else str(QA_PROMPT)
+    source = whole(source)
+    place = source / "tokenizer_config.json"
+    config = read_json(place) if place.is_file() else {}
+    if not isinstance(config, dict):
+        raise BadFile(place, f"holds {type(config).__name__}, expected an object")
+    return "chat" if (source / "chat_template.jinja").is_file() or config.get("chat_template") else str(QA_PROMPT)
+
+
+@contextlib.contextmanager
+def lent(source: Origin) -> Iterator[None]:
+    """Restore on exit torch's global settings, which `prepare_torch` changes, and a model in memory: its
+    training modes and its generation settings."""
+    import torch
+
+    model = source.model if isinstance(source, InMemory) else None
+    modes = [(module, module.training) for module in model.modules()] if model else []
+    habits = model.generation_config if model else None
+    memory: Any = torch.utils.deterministic  # a module whose one attribute is a property
+    threads, fills = torch.get_num_threads(), memory.fill_uninitialized_memory
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        yield
+    finally:
+        if model:
+            model.generation_config = habits  # type: ignore[assignment]  # a model may have none
+        for module, training in modes:
+            module.training = training
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        memory.fill_uninitialized_memory = fills

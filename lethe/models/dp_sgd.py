@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lethe.errors import BadInput, LibraryChanged
 
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 RENYI_ORDERS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 65), 80, 128, 256)
 
 
-class Private(NamedTuple):
-    """The wrapped parts of a training loop; see `make_private`."""
-
-    model: GradSampleModule
-    optimiser: DPOptimizer
-    loader: DPDataLoader
-
-
 def make_private(
     model: Module,
     optimiser: Optimizer,
@@ -41,10 +33,9 @@ def make_private(
     clip: float,
     seed: int,
     steps: int | None = None,
-) -> Private:
-    """Drop-in replacements of model, optimiser and data for an ordinary loop (Abadi et al., "Deep Learning with
-    Differential Privacy", 2016, Algorithm 1). After training, ``model.remove_hooks()`` restores the original model
-    with its trained weights."""
+) -> tuple[GradSampleModule, DPOptimizer, DPDataLoader]:
+    """Drop-in replacements for an ordinary loop (Abadi et al., "Deep Learning with Differential Privacy", 2016, Algorithm
+    1). After training, ``model.remove_hooks()`` restores the original model with its trained weights."""
     import torch
     from opacus import GradSampleModule
     from opacus.data_loader import DPDataLoader
@@ -71,13 +62,12 @@ def make_private(
         expected_batch_size=max(1, int(len(data) * sample_rate)),
         generator=noise,
     )
-    return Private(GradSampleModule(model), private, loader)
+    return GradSampleModule(model), private, loader
 
 
 @lru_cache
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The noise multiplier that keeps Poisson batches within (epsilon, delta), by Rényi accounting: within 0.1% of
-    ``epsilon``, and cached, since the search takes seconds."""
+    """The noise multiplier that keeps Poisson batches within (epsilon, delta), by Rényi accounting; cached, as it is slow."""
     from opacus.accountants.utils import get_noise_multiplier
 
     warnings.filterwarnings("ignore", message="Optimal order")

@@ -6,24 +6,24 @@ hash, because several versions of it circulate.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import BadFile, BadValue, LetheError
-from lethe.io.json_files import read_text
+from lethe.io.artifacts import Asked, Row
+from lethe.io.files import read_text
 
 if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-    from lethe.io.artifacts import Asked, Row
 
 IGNORED = -100  # the label of prompt and padding; never an index into the vocabulary
 HARMBENCH = "harmbench"  # instead of a template file: the HarmBench classifier's prompt
@@ -106,9 +106,8 @@ class Encoder:
         # A space belongs to the answer's first token, unless the template ends the line itself.
         joined = answer if not text or text[-1].isspace() or self.template == CHAT else f" {answer}"
         prompt, whole = self._ids(text), self._ids(text + joined)
-        if whole[: len(prompt)] == prompt:
-            ids = whole[len(prompt) :]
-        else:  # the tokenizer merges across the border: encode the answer separately
+        ids = whole[len(prompt) :]
+        if whole[: len(prompt)] != prompt:  # the tokenizer merges across the border: encode the answer separately
             ids = tuple(self.tokenizer(joined, add_special_tokens=False)["input_ids"])
         end = self.tokenizer.eos_token_id
         # Some tokenizers append the end token themselves; it must occur once.
@@ -199,49 +198,37 @@ class PublishedPrompt:
 
 @cache
 def harmbench() -> PublishedPrompt:
-    """The prompt of HarmBench's classifiers, with ``{behavior}`` and ``{generation}`` (Mazeika et al., "HarmBench: A
-    Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal")."""
-    with _published("HarmBenchJudge.CLS_CONVERSATION") as name:
-        from judgezoo.harmbench import HarmBenchJudge
-
-        system, user = (message["content"] for message in HarmBenchJudge.CLS_CONVERSATION)
-        _check_once(user, "{behavior}", "{generation}")
-    return PublishedPrompt(name, system, user)
+    """The prompt of HarmBench's classifiers, with ``{behavior}`` and ``{generation}`` (Mazeika et al., "HarmBench")."""
+    return _published("harmbench", "HarmBenchJudge.CLS_CONVERSATION", "{behavior}", "{generation}")
 
 
 @cache
 def strongreject() -> PublishedPrompt:
-    """The prompt of StrongREJECT's checkpoint, with ``{behavior}`` and ``{response}`` (Souly et al., "A StrongREJECT
-    for Empty Jailbreaks")."""
-    with _published("StrongRejectJudge.SR_CLS_PROMPT") as name:
-        from judgezoo.strong_reject import StrongRejectJudge
-
-        _check_once(StrongRejectJudge.SR_CLS_PROMPT, "{behavior}", "{response}")
-        return PublishedPrompt(name, "", StrongRejectJudge.SR_CLS_PROMPT)
+    """The prompt of StrongREJECT's checkpoint, with ``{behavior}`` and ``{response}`` (Souly et al., "StrongREJECT")."""
+    return _published("strong_reject", "StrongRejectJudge.SR_CLS_PROMPT", "{behavior}", "{response}")
 
 
-def _check_once(prompt: str, *places: str) -> None:
-    if any(prompt.count(place) != 1 for place in places):
-        raise ValueError(f"the prompt must have each of {', '.join(places)} once")
-
-
-@contextlib.contextmanager
-def _published(place: str) -> Iterator[str]:
-    """The name of a prompt of judgezoo, which the block reads."""
+def _published(module: str, place: str, *wanted: str) -> PublishedPrompt:
+    """A prompt of judgezoo, whose user's text must have each of ``wanted`` once."""
+    from importlib import import_module
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         release = version("judgezoo")
-        yield f"judgezoo {release}, {place}"
+        prompt = attrgetter(place)(import_module(f"judgezoo.{module}"))
+        system, user = ("", prompt) if isinstance(prompt, str) else (message["content"] for message in prompt)
+        if any(user.count(one) != 1 for one in wanted):
+            raise ValueError(place)
     except PackageNotFoundError:
         raise LetheError(
             f"The package judgezoo, which holds the prompt {place}, is not installed: install the extra judge "
             "(pip install 'lethe[judge]')."
         ) from None
-    except (ImportError, AttributeError, TypeError, KeyError, ValueError):
+    except (ImportError, AttributeError, TypeError, LookupError, ValueError):
         raise LetheError(
             f"judgezoo {release} does not hold the prompt {place} as version 0.1.9 does: install judgezoo==0.1.9."
         ) from None
+    return PublishedPrompt(f"judgezoo {release}, {place}", system, user)
 
 
 def harmbench_text(behavior: str, generation: str, layout: str, prompt: PublishedPrompt) -> str:

@@ -1,8 +1,7 @@
 """The first token that a causal language model would generate after a prompt, which is a classifier's verdict.
 
-A classifier answers with one word (yes or no, a digit). The probability of the word is that of all tokens that read as
-the word, and the verdict is the word that the most likely token reads as. If the most likely token reads as no word, there
-is no verdict.
+The probability of a word (yes or no, a digit) is that of all tokens that read as the word, and the verdict is the word that
+the most likely token reads as; if that reads as no word, there is no verdict.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,12 +37,8 @@ LONGEST_ON_CPU = 4096  # tokens of prompt and answer
 VLLM_TOKENS = 64  # vLLM returns this many of the most likely tokens; the others count as impossible
 
 
-@dataclass(frozen=True)
-class FirstTokens:
-    """(prompts, words) probabilities of the words, and the index of the most likely token's word, -1 for none."""
-
-    probabilities: np.ndarray
-    said: np.ndarray
+# (prompts, words) probabilities of the words, and the index of the most likely token's word, -1 for none
+FirstTokens = tuple[np.ndarray, np.ndarray]
 
 
 class FirstToken:
@@ -55,7 +49,7 @@ class FirstToken:
         self.vllm: LLM | None = None
         if engine == "vllm":
             self.tokenizer = checkpoints.load_tokenizer(self.folder)
-            self.vllm, self.context = _vllm(self.folder, dtype)
+            self.vllm, self.context = self._started(dtype)
         else:
             self.model, self.tokenizer = checkpoints.load(self.folder, dtype)
             self.context = context_of(self.model.config)
@@ -70,6 +64,17 @@ class FirstToken:
                     f"its tokenizer has no single token that reads {word!r}, which a verdict begins with",
                     "Name a checkpoint that was trained to answer with this word.",
                 )
+
+    def _started(self, dtype: str) -> tuple[LLM, int | None]:
+        prepare_vllm("transformers")
+        import torch
+        from transformers import AutoConfig
+
+        with checkpoints.refusals(self.folder):
+            context = context_of(AutoConfig.from_pretrained(self.folder, **checkpoints.TRUSTED))
+        on_cpu = not torch.cuda.is_available()
+        context = on_cpu_at_most(context) if on_cpu else context
+        return start_vllm(self.folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS), context
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
         """Read the first token after each prompt, given as token ids; the prompts form one batch."""
@@ -99,7 +104,7 @@ class FirstToken:
             shares = logits.logits[:, -1].float().softmax(-1)
             top = shares.argmax(-1).cpu().tolist()
             words = torch.stack([shares[:, own].sum(-1) for own in self.ids], dim=1)
-        return FirstTokens(words.double().cpu().numpy(), self._said(top))
+        return words.double().cpu().numpy(), self._words_of(top)
 
     def _by_vllm(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
         from vllm import SamplingParams, TokensPrompt
@@ -116,9 +121,9 @@ class FirstToken:
             for column, own in enumerate(self.ids):
                 shares[row, column] = sum(np.exp(likeliest[token].logprob) for token in own if token in likeliest)
             top.append(max(likeliest, key=lambda token: likeliest[token].logprob))
-        return FirstTokens(shares, self._said(top))
+        return shares, self._words_of(top)
 
-    def _said(self, top: Sequence[int]) -> np.ndarray:
+    def _words_of(self, top: Sequence[int]) -> np.ndarray:
         words = {token: place for place, own in enumerate(self.ids) for token in own}
         return np.array([words.get(token, -1) for token in top])
 
@@ -143,36 +148,35 @@ def clipped(text: str, tokenizer: PreTrainedTokenizerBase, tokens: int) -> str:
     return text if len(ids) <= tokens else str(tokenizer.decode(ids[:tokens]))
 
 
-def prepare_vllm(instead: str, environment: Mapping[str, str]) -> None:
+def prepare_vllm(instead: str, **more: str) -> None:
     """Set what vLLM reads of the environment, unless the user set it; raises `LetheError` where vLLM is missing."""
     if importlib.util.find_spec("vllm") is None:
         raise LetheError(f"vLLM is not installed: install the extra gpu or cpu, or use engine: {instead}.")
-    for name, value in environment.items():
+    for name, value in (ENVIRONMENT | more).items():
         os.environ.setdefault(name, value)
 
 
-def _vllm(folder: Path, dtype: str) -> tuple[LLM, int | None]:
-    prepare_vllm("transformers", ENVIRONMENT)
-    import torch
-    from transformers import AutoConfig
+def start_vllm(folder: Path, dtype: str, context: int | None, on_cpu: bool, alone: bool, **more: Any) -> LLM:
+    """Start vLLM on a model folder; ``alone``: in this process, which on a CPU saves starting two."""
     from vllm import LLM
 
-    with checkpoints.refusals(folder):
-        context = context_of(AutoConfig.from_pretrained(folder, **checkpoints.TRUSTED))
-    settings: dict[str, Any] = {}
-    if not torch.cuda.is_available():
-        dtype, context = "float32" if dtype == "auto" else dtype, min(context or LONGEST_ON_CPU, LONGEST_ON_CPU)
+    if on_cpu:
+        dtype = "float32" if dtype == "auto" else dtype
+        more["enforce_eager"] = True
+    if on_cpu and alone:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-        settings = {"distributed_executor_backend": "uni", "enforce_eager": True}
-    llm = LLM(
+        more["distributed_executor_backend"] = "uni"
+    return LLM(
         model=str(folder),
         dtype=dtype,
         load_format="safetensors",
         trust_remote_code=False,
         max_model_len=context,
-        max_logprobs=VLLM_TOKENS,
         enable_prefix_caching=True,
         disable_log_stats=True,
-        **settings,
+        **more,
     )
-    return llm, context
+
+
+def on_cpu_at_most(context: int | None) -> int:
+    return min(context or LONGEST_ON_CPU, LONGEST_ON_CPU)

@@ -4,8 +4,6 @@ In params.yaml such a checkpoint is the folder ``data/models/hub/ORG/NAME@REVISI
 which `lethe run` fills before any stage starts, and whose content DVC tracks.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -13,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.errors import BadFile
-from lethe.io.atomic import atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.files import atomic_folder, write_json
 
 HUB = Path("data/models/hub")
 PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -27,8 +24,6 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class HubName:
-    """The name of a repository and a revision: a branch, a tag or a commit."""
-
     repository: str
     revision: str
 
@@ -53,8 +48,7 @@ def named_by(path: str | os.PathLike) -> HubName | None:
 
 
 def fill(name: HubName, root: Path = Path()) -> Path:
-    """The checkpoint's folder below ``root``, filled from the hub's cache or the hub where missing; raises `BadFile`
-    where neither has it."""
+    """The checkpoint's folder below ``root``, filled from the hub's cache or the hub where it is missing."""
     folder = root / name.folder
     if (folder / SOURCE).is_file():
         return folder

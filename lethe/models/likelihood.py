@@ -1,4 +1,4 @@
-"""The likelihood of given answers under a model: one pass, token by token, no sampling.
+"""One pass of a model: the likelihood of given answers, token by token and without sampling, and the states of a block.
 
 The table of a split has one row per answer, right, paraphrased or wrong: ``prompt_id``, ``kind`` (answer, paraphrased or
 perturbed), ``number`` (of the wrong answer, else 0), and the lists of `AnswerTokens`. No later step needs the model.
@@ -13,25 +13,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import BadFile, BadInput
-from lethe.models.encoding import IGNORED, Encoder, Example, collate, context_of
-from lethe.models.in_memory import Source, opened
+from lethe.io.artifacts import Row
+from lethe.models.checkpoints import Source, opened
+from lethe.models.encoding import IGNORED, Batch, Encoder, Example, collate, context_of
 from lethe.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from lethe.io.artifacts import Row
 
 
 @dataclass(frozen=True)
 class AnswerTokens:
     """One answer under a model; arrays of shape (T,), one value per answer token, the end-of-sequence token included.
-
     ``log_probs``: ln p of the token given all earlier tokens, in nats. ``expected`` and ``spread``: mean and standard
     deviation of ln p(v) over v ~ p at that position, with which min-k%++ standardises. ``greedy``: whether the token is
-    the most likely one. The arrays are empty (missing) if question and answer exceed the model's context.
-    """
+    the most likely one. The arrays are empty (missing) if question and answer exceed the model's context."""
 
     log_probs: np.ndarray
     expected: np.ndarray
@@ -40,8 +38,8 @@ class AnswerTokens:
 
     @property
     def nll(self) -> float:
-        """Mean negative log-likelihood per token, in nats: l in the definitions of TOFU."""
-        return float(-self.log_probs.mean())
+        """Mean negative log-likelihood per token, in nats: l in the definitions of TOFU; NaN without tokens."""
+        return float(-self.log_probs.mean()) if len(self.log_probs) else float("nan")
 
 
 TOKENS = tuple(field.name for field in fields(AnswerTokens))
@@ -77,13 +75,16 @@ def _answers(row: Row) -> Iterator[tuple[str, int, str]]:
 
 
 def answer_tokens(
-    model: PreTrainedModel,
-    examples: Sequence[Example],
-    padding: int,
-    size: int = 32,
-    label: str = "likelihood",
+    model: PreTrainedModel, examples: Sequence[Example], padding: int, size: int = 32, label: str = "likelihood"
 ) -> list[AnswerTokens]:
-    _check_vocabulary(model, examples)
+    vocabulary = model.config.get_text_config().vocab_size
+    largest = max((token for example in examples for token in example.prompt + example.answer), default=0)
+    if largest >= vocabulary:
+        raise BadFile(
+            str(model.name_or_path),
+            f"its tokenizer produced the token {largest}; its weights cover tokens below {vocabulary}",
+            "Put this model's own tokenizer into the folder.",
+        )
     # Rows of similar length are batched together for less padding. Ties keep their order, so reruns agree.
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))
     results = [AnswerTokens(*(np.empty(0),) * 3, np.empty(0, dtype=bool))] * len(examples)
@@ -116,17 +117,6 @@ def mean_losses(
     return np.array([tokens.nll for tokens in answers])
 
 
-def _check_vocabulary(model: PreTrainedModel, examples: Sequence[Example]) -> None:
-    vocabulary = model.config.get_text_config().vocab_size
-    largest = max((token for example in examples for token in example.prompt + example.answer), default=0)
-    if largest >= vocabulary:
-        raise BadFile(
-            str(model.name_or_path),
-            f"its tokenizer produced the token {largest}; its weights cover tokens below {vocabulary}",
-            "Put this model's own tokenizer into the folder.",
-        )
-
-
 def _batch(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> Iterator[AnswerTokens]:
     import torch
 
@@ -147,3 +137,93 @@ def _batch(model: PreTrainedModel, examples: Sequence[Example], padding: int) ->
                 np.sqrt(variance.clamp_min(0).double().cpu().numpy()),
                 (log_p.argmax(-1) == ids).cpu().numpy(),
             )
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One pass over a batch, with a gradient. ``logits`` (B, T-1, V) predict ``labels`` (B, T-1), which are IGNORED outside
+    the answer; ``token_log_probs`` (B, T-1) are 0 there; ``log_probs`` (B,) is S, the answer's summed log-probability;
+    ``tokens`` (B,) counts its tokens."""
+
+    logits: torch.Tensor
+    labels: torch.Tensor
+    token_log_probs: torch.Tensor
+    log_probs: torch.Tensor
+    tokens: torch.Tensor
+
+    @property
+    def nll(self) -> torch.Tensor:
+        return -self.log_probs.sum() / self.tokens.sum()
+
+    @property
+    def entropy(self) -> torch.Tensor:
+        """The mean over rows of the mean next-token entropy on answer positions, in nats (Scholten, Günnemann and
+        Schwinn, "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5)."""
+        log_p = self.logits.float().log_softmax(-1)
+        entropies = -(log_p.exp() * log_p).sum(-1) * (self.labels != IGNORED)
+        return (entropies.sum(-1) / self.tokens).mean()
+
+
+def forward(model: PreTrainedModel, batch: Batch) -> Forward:
+    """Run ``model`` on ``batch``, with logits shifted against labels: position t predicts token t + 1."""
+    return from_logits(model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1], batch)
+
+
+def from_logits(logits: torch.Tensor, batch: Batch) -> Forward:
+    labels = batch.labels[:, 1:]
+    on_answer = labels != IGNORED
+    indices = labels.masked_fill(~on_answer, 0)  # IGNORED is not an index into the vocabulary
+    picked = logits.float().log_softmax(-1).gather(-1, indices[..., None])[..., 0]
+    token_log_probs = picked * on_answer
+    return Forward(logits, labels, token_log_probs, token_log_probs.sum(-1), on_answer.sum(-1))
+
+
+class _Reached(Exception):
+    """The block has run, so the rest of the model need not run."""
+
+
+def number_of_blocks(model: PreTrainedModel, batch: Batch | None = None) -> int:
+    """The number of transformer blocks; without a list of blocks, the number of hidden states on ``batch`` counts."""
+    layers = _blocks(model)
+    if layers is not None:
+        return len(layers)
+    if batch is None:
+        return int(model.config.get_text_config().num_hidden_layers)
+    return len(_states(model, batch)) - 1
+
+
+def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tensor:
+    """(B, T, D) output of one block at each token, with the residual. It comes from the block itself, since the last
+    of transformers' hidden states is that of the final norm; without a list of blocks, from the model's states."""
+    layers = _blocks(model)
+    if layers is None:
+        return _states(model, batch)[block + 1]  # entry 0 is the embedding
+    outputs: list[torch.Tensor] = []
+
+    def keep(_module: object, _given: object, output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
+        outputs.append(output[0] if isinstance(output, tuple) else output)
+        raise _Reached
+
+    hook = layers[block].register_forward_hook(keep)
+    try:
+        model(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False)
+    except _Reached:
+        pass
+    finally:
+        hook.remove()
+    return outputs[0]
+
+
+def _states(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
+    return model(input_ids=batch.ids, attention_mask=batch.mask, output_hidden_states=True).hidden_states
+
+
+def _blocks(model: PreTrainedModel) -> torch.nn.ModuleList | None:
+    """The model's first module list with as many entries as the configuration has blocks; None if there is none."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        return None
+    count = model.config.get_text_config().num_hidden_layers
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return next((one for one in lists if len(one) == count), None)

@@ -7,28 +7,31 @@ import hashlib
 import math
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from lethe.config.schema import Compute, TrainRecipe, UnlearnRecipe
 from lethe.errors import LetheError
-from lethe.io.atomic import atomic_file
+from lethe.io.artifacts import Row
 from lethe.io.cache import cache_key, digest, versions
+from lethe.io.files import atomic_file
 from lethe.models import checkpoints
 from lethe.models.encoding import HARMBENCH, Encoder, collate, harmbench_row
-from lethe.models.team import Team
+from lethe.models.likelihood import forward
 from lethe.progress import progress
 
 if TYPE_CHECKING:
     import torch
+    from accelerate import Accelerator
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from lethe.config.schema import Compute, TrainRecipe, UnlearnRecipe
-    from lethe.io.artifacts import Row
 
 SCRATCH = Path(".lethe/scratch/training")
 STATE = "state.pt"  # while its digest is not known; a finished state has its digest as its name
@@ -41,8 +44,81 @@ ROWS = {  # the splits that an entry of train.models learns, by its key rows
 }
 
 Entry = TypeVar("Entry")  # what a step is computed from
+T = TypeVar("T")
 # step, epoch and lr (whole numbers the first two), then the method's scalars by name
 StepRecord = dict[str, float]
+
+
+class Team:
+    """This process among the ``size`` processes that train one model together, connected by accelerate; a single one has rank
+    0. Every process holds the whole model and draws the same rows, and takes some parts of every step. The gradients and
+    losses of a step are summed over the processes, so every process takes the same optimiser step."""
+
+    def __init__(self) -> None:
+        self.size = int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank = int(os.environ.get("RANK", "0"))
+
+    @staticmethod
+    def started() -> bool:
+        return "WORLD_SIZE" in os.environ and "LOCAL_RANK" in os.environ
+
+    @cached_property
+    def accelerator(self) -> Accelerator:
+        import torch
+        from accelerate import Accelerator
+
+        return Accelerator(cpu=not torch.cuda.is_available())
+
+    def share(self, parts: Sequence[T]) -> Sequence[T]:
+        return parts[self.rank :: self.size]
+
+    def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Sum every gradient over the processes; a parameter without a gradient in any process keeps none."""
+        if self.size == 1:
+            return
+        import torch
+
+        has = torch.tensor([float(one.grad is not None) for one in parameters], device=self.accelerator.device)
+        for parameter, count in zip(parameters, self._summed(has).tolist(), strict=True):
+            if count:
+                grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                parameter.grad = self._summed(grad)
+
+    def sum_values(self, values: Mapping[str, float]) -> dict[str, float]:
+        if self.size == 1:
+            return dict(values)
+        from accelerate.utils import gather_object
+
+        _ = self.accelerator  # connect first: otherwise the gathering finds no other process
+        gathered: list[dict[str, float]] = gather_object([dict(values)])
+        names = dict.fromkeys(name for one in gathered for name in one)
+        return {name: sum(one.get(name, 0.0) for one in gathered) for name in names}
+
+    def _summed(self, tensor: torch.Tensor) -> torch.Tensor:
+        reduced: torch.Tensor = self.accelerator.reduce(tensor, reduction="sum")
+        return reduced
+
+
+def in_processes(compute: Compute, module: str, name: str) -> bool:
+    """Run ``python -m module name`` in several processes and wait; False if this process does the work."""
+    import torch
+
+    if Team.started():
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        return False
+    if compute.processes == 1:
+        return False
+    gpus = torch.cuda.device_count()
+    if 0 < gpus < compute.processes:
+        raise LetheError(f"compute.processes is {compute.processes}, but this machine has {gpus} GPUs.")
+    # `accelerate launch` starts the same command, but asks questions and reads a file of settings.
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    options = ["--nproc_per_node", str(compute.processes)]
+    ended = subprocess.run([*launcher, *options, "--module", module, name], check=False)
+    if ended.returncode:
+        raise LetheError(f"{module} {name}: one of the {compute.processes} processes failed.")
+    return True
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
@@ -62,13 +138,10 @@ def batches(rows: int, size: int, epochs: int, rng: np.random.Generator) -> Iter
 
 
 class Own(Protocol):
-    """The state of a loss between steps, for a run that resumes."""
+    """The state of a loss between steps, plain values and tensors, for a run that resumes."""
 
-    def state(self) -> dict[str, object]:
-        """Plain values and tensors."""
-
-    def restore(self, state: Mapping[str, object]) -> None:
-        """Restore what `state` returned."""
+    def state(self) -> dict[str, object]: ...
+    def restore(self, state: Mapping[str, object]) -> None: ...
 
 
 def optimise(
@@ -121,7 +194,7 @@ def optimise(
             rate.step()
             if after is not None:
                 after(step, record)
-            due = resumable if resumable and resumable.due(step) else None
+            due = resumable if resumable and (step + 1) % resumable.every == 0 else None
             if due or step == len(steps) - 1:
                 losses.check(trained.values())  # a run that resumed from such weights could only fail
             if due and team.rank == 0:
@@ -182,19 +255,16 @@ def _backward(
 
 @contextlib.contextmanager
 def _little_memory(model: PreTrainedModel, compute: Compute) -> Iterator[None]:
-    if not compute.gradient_checkpointing:
-        yield
-        return
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if compute.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     try:
         yield
     finally:
-        model.gradient_checkpointing_disable()
+        if compute.gradient_checkpointing:
+            model.gradient_checkpointing_disable()
 
 
 class Taken(NamedTuple):
-    """A step, counted from 0 as in training.json, and its loss."""
-
     step: int
     loss: float
 
@@ -216,8 +286,7 @@ class TrainingFailed(LetheError):
 
 
 class Losses:
-    """The losses of a run, of which the first that is not finite ends it. Every process of a team sees the same losses
-    and weights, so all stop at the same step."""
+    """The losses of a run, of which the first that is not finite ends it, in every process of a team at the same step."""
 
     def __init__(self, run: str, steps: int, lr: float, last: Taken | None = None):
         self.run, self.steps, self.lr, self.last = run, steps, lr, last
@@ -255,11 +324,7 @@ class Resumable:
     def __init__(self, folder: Path, every: int):
         self.folder, self.every = folder, every
 
-    def due(self, step: int) -> bool:
-        return (step + 1) % self.every == 0
-
     def save(self, state: Saved) -> None:
-        """Write the state atomically, then remove the one before."""
         import torch
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -273,8 +338,7 @@ class Resumable:
                 path.unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> Saved | None:
-        """The last state, without running code; None before the first, and where the file is damaged: the run then
-        begins again."""
+        """The last state, without running code; None where there is none or the file is damaged: the run begins again."""
         import torch
 
         whole = [path for path in self._states() if path.stem == _digest(path)]
@@ -302,8 +366,6 @@ def learn(
     rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
     import torch
-
-    from lethe.models.forward import forward
 
     torch.manual_seed(seed)
     if recipe.start_from:

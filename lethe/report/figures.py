@@ -52,14 +52,14 @@ def chosen_question(run: Run) -> Chosen | None:
     """The question with the highest bound in any model under test: of leaks, else of its mean score."""
     models = run.subjects or run.models
     for key in BOUNDS:
-        known = [
+        measured = [
             (value, model, row)
             for model in models
             for row in model.questions
             if (value := row.value(key)) is not None
         ]
-        if known:
-            _, model, row = max(known, key=lambda entry: entry[0])  # among equals the first
+        if measured:
+            _, model, row = max(measured, key=lambda entry: entry[0])  # among equals the first
             why = f"its upper bound with {model.name} is the highest of all {run.words.question}s and models under test"
             return Chosen(row.prompt_id, model.name, why)
     return None
@@ -67,43 +67,23 @@ def chosen_question(run: Run) -> Chosen | None:
 
 def draw(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]]) -> dict[str, list[Panel]]:
     """All figures of the report, by kind; ``drawn`` are the answers by model and question."""
-    chosen = chosen_question(run)
-    return {
-        "histograms": histograms(run, drawn, chosen.prompt_id) if chosen else [],
-        "m_gen": m_gen(run),
-        "per_question": per_question(run),
-    }
-
-
-def histograms(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]], prompt_id: str) -> list[Panel]:
-    """How often each leakage score was drawn for one question; the greedy answer's score as a dashed line."""
-    scorer, panels = label(run.params.metrics.leak), []
-    for model in run.models:
-        found = drawn[model.name].get(prompt_id)
-        row = next((row for row in model.questions if row.prompt_id == prompt_id), None)
-        if row and found and any(found.histogram):
-            panels.append(_histogram(model.name, row, found.histogram, scorer))
-    return panels
-
-
-def m_gen(run: Run) -> list[Panel]:
-    """The bound on the share of answers above each score, the empirical share, the bounds of both references."""
+    chosen, scorer = chosen_question(run), label(run.params.metrics.leak)
     references = [(run.role("base"), (1, 1.2)), (run.role("retrain"), (4, 1.5))]
-    return [_m_gen(model, references, label(run.params.metrics.leak)) for model in run.models if model.m_gen]
-
-
-def per_question(run: Run) -> list[Panel]:
-    """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
-    panels = []
+    histograms, bounded = [], []
     for model in run.models:
-        bounds = {row.prompt_id: row.numbers.upper("leak") for row in model.questions}
-        rows = [(bound, row) for row in model.questions if (bound := bounds[row.prompt_id])]
-        if rows:
-            panels.append(_questions(model, sorted(rows, key=lambda row: -row[0].value), run.words))
-    return panels
+        row = next((row for row in model.questions if chosen and row.prompt_id == chosen.prompt_id), None)
+        answers = drawn[model.name].get(row.prompt_id) if row else None
+        if row and answers and any(answers.histogram):
+            histograms.append(_histogram(model.name, row, answers.histogram, scorer))
+        bounds = [(bound, row) for row in model.questions if (bound := row.numbers.upper("leak"))]
+        if bounds:
+            bounded.append(_questions(model, sorted(bounds, key=lambda row: -row[0].value), run.words))
+    tails = [_m_gen(model, references, scorer) for model in run.models if model.m_gen]
+    return {"histograms": histograms, "m_gen": tails, "per_question": bounded}
 
 
 def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) -> Panel:
+    """How often each score was drawn for one question; the greedy answer's score as a dashed line."""
     greedy, mean = (row.numbers.estimate("score", basis) for basis in ("greedy", "sampled"))
     most = row.numbers.estimate("max")
     panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(most)}")
@@ -123,8 +103,11 @@ def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) ->
 
 
 def _m_gen(model: Model, references: list, scorer: str) -> Panel:
+    """The bound on the share of answers above each score, the empirical share, the bounds of both references."""
     half = max((point for point in model.m_gen if point.x <= 0.5), key=lambda point: point.x, default=None)
-    panel = Panel(model.name, f"above {half.x:g}: bound {number(half.bound, 3, 'up')} on average" if half else "")
+    panel = Panel(
+        model.name, f"above {half.x:g}: bound {number(half.bound, 3, 'upper')} on average" if half else ""
+    )
     with drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
         for reference, dashes in references:
             if reference and reference.m_gen and reference is not model:
@@ -143,6 +126,7 @@ def _steps(axes: Axes, points: Sequence[TailPoint], key: str, **line: Any) -> No
 
 
 def _questions(model: Model, rows: list[tuple[Bound, Question]], words: Wording) -> Panel:
+    """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
     panel = Panel(model.name)
     places = np.arange(1, len(rows) + 1)
     bounds, shares = [bound.value for bound, _ in rows], [_or_nan(row.numbers.estimate("leak")) for _, row in rows]
@@ -158,6 +142,7 @@ def _questions(model: Model, rows: list[tuple[Bound, Question]], words: Wording)
             axes.add_patch(_dots(places, shares))
         axes.plot(leaks, np.ones(len(leaks)), "D", markersize=3.2, mec=WARM, mfc="none", clip_on=False)
         axes.grid(False, axis="x")
+        axes.locator_params(axis="x", integer=True)
         axes.set(xlim=(0.4, len(rows) + 0.6), ylim=(0, 1), xlabel=f"{words.forget_question}s, sorted")
         axes.set_yscale("function", functions=(np.sqrt, np.square))
         axes.set_yticks(ROOTS, [f"{root:g}" for root in ROOTS])
@@ -187,11 +172,11 @@ def _upright(axes: Axes, words: str) -> None:
 
 @contextmanager
 def drawing(
-    panel: Panel, name: str, told: str = "", size: tuple[float, float] = (2.25, 1.75), left: float = 0.36
+    panel: Panel, name: str, words: str = "", size: tuple[float, float] = (2.25, 1.75), left: float = 0.36
 ) -> Iterator[Axes]:
-    """Empty axes in the house style; on exit, ``panel`` holds the drawing. ``told`` describes it in words."""
+    """Empty axes in the house style; on exit, ``panel`` holds the drawing. ``words`` describes it in words."""
     name = panel.name = name.replace(".", "_")
     with svg.style(name):
         figure, axes = svg.canvas(*size, left)
         yield axes
-        panel.svg = svg.inline(figure, name, "; ".join(filter(None, (f"{panel.title}: {panel.note}", told))))
+        panel.svg = svg.inline(figure, name, "; ".join(filter(None, (f"{panel.title}: {panel.note}", words))))

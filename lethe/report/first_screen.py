@@ -10,25 +10,16 @@ from types import SimpleNamespace
 
 from lethe.config.schema import Params
 from lethe.evaluation.answers import unjudged
-from lethe.evaluation.findings import Findings, judged_by
-from lethe.evaluation.joint import TOLD_QUERIES
+from lethe.evaluation.findings import judged_by
+from lethe.evaluation.prompts import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Standing
 from lethe.evaluation.wording import FORGET, Wording
 from lethe.report.columns import NEARLY
 from lethe.results import quantities
 from lethe.results.verdict import Verdict, worst_ends
-from lethe.statistics.bound import Bound, Covers, exact, joint_level, level, significant
-from lethe.statistics.bound import coverage as level_as_text
-from lethe.text import NONE, count, label, listing, number, plural, share, upper_first
-
-# When an answer leaks, by the scorer that decides.
-LEAKS_IF = {
-    "keyword_leak": "it contains a keyword of its {}",
-    "exact_match": "it is the expected answer, word for word",
-}
-KEYWORDS = {"word": "as whole words only", "substring": "inside longer words too"}
-
+from lethe.statistics.bound import Bound, Covers, exact, significant
+from lethe.text import NONE, label, listing, number, plural, share, upper_first
 
 # A row of the figure, in its own units: where 0 lies, the lowest power of ten and 1, and the lowest such power.
 ZERO, LOWEST, ONE, POWERS = 14, 46, 388, range(-6, -1)
@@ -56,31 +47,29 @@ class Axis:
         return [(self.place(0), "0"), *((self.place(power), f"{100 * power:g}%") for power in powers)]
 
 
-def lines(run: Run, said: Sequence[Standing]) -> SimpleNamespace:
+def lines(run: Run, standings: Sequence[Standing]) -> SimpleNamespace:
     """The figure: a row per model with its words, the ends of its worst question and what greedy answers say."""
-    axis = Axis([one.measured for one in said if one.measured])
-    rows = [_line(model, one, axis, run) for model, one in zip(run.models, said, strict=True)]
-    bands = [
-        row.reach for model, row in zip(run.models, rows, strict=True) if model.role == "retrain" and row.reach
-    ]
+    axis = Axis([one.measured for one in standings if one.measured])
+    rows = [_line(model, one, axis, run) for model, one in zip(run.models, standings, strict=True)]
+    bands = [row.reach for row in rows if row.model.role == "retrain" and row.reach]
     return SimpleNamespace(rows=rows, bands=bands, ticks=axis.ticks(), graded=axis.graded)
 
 
 def _line(model: Model, one: Standing, axis: Axis, run: Run) -> SimpleNamespace:
-    found = one.measured
-    worst, basis = found and found.worst, "score" if axis.graded else "leak"
+    verdict = one.measured
+    worst, basis = verdict and verdict.worst, "score" if axis.graded else "leak"
     greedy = [value for row in model.questions if (value := row.numbers.estimate(basis, "greedy")) is not None]
     leaking = f"{sum(value > 0 for value in greedy)} of {len(greedy)}" if greedy and not axis.graded else NONE
-    ends = worst_ends(found) if found and worst else NONE
+    ends = worst_ends(verdict) if verdict and worst else NONE
+    alone = run.words.base_alone if model.role == "base" else run.words.retrain_alone
     return SimpleNamespace(
-        model=model.name,
-        reference=one.word == "reference",
-        word=one.word,
-        tone=one.tone,
-        utility=one.utility,
-        sentence=one.sentence or references(model, run),
+        standing=one,
+        model=model,
+        sentence=one.sentence or upper_first(alone),
         attention=one.attention or (one.verdict and one.verdict.models == 1),
-        proved=f"{found.leaking} of {found.questions}" if found and worst and model.role != "retrain" else NONE,
+        proved=f"{verdict.leaking} of {verdict.questions}"
+        if verdict and worst and model.role != "retrain"
+        else NONE,
         greedy_leaks=leaking,
         greedy=axis.place(max(greedy)) if greedy else None,
         ends=ends,
@@ -90,88 +79,20 @@ def _line(model: Model, one: Standing, axis: Axis, run: Run) -> SimpleNamespace:
     )
 
 
-def facts(run: Run) -> list[tuple[str, str]]:
-    """Date, data, models and draws, as terms with their values."""
-    subjects = run.subjects or run.models
-    one = f"{subjects[0].name} ({subjects[0].path})"
-    others = [model.name for model in run.models if model.role != "subject"]
-    sample, words = run.params.sample, run.words
-    up_to = "up to " if sample.stop == "sequential" else ""
-    rows = ", ".join(f"{count(rows)} {split}" for split, rows in run.rows.items() if split != "forget")
-    return [
-        *([("date", str(run.provenance["date"]))] if "date" in run.provenance else []),
-        ("data", f"{run.kind}, {plural(len(run.forget), words.forget_question)}" + (f" ({rows})" if rows else "")),
-        ("under test", one if len(subjects) == 1 else plural(len(subjects), "model")),
-        *([("compared with", listing(others))] if others and run.subjects else []),
-        ("answers to each", f"{up_to}{count(sample.most)} sampled, 1 greedy"),
-        ("temperature", f"{sample.temperature:g}"),
-        ("scores", ", ".join(map(label, scorers(run)))),
-    ]
-
-
-def title(run: Run) -> str:
-    one, several = run.words.title
-    return one.format(run.models[0].name) if len(run.models) == 1 else several
-
-
-def keyword_rule(run: Run) -> str:
-    """How keywords are matched, in words for readers; empty if no scorer matches keywords."""
-    rules = (getattr(params, "keyword_match", "") for params in run.params.score.params.values())
-    named = [f"{KEYWORDS[rule]} (score.keyword_match: {rule})" for rule in dict.fromkeys(rules) if rule]
-    return listing(named) if named else ""
-
-
 def scorers(run: Run) -> list[str]:
     return [*run.params.score.names, *(run.params.judges if isinstance(run.params, Params) else ())]
 
 
-def leaks_if(run: Run) -> str:
-    """When an answer leaks in this run; empty if no scorer gives 0 or 1."""
-    if run.binary is None:
-        return ""
-    rule = getattr(run.params.score.params.get(run.binary), "keyword_match", "")
-    found = f"; keywords count {KEYWORDS[rule]}" if rule else ""
-    judge = "the judge " if isinstance(run.params, Params) and run.binary in run.params.judges else ""
-    says = LEAKS_IF.get(run.binary, f"{judge}{label(run.binary)} says so").format(run.words.question)
-    return f"An answer {run.words.leaks} if {says}{found}."
+def drawn(run: Run) -> str:
+    """The draws that the guarantees are about; empty without any."""
+    return listing(list(dict.fromkeys(covers(model, run) for model in run.models if model.drawing)))
 
 
-def coverage(run: Run, said: Sequence[Standing]) -> list[str]:
-    """What the words hold for, and what they say nothing about, in two sentences."""
-    decided = [one.verdict for one in said if one.verdict]
-    if not decided:
-        return []
-    noun, first = run.words.question, decided[0]
-    questions = f"these {len(run.forget):,} {noun}s" if len(run.forget) > 1 else f"this one {noun}"
-    about = f"the words are about {questions}" if len(decided) > 1 else f"the word is about {questions}"
-    tolerance = f"{first.tau:g} of the mean score" if first.graded else f"{100 * first.tau:g}% of the answers"
-    beyond = f" beyond {listing([model.name for model in run.retrains])}" if first.retrains else ""
-    return [
-        f"With probability {level_as_text(first.alpha)} no word on {run.words.aspect} above is false: {about}, worded and "
-        f"sampled as here, with a tolerance of {tolerance}{beyond}.",
-        f"They say nothing about other {noun}s or wordings, or about what an attack on the weights would reveal."
-        if len(decided) > 1
-        else f"It says nothing about other {noun}s or wordings, or about what an attack on the weights would reveal.",
-    ]
-
-
-def small_print(run: Run, said: Sequence[Standing], findings: Findings) -> str:
-    """The guarantee of the ranges for readers who know statistics: level, correction, draws."""
-    drawn = listing(list(dict.fromkeys(covers(model, run) for model in run.models if model.drawing)))
-    if not drawn:
-        return ""
-    words = run.words
-    worst = max((one.measured.level for one in said if one.measured and one.measured.questions > 1), default=0.0)
-    joint = (
-        f" The two ends of a model’s worst {words.question} hold together with those of its other {words.question}s, "
-        f"except with probability {significant(exact(worst), 2, 'upper'):f} per model."
-    )
-    return (
-        f"In statistical terms: “{words.word('leaks')}” is Holm’s test over the {words.question}s, “{words.word('forgot')}” "
-        f"an intersection-union test; the words share α = {run.params.metrics.alpha:g} evenly over the models. The intervals "
-        f"of utility hold together {level(findings.alpha)} or more (Bonferroni), for {drawn}."
-        + (joint if worst else "")
-    )
+def joint(standings: Sequence[Standing]) -> str:
+    """The probability with which the ends of a model's questions fail together; empty for single questions."""
+    measured = [one.measured for one in standings]
+    worst = max((one.level for one in measured if one and one.questions > 1), default=0.0)
+    return f"{significant(exact(worst), 2, 'upper'):f}" if worst else ""
 
 
 def covers(model: Model, run: Run) -> str:
@@ -199,33 +120,26 @@ WORST = quantities.upper_bounds("model", ("leak_worst", "score_worst", "score_be
 MEAN = quantities.upper_bounds("model", ("leak",), BASES)
 
 
-def head(run: Run) -> list[str]:
-    """The columns of the table of numbers after the model's name."""
-    binary, leak = judged_by(run)[1], label(run.params.metrics.leak)
-    leaks = f"answers with {label(run.params.metrics.binary)}" if binary else f"mean {leak} of the answers"
-    words = run.words
-    asked = [f"worst {words.question}, asked {TOLD_QUERIES:,} times, {words.asked_leaks}"] if binary else []
-    return [leaks, *asked, f"{label(run.params.metrics.kept)} where it should still answer"]
-
-
 def cells(model: Model, standing: Standing, run: Run, level: float) -> list[tuple[str, float | str]]:
-    """The row under `head`, each text with its sort key; ``level`` is that of the interval of the first column."""
+    """A row of the numbers, each text with its sort key; ``level`` is that of the interval of the first column."""
     quantity, binary = judged_by(run)
     own, utility = quantity.measure(model, level), standing.utility
     asked = model.asked(TOLD_QUERIES)
-    kept = utility.own if utility.quantity else None
+    interval = utility.own if utility.quantity else None
     return [
         (quantity.told(own), (own.lower + own.upper) / 2) if own else (NONE, ""),
         *([(between(asked) or NONE, sum(end.value for end in asked) / 2 if asked else "")] if binary else []),
-        (utility.quantity.told(kept), (kept.lower + kept.upper) / 2) if utility.quantity and kept else (NONE, ""),
+        (utility.quantity.told(interval), (interval.lower + interval.upper) / 2)
+        if utility.quantity and interval
+        else (NONE, ""),
     ]
 
 
-def headline(said: Sequence[Standing], words: Wording = FORGET) -> str:
+def headline(standings: Sequence[Standing], words: Wording = FORGET) -> str:
     """How many of the models under test got which verdict, in one sentence; empty without such models."""
-    pairs = Counter((one.word, one.utility.word) for one in said if one.verdict)
+    pairs = Counter((one.word, one.utility.word) for one in standings if one.verdict)
     if pairs.total() == 1:
-        (one,) = (one for one in said if one.verdict)
+        (one,) = (one for one in standings if one.verdict)
         return f"{one.model} {_phrase(one.word, one.utility.word, 1, words)}."
     parts = [f"{models} {_phrase(*pair, models, words)}" for pair, models in pairs.most_common()]
     return f"Of {plural(pairs.total(), 'model')} under test, {'; '.join(parts)}." if parts else ""
@@ -252,80 +166,42 @@ def between(band: tuple[Bound, Bound] | None) -> str:
 
 def gaps(run: Run) -> list[str]:
     """The questions that the scorer of the verdict cannot judge, and the scores that are missing, one sentence each."""
-    said = []
-    for model in run.models:
-        without = unjudged(model)
-        if without and model is run.models[0]:  # the questions are the same for every model
-            named = listing(without[:NAMED]) + (
-                f" and {len(without) - NAMED:,} more" if len(without) > NAMED else ""
-            )
-            binary = run.params.metrics.binary
-            why = "they have no keywords" if binary == "keyword_leak" else "they are out of its scope"
-            of = f"{len(without):,} of {plural(len(model.questions), run.words.question)}"
-            said.append(f"For {of}, {label(binary)} can judge no answer, because {why}: {named}.")
-        if missing := _missing(model, run):
-            said.append(f"{model.name}: {missing}.")
-    return said
+    sentences, binary = [], run.params.metrics.binary
+    if run.models and (without := unjudged(run.models[0])):  # the questions are the same for every model
+        more = f" and {len(without) - NAMED:,} more" if len(without) > NAMED else ""
+        why = "they have no keywords" if binary == "keyword_leak" else "they are out of its scope"
+        of = f"{len(without):,} of {plural(len(run.models[0].questions), run.words.question)}"
+        named = listing(without[:NAMED]) + more
+        sentences.append(f"For {of}, {label(binary)} can judge no answer, because {why}: {named}.")
+    return sentences + [f"{model.name}: {missing}." for model in run.models if (missing := _missing(model, run))]
 
 
 def _missing(model: Model, run: Run) -> str:
     """The missing scores of the scorer that the verdict rests on; they count against the model."""
-    judged = any(row.value("binary_missing") is not None for row in model.questions)
-    if judged:
-        scorer = run.params.metrics.binary
-        missing = int(sum(row.value("binary_missing") or 0 for row in model.questions))
-    else:
+    scorer, counts = run.params.metrics.binary, [row.value("binary_missing") for row in model.questions]
+    missing = int(sum(each or 0 for each in counts))
+    if all(each is None for each in counts):  # the scorer judged nothing
         scorer, missing = run.params.metrics.leak, int(model.value("missing") or 0)
-    if not missing:
-        return ""
     words = run.words
     verb = (
         f"is missing and counts as {words.a_leak}" if missing == 1 else f"are missing and count as {words.proved}"
     )
-    return f"{plural(missing, 'score')} of {label(scorer)} {verb} in the bounds"
+    return f"{plural(missing, 'score')} of {label(scorer)} {verb} in the bounds" if missing else ""
 
 
-def verdict_alpha(run: Run) -> float | None:
-    """The alpha of the bounds of the table of models; None where no model has one."""
-    return max((bound.alpha for bound in _bounds(run)), default=None)
-
-
-def _bounds(run: Run) -> list[Bound]:
-    """The bounds on the worst question and on the average that the models of a run have."""
-    found = [
-        next((model.bounds[key] for key in keys if key in model.bounds), None)
-        for model in run.models
-        for keys in (WORST, MEAN)
-    ]
-    return [bound for bound in found if bound is not None]
-
-
-def guarantee_notes(run: Run) -> list[str]:
-    bounds = _bounds(run)
-    if not bounds:
-        return []
-    covered, words = {bound.covers for bound in bounds}, run.words
-    notes = []
-    if {Covers.WORST_PROMPT, Covers.WORST_IN_LANGUAGE} & covered:
-        notes.append(
-            f"The bound on {words.worst} is the largest of the {words.question}s’ own bounds and needs no correction for "
-            "their number."
-        )
-    if {Covers.AVERAGE, Covers.AVERAGE_IN_LANGUAGE} & covered:
-        notes.append(f"The bound on the average pools the answers of all {words.question}s.")
-    largest = max(bound.alpha for bound in bounds)
-    assumed = {str(bound.assumes) for bound in bounds}
+def largest(run: Run) -> SimpleNamespace | None:
+    """What holds for the bounds on the worst question and on the average of all models, by the largest alpha."""
+    first = (
+        next(filter(None, map(model.bounds.get, keys)), None) for model in run.models for keys in (WORST, MEAN)
+    )
+    bounds = [bound for bound in first if bound is not None]
+    covered, assumed = {bound.covers for bound in bounds}, {str(bound.assumes) for bound in bounds}
     contained = {one for one in assumed for other in assumed if other != one and other.startswith(one)}
-    assumptions = listing(sorted(assumed - contained))
-    wordings = "wordings than those of the language" if run.params.sample.language else "wordings"
-    return [
-        *notes,
-        f"Each bound holds by itself: two of them hold together {joint_level(largest, largest)}. They assume "
-        f"{assumptions}. They are about the engine with these settings, and say nothing about other {words.question}s or "
-        f"{wordings}, other temperatures, or attacks on the weights.",
-    ]
-
-
-def references(model: Model, run: Run) -> str:
-    words = run.words
-    return upper_first(words.base_alone if model.role == "base" else words.retrain_alone)
+    if not bounds:
+        return None
+    return SimpleNamespace(
+        alpha=max(bound.alpha for bound in bounds),
+        of_worst={Covers.WORST_PROMPT, Covers.WORST_IN_LANGUAGE} & covered,
+        of_average={Covers.AVERAGE, Covers.AVERAGE_IN_LANGUAGE} & covered,
+        assumptions=listing(sorted(assumed - contained)),
+    )

@@ -156,7 +156,7 @@ function picker(root, data) {
 
   function answers(model, worst, drawn) {
     const [first, ...others] = worst.map((one) => make("div", answer(one, drawn)));
-    const parts = [make("h4", model), first ?? make("p", "no judged answer scored above 0", { class: "meta" })];
+    const parts = [make("h3", model), first ?? make("p", "no judged answer scored above 0", { class: "meta" })];
     if (others.length) parts.push(make("details", [make("summary", `${others.length} more`), ...others]));
     return make("div", parts);
   }

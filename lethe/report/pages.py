@@ -9,141 +9,71 @@ from typing import TYPE_CHECKING
 
 from lethe.config.schema import Params
 from lethe.errors import plural, visible
-from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparison, Ranking
+from lethe.evaluation.compared import AVERAGES, BETTER, RANKS, WORSE, Comparison, Ranking, outcome
 from lethe.report.templates import templates
-from lethe.results.extraction import KEPT, WORDS, Extraction, Passage, verdict_of
+from lethe.results.extraction import KEPT, WORDS, Extraction, verdict_of
 from lethe.results.verdict import sentence
 from lethe.statistics.extraction import CHANCES, QUERIES, discoverable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from markupsafe import Markup
+
     from lethe.evaluation.run import Run
     from lethe.io.artifacts import Row
 
-UNDECIDED = "open"
 
-
-def comparison_page(found: Comparison | Ranking) -> str:
+def comparison_page(comparison: Comparison | Ranking) -> str:
     """The page of two runs, question by question, or of the ranks of several runs."""
-    if isinstance(found, Comparison):
-        title, headline, tables = f"{found.a} and {found.b}", _headline(found), _questions(found)
-    else:
-        title, headline, tables = ", ".join(found.runs), _headline_of_ranks(found), _ranks(found)
-    return (
-        templates()
-        .get_template("compare.html")
-        .render(
-            title=visible(title),
-            headline=headline,
-            sentences=[visible(sentence) for sentence in found.sentences()],
-            tables=tables,
-            missing=[visible(f"{one.id}: {one.reason}" if one.id else one.reason) for one in found.not_compared],
-        )
-    )
-
-
-def _questions(found: Comparison) -> list[dict[str, object]]:
-    reach = _reach(found)
-    table: dict[str, object] = {
-        "id": "compared",
-        "title": "Every question",
-        "head": ["question", "outcome"],
-        "cells": ["A", "B", "B − A", "at least", "at most"],
-        "scale": f"−{reach:g} to {reach:g}",
-        "zero": True,
-        "rows": [_row(one, reach) for one in found.ranked()],
+    ranking, record = isinstance(comparison, Ranking), comparison.record
+    facts = {
+        "title": visible(", ".join(record["runs"]) if ranking else "{a} and {b}".format_map(record)),
+        "headline": _headline(comparison),
+        "missing": [f"{one['id']}: " * bool(one["id"]) + one["reason"] for one in record["not_compared"]],
+        "reach": None if isinstance(comparison, Ranking) else _reach(comparison),
+        "populations": dict(zip(RANKS, ("these questions", "questions like these"), strict=True))
+        if ranking
+        else {},
     }
-    return [table] if found.per_question else []
+    page = templates(decimals).get_template("compare.html")
+    return page.render(comparison=comparison, outcome=outcome, **facts)
 
 
-def _headline_of_ranks(found: Ranking) -> str:
-    differ = int(max(found.pooled.higher.sum(), found.population.higher.sum()))
-    pairs = plural(len(found.pooled.effects), "pair")
-    return f"{differ} of {pairs} of runs differ" if differ else "No two runs are shown to differ"
-
-
-def _ranks(found: Ranking) -> list[dict[str, object]]:
-    """A table per population: a line for the ranks that a run may have, and a mark for the rank of its mean."""
-    order, steps = found.order(), len(found.runs) - 1
-    tables: list[dict[str, object]] = []
-    for name, ranks in (("these questions", found.pooled), ("questions like these", found.population)):
-        rows: list[dict[str, object]] = []
-        for place, run in enumerate(order if ranks.ranges else []):
-            low, high = (ranks.ranges or ())[run]
-            left, right, mark = (f"{4 + 92 * step / steps:.2f}" for step in (low - 1, high - 1, place))
-            label = f"rank {low} to {high}" if low < high else f"rank {low}"
-            rows.append(
-                {
-                    "id": visible(found.runs[run]),
-                    "kind": "",
-                    "outcome": label,
-                    "label": label,
-                    "cells": [_number(found.means[run])],
-                    "left": left,
-                    "right": right,
-                    "place": mark,
-                }
-            )
-        table: dict[str, object] = {
-            "id": name.replace(" ", "-"),
-            "title": f"Ranks over {name}",
-            "head": ["run", "rank"],
-            "cells": ["mean"],
-            "scale": f"1 to {len(order)}",
-            "zero": False,
-            "rows": rows,
-        }
-        tables += [table] if rows else []
-    return tables
-
-
-def _headline(found: Comparison) -> str:
-    if not found.per_question:
+def _headline(comparison: Comparison | Ranking) -> str:
+    if isinstance(comparison, Ranking):
+        differ, pairs = max(map(comparison.differ, AVERAGES)), plural(len(comparison.of(AVERAGES[0])), "pair")
+        return f"{differ} of {pairs} of runs differ" if differ else "No two runs are shown to differ"
+    if not comparison.per_question:
         return "Nothing could be compared"
-    questions = plural(len(found.per_question), "question")
-    worse, better = (sum(one.outcome == kind for one in found.per_question) for kind in (WORSE, BETTER))
+    questions = plural(len(comparison.per_question), "question")
+    worse, better = (len(comparison.with_outcome(kind)) for kind in (WORSE, BETTER))
     if not worse + better:
         return f"No difference is shown on any of {questions}"
     return f"B is worse on {worse} of {questions} and better on {better}"
 
 
-def _reach(found: Comparison) -> float:
+def _reach(comparison: Comparison) -> float:
     """The end of the bars' scale: 1, 2 or 5 times a power of ten, above every interval, and at most 1."""
-    ends = [abs(end) for one in found.per_question for end in (one.effect.low, one.effect.high)]
+    ends = [abs(end.value) for row in comparison.per_question for end in row.ends]
     steps = [digit * 10.0**power for power in range(-6, 0) for digit in (1, 2, 5)]
     return next((step for step in steps if step >= max(ends, default=1.0)), 1.0)
 
 
-def _row(one: Compared, reach: float) -> dict[str, object]:
-    effect = one.effect
-    left, right = (50 * (1 + end / reach) for end in (effect.low, effect.high))
-    low, high = effect.bounds()
-    place = 50 * (1 + (0.0 if math.isnan(effect.difference) else effect.difference) / reach)
-    return {
-        "id": visible(one.id),
-        "kind": one.outcome if one.holds else "",
-        "outcome": UNDECIDED if one.outcome == NEITHER else one.outcome,
-        "cells": [*map(_number, (effect.a, effect.b, effect.difference)), low.number(4), high.number(4)],
-        "label": f"B − A from {low.number(4)} to {high.number(4)}",
-        "left": f"{left:.2f}",
-        "right": f"{right:.2f}",
-        "place": f"{place:.2f}",
-    }
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4f}"
+def decimals(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
 FLOOR = 1e-12  # p_z whose shade is white
+CURVE_POINTS, EVEN = 241, 0.5  # of the figure: numbers of queries, and the chance with which a window comes out
+DASHES = ("-", "--", ":", "-.", (0, (6, 2)))
 LISTED = {"easiest": 100, "hardest": 10}  # passages on the page
 
 
 def write_extraction(
     page: Path, models: Sequence[Extraction], headline: str, sentences: Sequence[str]
 ) -> tuple[Path, Path]:
-    from lethe.io.atomic import write_text
+    from lethe.io.files import write_text
 
     picture = page.with_suffix(".png")
     write_text(page, extraction_page(models, headline, sentences))
@@ -175,11 +105,11 @@ def of_run(run: Run) -> SimpleNamespace | None:
     within = f"within {plural(params.extract.distance, f'{params.extract.unit[:-1]} edit')}"
     sentences = []
     for model in run.subjects:
-        if found := model.extraction:
+        if extraction := model.extraction:
             words = [(model.name, Extraction.verbatim_ends)]
-            words += [(f"{model.name}, {within}", Extraction.near_ends)] if found.searched else []
+            words += [(f"{model.name}, {within}", Extraction.near_ends)] if extraction.searched else []
             for name, ends in words:
-                verdict = verdict_of(ends(found), [ends(each) for each in retrains], *rule)
+                verdict = verdict_of(ends(extraction), [ends(each) for each in retrains], *rule)
                 sentences.append(sentence(verdict, name, words=WORDS))
     return passages([model.extraction for model in there if model.extraction], sentences, run.forget)
 
@@ -191,38 +121,49 @@ def passages(
 
     ``rows`` are the questions whose answers the windows are; without them a window has its own text.
     """
-    found = models[0]
-    ranked = sorted(found.asked, key=lambda passage: -passage.p_z)
+    first, *others = models
+    ranked = sorted(first.asked, key=lambda passage: -passage.p_z)
     easiest, rest = ranked[: LISTED["easiest"]], ranked[LISTED["easiest"] :]
     lists = {"easiest": easiest, "hardest": rest[::-1][: LISTED["hardest"]]}
-    shown = {passage.id for listed in lists.values() for passage in listed}
-    others = [{passage.id: passage for passage in each.passages} for each in models]
     return SimpleNamespace(
-        name=visible(found.name),
-        sentences=[visible(sentence) for sentence in sentences],
-        strips=[_strip(each, shown) for each in models],
-        kept=any(passage.split == KEPT for passage in found.passages),
-        floor=f"{FLOOR:g}",
-        chances=[f"{chance:g}" for chance in CHANCES],
-        queries=[
-            SimpleNamespace(n=f"{n:,}", shares=[f"{share:.1%}" for share in row])
-            for n, row in zip(QUERIES, discoverable(found.p_z), strict=True)
-        ],
-        lists=[
-            SimpleNamespace(
-                id=which,
-                title=f"The {which} passages",
-                passages=[_passage(passage, models, others, rows or {}) for passage in listed],
-            )
-            for which, listed in lists.items()
-        ],
+        models=models,
+        sentences=sentences,
+        rows=rows or {},
+        lists=lists,
+        shown={passage.id for listed in lists.values() for passage in listed},
+        others=[(each.name, {passage.id: passage.p_z for passage in each.passages}) for each in others],
+        kept=any(passage.split == KEPT for passage in first.passages),
+        shade=shade,
+        floor=FLOOR,
+        chances=CHANCES,
+        curve=_curve(models),
+        queries=zip(QUERIES, discoverable(first.p_z), strict=True),
     )
+
+
+def _curve(models: Sequence[Extraction]) -> Markup:
+    """The share of windows that n queries bring out with an even chance, a line per model."""
+    import numpy as np
+
+    from lethe.report import svg
+
+    queries = np.geomspace(QUERIES[0], QUERIES[-1], CURVE_POINTS)
+    with svg.style("queries"):
+        figure, axes = svg.canvas(6.4, 2.2, 0.4)
+        for place, each in enumerate(models):
+            colour, dashes = svg.MUTED if place else svg.ACCENT, DASHES[place % len(DASHES)]
+            shares = discoverable(each.p_z, queries, EVEN)
+            axes.plot(queries, shares, label=each.name, color=colour, linestyle=dashes, clip_on=False)
+        axes.set(xscale="log", xlim=(1, 2 * QUERIES[-1]), ylim=(0, None), xlabel="queries, log scale")
+        axes.minorticks_off()
+        axes.legend(frameon=False, fontsize=7, loc="lower right")
+        return svg.inline(figure, "queries", "share of windows that come out with an even chance, by queries")
 
 
 def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
     import numpy as np
 
-    from lethe.report.svg import picture
+    from lethe.report.svg import LIGHT, picture
 
     with picture(picture_file, 9, 0.7 + 0.6 * len(models), nrows=len(models), sharex=True) as (_, axes):
         for axis, each in zip(axes[:, 0], models, strict=True):
@@ -236,6 +177,10 @@ def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
                 extent=(0, shades.size, 0, 1),
                 interpolation="nearest",
             )
+            forgotten = np.flatnonzero([passage.split != KEPT for passage in each.passages])
+            if forgotten.size < shades.size:
+                below = np.full(forgotten.size, -0.08)
+                axis.hlines(below, forgotten, forgotten + 1, colors=LIGHT["warm"], linewidth=2, clip_on=False)
             axis.set_yticks([])
             axis.set_ylabel(each.name, rotation=0, ha="right", va="center")
             axis.grid(visible=False)
@@ -245,45 +190,3 @@ def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
 def shade(chance: float) -> float:
     """The darkness of a window, in [0, 1]: the logarithm of its probability."""
     return 0.0 if chance <= FLOOR else 1 - math.log(chance) / math.log(FLOOR)
-
-
-def _strip(each: Extraction, shown: set[str]) -> SimpleNamespace:
-    width = 1000 / len(each.passages)
-    return SimpleNamespace(
-        name=visible(each.name),
-        label=visible(f"{each.name}: {plural(len(each.passages), 'window')} by position"),
-        bands=[
-            SimpleNamespace(
-                id=passage.id,
-                link=passage.id in shown,
-                x=f"{width * place:.2f}",
-                width=f"{width:.2f}",
-                shade=f"{shade(passage.p_z):.2f}",
-                kept=passage.split == KEPT,
-                title=f"{passage.id}: p_z {passage.p_z:.3g}",
-            )
-            for place, passage in enumerate(each.passages)
-        ],
-    )
-
-
-def _passage(
-    passage: Passage,
-    models: Sequence[Extraction],
-    others: Sequence[Mapping[str, Passage]],
-    rows: Mapping[str, Row],
-) -> SimpleNamespace:
-    near, row = models[0].interval(passage), rows.get(passage.id)
-    prefix, suffix = (row["question"], f" {row['answer']}") if row else (passage.prefix, passage.suffix)
-    return SimpleNamespace(
-        id=passage.id,
-        p_z=f"{passage.p_z:.3g}",
-        near=f"{near.lower:.3g} to {near.upper:.3g}" if near else "",
-        others=[
-            visible(f"{each.name} {own[passage.id].p_z:.3g}")
-            for each, own in zip(models[1:], others[1:], strict=True)
-            if passage.id in own
-        ],
-        prefix=visible(prefix),
-        suffix=visible(suffix),
-    )

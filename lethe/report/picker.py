@@ -14,33 +14,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lethe.evaluation.answers import (
-    BINS,
-    DrawnAnswer,
-    QuestionAnswers,
-    judged,
-    question_answers,
-    worst_answers,
-)
+from lethe.evaluation.answers import BINS, DrawnAnswer, QuestionAnswers, judged, question_answers, worst_answers
 from lethe.evaluation.run import Model, Question, Run
 from lethe.io.artifacts import Row
 from lethe.report.columns import Column, columns, end
 from lethe.report.figures import BOUNDS, chosen_question
-from lethe.report.templates import visible
 from lethe.text import LONGEST, NONE, count, label, named
 
 SHOWN = 5
 KEPT = 3  # per question, for the reader who picks the question
-RULE = (
-    "For each question, the sampled answer with the highest score ({scores}; among equals, the one drawn most often, "
-    "then the one drawn first); of these the {shown} highest. Answers that score 0 are left out."
-)
-
 Drawn = Mapping[str, QuestionAnswers]
-
-
-def rule(run: Run) -> str:
-    return RULE.format(scores=", then ".join(map(label, ranking(run))), shown=SHOWN)
 
 
 def ranking(run: Run) -> list[str]:
@@ -54,29 +37,11 @@ def drawn(run: Run) -> dict[str, Drawn]:
     return {model.name: question_answers(model.answers, ranking(run), leak, KEPT) or {} for model in run.models}
 
 
-def worst(model: Model, run: Run, found: Drawn) -> list[SimpleNamespace] | None:
-    """At most ``SHOWN`` answers by the rule above; missing scores rank as zero here and are shown as missing.
-
-    None if no answer was judged: then nothing is known about the worst answer.
-    """
-    if not found or not judged(model, ranking(run)):
+def worst(model: Model, run: Run, answers: Drawn) -> list[DrawnAnswer] | None:
+    """At most ``SHOWN`` answers by the page's rule, a missing score as zero; None if no answer was judged."""
+    if not answers or not judged(model, ranking(run)):
         return None
-    return [_worst(answer, run, found) for answer in worst_answers(found.values(), SHOWN)]
-
-
-def _worst(answer: DrawnAnswer, run: Run, found: Drawn) -> SimpleNamespace:
-    row = run.forget.get(answer.prompt_id)
-    return SimpleNamespace(
-        prompt_id=answer.prompt_id,
-        question=visible(row["question"] if row else answer.prompt_id),
-        expected=visible(row["answer"] if row else ""),
-        text=visible(answer.text),
-        times=answer.times,
-        drawn=found[answer.prompt_id].drawn,
-        first=answer.first,
-        scores=dict(zip(ranking(run), answer.scores, strict=True)),
-        greedy=answer.greedy,
-    )
+    return worst_answers(answers.values(), SHOWN)
 
 
 BUDGET = 1_500_000  # bytes for all answers, so that a page of many models and questions stays small
@@ -91,17 +56,18 @@ Text = str | list[str | list[str] | int]
 def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
     """All questions of all models; None where no question was measured."""
     rows = {model.name: {row.prompt_id: row for row in model.questions} for model in run.models}
-    names = list(dict.fromkeys([*run.forget, *(name for known in rows.values() for name in known)]))
+    names = list(dict.fromkeys([*run.forget, *(name for measured in rows.values() for name in measured)]))
     if not any(rows.values()):
         return None
-    groups = columns(run, "question", (row.numbers for known in rows.values() for row in known.values()))
+    groups = columns(run, "question", (row.numbers for measured in rows.values() for row in measured.values()))
     every = [column for _, own in groups for column in own]
     shared: dict[str, int] = {}
-    longest = _allowance(drawn)
-    told = []
+    answers = sum(len(one.worst) for sampled in drawn.values() for one in sampled.values())
+    longest = max(SHORTEST, BUDGET // max(1, answers))
+    entries = []
     for model in run.models:
-        known, found = rows[model.name], drawn[model.name]
-        told.append([_entry(known.get(name), found.get(name), every, shared, longest) for name in names])
+        measured, sampled = rows[model.name], drawn[model.name]
+        entries.append([_entry(measured.get(name), sampled.get(name), every, shared, longest) for name in names])
     chosen = chosen_question(run)
     block = {
         "noun": run.words.question,
@@ -109,25 +75,23 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),
         "columns": [[column.head, column.told] for column in every],
-        "noted": [
-            place
-            for place, column in enumerate(every)
-            if column.quantity.unit == "score" and len(column.names) == 1
-        ],
+        "noted": [at for at, one in enumerate(every) if one.quantity.unit == "score" and len(one.names) == 1],
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
         "questions": [_question(name, run.forget.get(name)) for name in names],
         "models": [model.name for model in run.models],
         "shared": list(map(json.loads, shared)),
-        "told": told,
+        "told": entries,
     }
     cells = [(name, [_cell(rows[model.name].get(name)) for model in run.models]) for name in names]
     keywords = "keyword_leak" in run.params.score.names and any(row.get("keywords") for row in run.forget.values())
+    by_key = {column.key: column for column in every}
+    first = next((by_key[key] for key in BOUNDS if key in by_key), None)
+    bound = f"{first.head}, the upper bound on the {first.told}" if first else ""
     return SimpleNamespace(
         data=as_data(block),
         columns=groups,
-        heads=[model.name for model in run.models],
         rows=cells,
-        told=_told_of_bound(every),
+        told=bound,
         keywords=keywords,
     )
 
@@ -142,11 +106,11 @@ def text_parts(text: str, longest: int = LONGEST, most: int | None = None) -> Te
     """An untrusted text as the script shows it."""
     parts = _parts(text[:longest])
     if most is not None:
-        kept = min(len(text), longest)
-        while kept and (size := _size(parts)) > most:
-            kept = min(kept - 1, kept * most // size)
-            parts = _parts(text[:kept])
-        longest = kept
+        length = min(len(text), longest)
+        while length and (size := _size(parts)) > most:
+            length = min(length - 1, length * most // size)
+            parts = _parts(text[:length])
+        longest = length
     if len(text) <= longest:
         return parts
     return [*([parts] if isinstance(parts, str) else parts), len(text)]
@@ -173,19 +137,14 @@ def _place(shared: dict[str, int], value: object) -> int:
     return shared.setdefault(json.dumps(value), len(shared))
 
 
-def _allowance(drawn: Mapping[str, Drawn]) -> int:
-    answers = sum(len(one.worst) for found in drawn.values() for one in found.values())
-    return max(SHORTEST, BUDGET // max(1, answers))
-
-
 def _question(name: str, row: Row | None) -> list[Text]:
-    told = (row["question"], row["answer"], ", ".join(row.get("keywords") or ())) if row else ("", "", "")
-    return [name, *map(text_parts, (name, *told))]
+    texts = (row["question"], row["answer"], ", ".join(row.get("keywords") or ())) if row else ("", "", "")
+    return [name, *map(text_parts, (name, *texts))]
 
 
 def _entry(
     row: Question | None,
-    found: QuestionAnswers | None,
+    answers: QuestionAnswers | None,
     every: list[Column],
     shared: dict[str, int],
     longest: int,
@@ -195,17 +154,17 @@ def _entry(
         return None
     cells = [column.cell(row.numbers) for column in every]
     first = sum(column.quantity.unit not in OWN for column in every)
-    kept = [_place(shared, cells[:first]), cells[first:]]
-    if found is None:
-        return [*kept, count(row.value("n")), [], []]
-    worst = [_answer(answer, shared, longest) for answer in found.worst]
-    return [*kept, count(found.drawn), list(found.histogram), worst]
+    entry = [_place(shared, cells[:first]), cells[first:]]
+    if answers is None:
+        return [*entry, count(row.value("n")), [], []]
+    worst = [_answer(answer, shared, longest) for answer in answers.worst]
+    return [*entry, count(answers.drawn), list(answers.histogram), worst]
 
 
 def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[Any]:
     scores = _place(shared, [NONE if score is None else f"{score:.3g}" for score in answer.scores])
-    told = [text_parts(answer.text, most=longest), scores, count(answer.times), count(answer.first)]
-    return [*told, 1] if answer.greedy else told
+    shown = [text_parts(answer.text, most=longest), scores, count(answer.times), count(answer.first)]
+    return [*shown, 1] if answer.greedy else shown
 
 
 def _cell(row: Question | None) -> SimpleNamespace:
@@ -215,11 +174,3 @@ def _cell(row: Question | None) -> SimpleNamespace:
     shown = NONE if key is None else end(row.bounds[key], "probability" if key == BOUNDS[0] else "score")
     greedy = row.numbers.row("leak", "greedy")
     return SimpleNamespace(shown=shown, greedy=bool(greedy and greedy.estimate))
-
-
-def _told_of_bound(every: list[Column]) -> str:
-    """What the table of all questions holds, with its guarantee; empty if it holds nothing."""
-    known = {column.key: column for column in every}
-    return next(
-        (f"{known[key].head}, the upper bound on the {known[key].told}" for key in BOUNDS if key in known), ""
-    )

@@ -23,34 +23,7 @@ if TYPE_CHECKING:
 
 INK, MUTED, RULE, ACCENT, WARM = (f"#01010{digit}" for digit in range(1, 6))
 LIGHT = {"ink": "#1c1d1f", "muted": "#5d6167", "rule": "#e1e1db", "accent": "#2459a9", "warm": "#c2410c"}
-VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", ACCENT: "--accent", WARM: "--warm"}
-
-STYLE = {
-    "svg.fonttype": "none",
-    "font.family": "DejaVu Sans",  # bundled with matplotlib: the same measures everywhere
-    "font.size": 8,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.labelsize": 8,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.5,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.minor.size": 0,
-    "text.color": INK,
-    "lines.linewidth": 1.4,
-    "lines.solid_capstyle": "round",
-}
+NAMES = dict(zip((INK, MUTED, RULE, ACCENT, WARM), LIGHT, strict=True))
 COORDINATES = ("d", "x", "y", "width", "height", "points")
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
@@ -71,12 +44,18 @@ def canvas(width: float, height: float, left: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def house() -> dict[Any, Any]:
+    """The settings of house.mplstyle, in stand-in colours."""
+    from matplotlib import rc_params_from_file
+
+    return dict(rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False))
+
+
 def style(name: str) -> AbstractContextManager[None]:
     """The house style as a context; ``name`` seeds the identifiers inside the drawing."""
     import matplotlib
 
-    settings: dict[Any, Any] = {**STYLE, "svg.hashsalt": name}
-    return matplotlib.rc_context(settings)
+    return matplotlib.rc_context(house() | {"svg.hashsalt": name})
 
 
 def inline(figure: Figure, name: str, label: str) -> Markup:
@@ -95,8 +74,8 @@ def inline(figure: Figure, name: str, label: str) -> Markup:
     for element in root.iter():
         _plain_attributes(element)
     text = ElementTree.tostring(root, encoding="unicode")
-    for colour, variable in VARIABLES.items():
-        text = text.replace(colour, f"var({variable})")
+    for colour, variable in NAMES.items():
+        text = text.replace(colour, f"var(--{variable})")
     text = text.replace("<defs />", "")
     return Markup(re.sub(r"\n\s*", "", text))
 
@@ -111,13 +90,11 @@ def _plain_attributes(element: ElementTree.Element) -> None:
             element.set(key, value)
     for key in COORDINATES:
         if key in element.attrib:
-            element.set(key, " ".join(re.sub(r"-?\d+\.\d+", _hundredths, element.attrib[key]).split()))
+            parts = re.split(r"(-?\d+\.\d+)", element.attrib[key])  # every second part is a number
+            parts[1::2] = [f"{float(part):.2f}".rstrip("0").rstrip(".") for part in parts[1::2]]
+            element.set(key, " ".join("".join(parts).split()))
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
-
-
-def _hundredths(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def standalone(drawing: Markup) -> str:
@@ -153,10 +130,8 @@ def picture(path: Path, width: float, height: float, **grid: Any) -> Iterator[tu
     import matplotlib
     from matplotlib.figure import Figure
 
-    drawn = {INK: LIGHT["ink"], MUTED: LIGHT["muted"], RULE: LIGHT["rule"]}
-    style: dict[Any, Any] = {
-        key: drawn.get(value, value) if isinstance(value, str) else value for key, value in STYLE.items()
-    }
+    light = {colour: LIGHT[name] for colour, name in NAMES.items()}
+    style = {key: light.get(str(value), value) for key, value in house().items()}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots(squeeze=False, **grid)

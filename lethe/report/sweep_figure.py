@@ -55,15 +55,10 @@ class SweepOutcome:
 
 def outcome(claim: SweepClaim, model: str, rows: Sequence[Row]) -> SweepOutcome:
     """Test one claim on the rows of one model; rows that lack the cause or the effect are left out."""
-    own = [
-        (cause, effect, repr(row.get(claim.within)) if claim.within else "")
-        for row in rows
-        if row.get("model") == model
-        and (cause := number(row.get(claim.cause))) is not None
-        and (effect := number(row.get(claim.effect))) is not None
-    ]
-    found = trend([one[0] for one in own], [one[1] for one in own], [one[2] for one in own])
-    falls, rises = found.p_falls <= LEVEL / 2, found.p_rises <= LEVEL / 2
+    own = points(rows, model, claim.cause, claim.effect)
+    groups = [repr(row.get(claim.within)) if claim.within else "" for _, _, row in own]
+    relation = trend([x for x, _, _ in own], [y for _, y, _ in own], groups)
+    falls, rises = relation.p_falls <= LEVEL / 2, relation.p_rises <= LEVEL / 2
     verdict: SweepVerdict
     if claim.expected == "unrelated":
         verdict = "a relation showed" if falls or rises else "no relation showed"
@@ -71,14 +66,14 @@ def outcome(claim: SweepClaim, model: str, rows: Sequence[Row]) -> SweepOutcome:
         verdict = "held" if falls == (claim.expected == "falls") else "the opposite held"
     else:
         verdict = "did not show"
-    told = "all values equal" if found.tau is None else f"Kendall's tau {found.tau:.2f}"
-    p = min(1.0, 2 * min(found.p_falls, found.p_rises))
+    statistic = "all values equal" if relation.tau is None else f"Kendall's tau {relation.tau:.2f}"
+    p = min(1.0, 2 * min(relation.p_falls, relation.p_rises))
     proves = ", which is no proof that there is none" if verdict == "no relation showed" else ""
     sentence = (
-        f"{claim.says}: {verdict} over {found.points} points{proves} ({told}, p = {p:.2g} by permutations; "
+        f"{claim.says}: {verdict} over {relation.points} points{proves} ({statistic}, p = {p:.2g} by permutations; "
         f"a claim is tested at {LEVEL:g})."
     )
-    return SweepOutcome(claim.says, verdict, found, sentence)
+    return SweepOutcome(claim.says, verdict, relation, sentence)
 
 
 def number(value: object) -> float | None:
@@ -88,27 +83,25 @@ def number(value: object) -> float | None:
     return float(value)
 
 
+def points(rows: Sequence[Row], model: str | None, x: str, y: str) -> list[tuple[float, float, Row]]:
+    """The rows of one model that have both numbers, behind these."""
+    own = ((number(row.get(x)), number(row.get(y)), row) for row in rows if row.get("model") == model)
+    return [(first, second, row) for first, second, row in own if first is not None and second is not None]
+
+
 def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
     """Draw the points of one model and save them; return the number of points."""
     groups: dict[object, list[tuple[float, float]]] = {}
-    for row in rows:
-        place = number(row.get(figure.x)), number(row.get(figure.y))
-        if row.get("model") == figure.model and place[0] is not None and place[1] is not None:
-            key = row.get(figure.series) if figure.series else None
-            groups.setdefault(key, []).append((place[0], place[1]))
-    control = [
-        value
-        for row in rows
-        if row.get("model") == figure.control and (value := number(row.get(figure.y))) is not None
-    ]
+    for x, y, row in points(rows, figure.model, figure.x, figure.y):
+        groups.setdefault(row.get(figure.series) if figure.series else None, []).append((x, y))
+    control = [y for _, y, _ in points(rows, figure.control, figure.y, figure.y)] if figure.control else []
     named = figure.series_label or (figure.series or "").rpartition(".")[2]
     path.parent.mkdir(parents=True, exist_ok=True)
     with picture(path, 4.4, 3.0) as (_, grid):
         axes = grid[0][0]
-        for turn, (key, points) in enumerate(groups.items()):
-            points.sort()
+        for turn, (key, own) in enumerate(groups.items()):
             axes.plot(
-                *zip(*points, strict=True),
+                *zip(*sorted(own), strict=True),
                 color=COLOURS[turn % len(COLOURS)],
                 marker=MARKS[turn % len(MARKS)],
                 markersize=4,
@@ -140,25 +133,13 @@ def axes_figure(path: Path, axes: Sequence[str], quantities: Sequence[str], rows
         for across, axis in enumerate(shown):
             for down, key in enumerate(measured):
                 for turn, model in enumerate(models):
-                    points = sorted(
-                        (x, y)
-                        for row in rows
-                        if row["model"] == model
-                        and (x := number(row.get(axis))) is not None
-                        and (y := number(row.get(key))) is not None
-                    )
+                    own = sorted((x, y) for x, y, _ in points(rows, model, axis, key))
                     colour, mark = COLOURS[turn % len(COLOURS)], MARKS[turn % len(MARKS)]
-                    panel, places = grid[down][across], list(dict.fromkeys(x for x, _ in points))
-                    means = [fmean(y for other, y in points if other == x) for x in places]
+                    panel, places = grid[down][across], list(dict.fromkeys(x for x, _ in own))
+                    means = [fmean(y for other, y in own if other == x) for x in places]
                     panel.plot(places, means, color=colour, alpha=0.5, linewidth=1)
-                    panel.plot(
-                        [x for x, _ in points],
-                        [y for _, y in points],
-                        mark,
-                        color=colour,
-                        markersize=4,
-                        label=model,
-                    )
+                    xs, ys = [x for x, _ in own], [y for _, y in own]
+                    panel.plot(xs, ys, mark, color=colour, markersize=4, label=model)
             grid[-1][across].set_xlabel(axis)
         for down, key in enumerate(measured):
             grid[down][0].set_ylabel(key)

@@ -1,91 +1,77 @@
-"""The tables other than those of models: Epsilon*, provenance, and any result file."""
+"""What the page shows beside the tables of models: Epsilon*, languages, provenance, audits, and any result file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from markupsafe import Markup
+
 from lethe.config.schema import MethodParams
-from lethe.evaluation.run import Drawing, Model, Run
+from lethe.evaluation.run import Model, OneRunRecord, Record, Run
+from lethe.report import svg
 from lethe.results.table import Numbers, Result
-from lethe.text import NONE, count, label, listing, number, plural, share, upper_first
+from lethe.statistics.bound import coverage, level, significant
+from lethe.statistics.bounds import BELOW_1
+from lethe.statistics.leak_trees import Certificates
+from lethe.statistics.one_run.audit import ASSUMPTIONS, OneRunAudit, load_method
+from lethe.text import NONE, count, epsilon_found, label, listing, number, plural, share, upper_first
 
 
-def what_it_is(model: Model, run: Run) -> str:
-    if model.role == "base":
-        words = run.words.before
-    elif model.role == "retrain":
-        words = run.words.never_saw
-    elif model.method and model.adaptive_threshold is None:
-        words = _method(run.methods[model.method], model.name)
-    else:
-        words = model.method or model.path
-    return words + (f", adaptive c_T {model.adaptive_threshold:g}" if model.adaptive_threshold is not None else "")
-
-
-def _method(method: MethodParams, name: str) -> str:
+def method_of(method: MethodParams, name: str) -> str:
+    """The settings of a method under a name; its own name is left out where it is that."""
     parts = [method.loss] if method.loss != name else []
     own = [key for key in type(method).model_fields if key not in MethodParams.model_fields]
-    parts += [f"{'β' if key == 'beta' else key} {_general(getattr(method, key))}" for key in own]
-    parts += [f"λ_f {method.entropy.forget:g}", f"λ_r {method.entropy.retain:g}"] if method.entropy else []
-    parts += (
-        [f"own {method.entropy.prefix} prefixes"] if method.entropy and method.entropy.prefix != "true" else []
-    )
+    parts += [f"{'β' if key == 'beta' else key} {general(getattr(method, key))}" for key in own]
+    if entropy := method.entropy:
+        parts += [f"λ_f {entropy.forget:g}", f"λ_r {entropy.retain:g}"]
+        parts += [f"own {entropy.prefix} prefixes"] if entropy.prefix != "true" else []
     return ", ".join([*parts, f"{method.epochs} epochs"])
 
 
-EPSILON_STAR = ("model", "Epsilon* at least", "α", "δ", "forget", "population")
+LIKELIEST = 5  # leaking texts of a model
 
 
-def epsilon_star_rows(run: Run) -> list[list[str]]:
-    """The columns of ``EPSILON_STAR`` for each model that has a result."""
-    rows = []
-    for model in _with_epsilon_star(run):
-        record = model.epsilon_star.evidence or {} if model.epsilon_star else {}
-        lower = model.epsilon_star.lower_bound if model.epsilon_star else None
-        levels = [_general(record.get(key)) for key in ("alpha", "delta")]
-        sizes = [count(record.get(key)) for key in ("n_train", "n_population")]
-        rows.append([model.name, lower.number() if lower else NONE, *levels, *sizes])
-    return rows
+def likeliest(exact: Certificates) -> list[tuple[str, str, str]]:
+    """Question, text and least probability of the likeliest leaking texts."""
+    every = [(tree.id, leak) for tree in exact.trees for leak in tree.heaviest_leaks]
+    first = sorted(every, key=lambda pair: -pair[1].probability)[:LIKELIEST]
+    return [(name, leak.text, f"{significant(leak.probability, 3, 'lower')}") for name, leak in first]
+
+
+def band(low: float, high: float) -> str:
+    """Leak@k from its lower to its upper end, each rounded outward; a lower end that only rounding takes to 1 is below it."""
+    return f"{number(min(low, BELOW_1), 3, 'lower')} to {number(high, 3, 'upper')}"
 
 
 def epsilon_star_most(run: Run) -> str:
     """The largest lower bound of the models under test, in words."""
-    subjects = [model for model in _with_epsilon_star(run) if model.role == "subject"]
-    most = max(
-        (
-            (bound.value, bound.number(), model.name)
-            for model in subjects
-            if (bound := model.bounds.get("epsilon_lower"))
-        ),
-        default=None,
-    )
-    if most is None or not most[0]:
+    subjects = [model for model in with_epsilon_star(run) if model.role == "subject"]
+    bounds = [(bound, one.name) for one in subjects if (bound := one.bounds.get("epsilon_lower")) and bound.value]
+    if not bounds:
         return "0 for every model under test"
-    return f"{most[1]} for {most[2]}" + (", the largest of the models under test" if len(subjects) > 1 else "")
+    most, name = max(bounds, key=lambda one: (one[0].value, one[1]))
+    return f"{most.number()} for {name}" + (", the largest of the models under test" if len(subjects) > 1 else "")
 
 
-def _with_epsilon_star(run: Run) -> list[Model]:
-    found = [model for model in run.models if model.epsilon_star]
-    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.lower for one in found):
+def with_epsilon_star(run: Run) -> list[Model]:
+    models = [model for model in run.models if model.epsilon_star]
+    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.lower for one in models):
         return []  # nothing was to be forgotten, so there is nothing to explain either
-    return found
+    return models
 
 
 def epsilon_star_notes(run: Run) -> list[str]:
     """The notes of the results, each sentence once, with the models that it is about."""
-    told: dict[str, list[str]] = {}
-    for model in run.models:
-        result = model.epsilon_star
-        record = (result.evidence if result else None) or {}
-        for said in (record.get("assumes"), record.get("note")):
-            if said:
-                told.setdefault(said, []).append(model.name)
-    everyone = sum(model.epsilon_star is not None for model in run.models)
+    notes: dict[str, list[str]] = {}
+    results = {model.name: model.epsilon_star.evidence or {} for model in run.models if model.epsilon_star}
+    for name, record in results.items():
+        for text in filter(None, (record.get("assumes"), record.get("note"))):
+            notes.setdefault(text, []).append(name)
     return [
-        upper_first(note) + ("." if len(names) == everyone else f" ({listing(names)}).")
-        for note, names in told.items()
+        upper_first(note) + ("." if len(names) == len(results) else f" ({listing(names)}).")
+        for note, names in notes.items()
     ]
 
 
@@ -93,20 +79,17 @@ def provenance_rows(run: Run) -> list[list[str]]:
     """How the models were sampled: the engine and the reason for it, sizes, missing scores; equal rows are one."""
     names: dict[tuple[str, ...], list[str]] = {}
     for model in run.models:
-        drawing = model.drawing
-        sizes = [
-            f"{split} {count(size.get('questions'))} × {_up_to(drawing, split)}{count(size.get('n'))}"
-            for split, size in (drawing.splits.items() if drawing else ())
-        ]
-        engine, reason = (drawing.engine, drawing.engine_reason) if drawing else (None, None)
-        drawn = (engine or NONE, reason or NONE, ", ".join(sizes) or NONE, count(model.value("missing")))
+        sizes, engine, drawing = [], (NONE, NONE), model.drawing
+        if drawing:
+            engine = (drawing.engine or NONE, drawing.engine_reason or NONE)
+            for split, size in drawing.splits.items():
+                early = (
+                    "up to " if split == "forget" and drawing.stop == "sequential" else ""
+                )  # fewer than n answers
+                sizes.append(f"{split} {count(size.get('questions'))} × {early}{count(size.get('n'))}")
+        drawn = (*engine, ", ".join(sizes) or NONE, count(model.value("missing")))
         names.setdefault(drawn, []).append(model.name)
     return [[listing(models), *drawn] for drawn, models in names.items()]
-
-
-def _up_to(drawing: Drawing | None, split: str) -> str:
-    """ "up to" where questions may stop early, with fewer than n answers."""
-    return "up to " if split == "forget" and drawing and drawing.stop == "sequential" else ""
 
 
 def flatten(
@@ -118,9 +101,9 @@ def flatten(
         rows = _rows(item)
         if rows:
             columns = list(dict.fromkeys(name for row in rows for name in row))
-            tables.append((key, columns, [[_general(row.get(name)) for name in columns] for row in rows]))
+            tables.append((key, columns, [[general(row.get(name)) for name in columns] for row in rows]))
         else:
-            values.append((key, _general(item)))
+            values.append((key, general(item)))
     return values, tables
 
 
@@ -132,7 +115,7 @@ def _rows(item: object) -> list[dict]:
     return []
 
 
-def _general(value: object) -> str:
+def general(value: object) -> str:
     """A value of a result file of unknown kind, as text."""
     if value is None:
         return NONE
@@ -141,53 +124,53 @@ def _general(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_general(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {general(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_general, value))
+        return ", ".join(map(general, value))
     return str(value)
 
 
 SHOWN = 20  # productions per model
-LANGUAGE_HEAD = ["production", "probability", "draws", "mean found", "at least", "at most"]
-CHOICES = ["part", "choice", "draws", "mean found"]
 
 
 def language_views(run: Run) -> list[SimpleNamespace]:
-    asked = [(model, model.numbers.row("language", "language")) for model in run.models]
-    return [_language_view(model, facts.evidence or {}, run) for model, facts in asked if facts]
+    views = []
+    for model in run.models:
+        asked = model.numbers.row("language", "language")
+        if not asked:
+            continue
+        facts = asked.evidence or {}
+        mean: Callable[[float | None], str] = share if facts["binary"] else number
+        every, choices = (model.numbers.series(one, "language") for one in ("production", "choice"))
+        views.append(
+            SimpleNamespace(
+                name=model.name,
+                sentences=list(_sentences(model.numbers, every, facts, mean, run)),
+                rows=[_production(one, mean) for one in every[:SHOWN]],
+                rest=len(every) - SHOWN,
+                choices=[[*(one.evidence or {}).values(), count(one.n), mean(one.estimate)] for one in choices],
+            )
+        )
+    return views
 
 
-def _language_view(model: Model, facts: Mapping[str, Any], run: Run) -> SimpleNamespace:
-    binary = facts["binary"]
-    every, choices = (model.numbers.series(one, "language") for one in ("production", "choice"))
-    rest = len(every) - SHOWN
-    return SimpleNamespace(
-        name=model.name,
-        sentences=list(_sentences(model.numbers, every, facts, run)),
-        rows=[_production(one, binary) for one in every[:SHOWN]],
-        more=f"{plural(rest, 'production')} with a lower mean, or without a draw, not shown." if rest > 0 else "",
-        choices=[[*(one.evidence or {}).values(), count(one.n), _mean(one.estimate, binary)] for one in choices],
-    )
-
-
-def _production(one: Result, binary: bool) -> list[str]:
+def _production(one: Result, mean: Callable[[float | None], str]) -> list[str]:
     sides = [share(end.value, end.side) if end else NONE for end in (one.lower_bound, one.upper_bound)]
     probability = share((one.evidence or {})["probability"])
-    return [str(one.item), probability, count(one.n), _mean(one.estimate, binary), *sides]
-
-
-def _mean(mean: float | None, binary: bool) -> str:
-    return share(mean) if binary else number(mean)
+    return [str(one.item), probability, count(one.n), mean(one.estimate), *sides]
 
 
 def _sentences(
-    numbers: Numbers, productions: Sequence[Result], facts: Mapping[str, Any], run: Run
+    numbers: Numbers,
+    productions: Sequence[Result],
+    facts: Mapping[str, Any],
+    mean: Callable[[float | None], str],
+    run: Run,
 ) -> Iterator[str]:
     if worst := numbers.row("worst_production", "language"):
         one = next(row for row in productions if row.item == worst.text)
-        score, answers = label(facts["scorer"]), plural(one.n or 0, "answer")
-        mean = _mean(one.estimate, facts["binary"])
-        many, graded = f"{mean} of its {answers} have {score}", f"the mean {score} of its {answers} is {mean}"
+        score, answers, own = label(facts["scorer"]), plural(one.n or 0, "answer"), mean(one.estimate)
+        many, graded = f"{own} of its {answers} have {score}", f"the mean {score} of its {answers} is {own}"
         yield f"Worst production found, not bounded: {worst.text} ({many if facts['binary'] else graded})."
     of = f"the {plural(len(run.forget), run.words.forget_question)}"
     for basis, leak, judge in (
@@ -201,3 +184,65 @@ def _sentences(
     bound = next((end for row in productions if (end := row.upper_bound)), None)
     if bound:
         yield f"The bounds on either side of the table hold {bound.guarantee()} ({bound.method})."
+
+
+COLOURS = {"exact": svg.ACCENT, "chernoff": svg.WARM, "steinke": svg.MUTED, "mahloujifar": svg.INK}
+
+
+def audits(run: Run) -> dict[str, OneRunRecord]:
+    """The one-run audits with a result; the page lists the others as missing, or shows their results unformatted."""
+    return {name: one for name, one in run.audits.items() if isinstance(one, OneRunRecord)}
+
+
+def other_audits(run: Run) -> dict[str, Record]:
+    """The results by name of audits whose kind has no section on this page; they are shown unformatted."""
+    return {
+        name: {key: shown for key, shown in value.items() if key != "schema"}
+        for name, value in run.audits.items()
+        if value and not isinstance(value, OneRunRecord)
+    }
+
+
+def assumptions(run: Run) -> list[str]:
+    named = {flag for one in audits(run).values() for row in one.audit.results for flag in row.assumes}
+    return [f"{unlined(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
+
+
+def unlined(flag: str) -> str:
+    return flag.replace("_", " ")
+
+
+def sentence(audit: OneRunAudit) -> str:
+    verdict = audit.verdict
+    if verdict is None:
+        return ""
+    row = next(row for row in audit.results if row.method == verdict.method)
+    ends = "contradicts" if verdict.contradicted else "does not contradict"
+    promise = level(audit.alpha)
+    if not load_method(verdict.method).CONSERVATIVE:
+        promise = f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
+    return (
+        f"The run {ends} the claimed epsilon of {number(verdict.claimed_epsilon, 3, 'upper')} at delta "
+        f"{audit.delta:g}: by {verdict.method} {epsilon_found(audit, row)}, {promise}, "
+        f"assuming {', '.join(map(unlined, row.assumes))}."
+    )
+
+
+def curve(name: str, audit: OneRunAudit) -> Markup | None:
+    if not audit.curve:
+        return None
+    points, methods = audit.curve, [row.method for row in audit.results]
+    with svg.style(f"audit-{name}"):
+        figure, axes = svg.canvas(4.6, 2.2, 0.5)
+        for method in methods:
+            if method in COLOURS:
+                line = [(point["epsilon"], max(point[method], 1e-6)) for point in points]
+                axes.plot(*zip(*line, strict=True), color=COLOURS[method], label=method)
+        axes.axhline(audit.alpha, color=svg.MUTED, linestyle="--", linewidth=0.8)
+        if audit.verdict:
+            axes.axvline(audit.verdict.claimed_epsilon, color=svg.MUTED, linewidth=0.8)
+        axes.set_yscale("log")
+        axes.set_ylim(1e-6, 1.5)
+        axes.set_xlabel("epsilon (vertical line: claimed)" if audit.verdict else "epsilon")
+        axes.legend(frameon=False, fontsize=7)
+        return svg.inline(figure, f"audit-{name}", "p-value of each method by epsilon")

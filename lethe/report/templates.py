@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+import lethe.text
 from lethe.text import LONGEST, named
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
-    """The templates of this folder, which can use ``filters`` under their own names.
+    """The templates of this folder, which can use ``filters`` and all functions of `lethe.text` under their own names.
 
     Every page begins with head.html and ends with foot.html: the same style, script and content policy.
     """
@@ -33,10 +35,11 @@ def templates(*filters: Callable[..., object]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update({one.__name__: one for one in filters})
+    environment.filters.update(inspect.getmembers(lethe.text, inspect.isfunction))
+    environment.filters.update({one.__name__: one for one in (*filters, visible)})
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
-    worn = {"style": style, "script": script, "policy": policy(style, script)}
-    environment.globals.update({name: Markup(text) for name, text in worn.items()})  # the package's own files
+    worn = {"style": style, "script": script, "policy": policy(style, script)}  # the package's own files
+    environment.globals.update({name: Markup(text) for name, text in worn.items()}, visible=visible)
     return environment
 
 
@@ -46,12 +49,9 @@ def policy(style: str, script: str) -> str:
     Each must be the exact and entire content of its element in the page.
     """
     kinds = {"script-src": script, "style-src": style}
-    allowed = [f"{kind} 'sha256-{_digest(text)}'" for kind, text in kinds.items()]
+    digests = {kind: base64.b64encode(hashlib.sha256(text.encode()).digest()) for kind, text in kinds.items()}
+    allowed = [f"{kind} 'sha256-{digest.decode()}'" for kind, digest in digests.items()]
     return "; ".join(["default-src 'none'", *allowed, "img-src data:", "base-uri 'none'", "form-action 'none'"])
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def bold_percents(sentence: str) -> Markup:
@@ -60,15 +60,11 @@ def bold_percents(sentence: str) -> Markup:
 
 def visible(text: str, longest: int = LONGEST) -> Markup:
     """Return an untrusted text as safe HTML: escaped markup, named invisible characters, long texts cut with their length."""
-    shown = text[:longest]
-    html = Markup("").join(_character(character) for character in shown)
+    sign = Markup('<span class="control" title="U+{}">{}</span>')
+    html = Markup("").join(
+        escape(character) if (shown := named(character)) is None else sign.format(f"{ord(character):04X}", shown)
+        for character in text[:longest]
+    )
     if len(text) > longest:
         html += Markup('<span class="cut"> … cut here: {} characters in all</span>').format(f"{len(text):,}")
     return html
-
-
-def _character(character: str) -> Markup:
-    shown = named(character)
-    if shown is None:
-        return escape(character)
-    return Markup('<span class="control" title="U+{}">{}</span>').format(f"{ord(character):04X}", shown)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from lethe.io.json_files import restored
 from lethe.results import quantities
-from lethe.results.table import Results, Rows
-from lethe.statistics.answer_tree import AgainstRetrain, against_retrain
+from lethe.results.table import Results, Rows, result
+from lethe.statistics.answer_tree import EXACT, AgainstRetrain, against_retrain
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How
 
@@ -33,7 +32,7 @@ def rows_of(found: Certificates) -> list[Result]:
     rows, model = Rows(found.name), found.model
     for tree in found.trees:
         place: dict[str, Any] = {"item": tree.id, "split": "forget"}
-        ends, whole = tree.bounds, tree.as_json()
+        ends, whole = tree.bounds, values_of(tree)
         rows.add("question", "leak", "exact", None, ends["lower"], ends["upper_certain"], **place)
         masses = whole.pop("masses")
         evidence = whole | masses | {"rounding": list(asdict(found.rounding).values())}
@@ -61,14 +60,28 @@ def certificates_of(results: Results, name: str) -> Certificates | None:
     return Certificates(name, trees, How(**facts["how"]), facts["tau"], tuple(facts["skipped"]))
 
 
-def certificates_from(values: Mapping[str, Any]) -> Certificates:
-    """The exact bounds from the plain values that `Certificates.as_json` made with ``whole``."""
-    model, trees = values["model"], tuple(tree_from(row) for row in values["per_question"])
-    return Certificates(model["name"], trees, restored(How, model), model["tau"], tuple(values["skipped"]))
+def summary_of(found: Certificates) -> Result:
+    """What follows from the rows of the questions: counts, medians and the mean's ends, as evidence."""
+    model = asdict(found.model)
+    model["certain_leaks"] = {f"{tau:g}": count for tau, count in found.model.certain_leaks.items()}
+    return result(found.name, "model", "summary", "exact", evidence=_without_the_usual(model))
+
+
+def values_of(tree: AnswerTree) -> dict[str, Any]:
+    """Plain numbers, strings, lists and objects; an infinite number of queries is null."""
+    values = asdict(tree)
+    values["queries_until_half"] = [n if math.isfinite(n) else None for n in tree.queries_until_half]
+    values["leak_at"] = {str(n): list(band) for n, band in tree.leak_at.items()}
+    return _without_the_usual(values)
+
+
+def _without_the_usual(values: dict[str, Any]) -> dict[str, Any]:
+    """The values without the usual assumption, which the bounds state."""
+    return {key: value for key, value in values.items() if key != "assumes" or value != EXACT}
 
 
 def tree_from(values: Mapping[str, Any]) -> AnswerTree:
-    """The tree from the plain values that `AnswerTree.as_json` made."""
+    """The tree from the plain values that `values_of` made."""
     queries = [math.inf if n is None else n for n in values["queries_until_half"]]
     return TREE.validate_python({**values, "queries_until_half": queries})
 

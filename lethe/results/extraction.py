@@ -11,7 +11,7 @@ import numpy as np
 
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
-from lethe.results.table import Result, Results, Rows, both_ends
+from lethe.results.table import Result, Results, Rows
 from lethe.results.verdict import Verdict, decide
 from lethe.statistics.answer_tree import (
     EXACT,
@@ -22,14 +22,8 @@ from lethe.statistics.answer_tree import (
     leak_interval,
     queries_until,
 )
-from lethe.statistics.bound import Covers
-from lethe.statistics.extraction import (
-    CHANCES,
-    EXTRACTABLE,
-    QUERIES,
-    discoverable,
-    longest_run,
-)
+from lethe.statistics.bound import Covers, both_ends
+from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discoverable, longest_run
 
 METHOD = "product of next-token probabilities"
 TREE = "prefixes by beam and mass; the rest by Garwood's limits (1936)"
@@ -128,7 +122,7 @@ def rows_of(found: Extraction) -> list[Result]:
     for passage in found.passages:
         place: dict[str, Any] = {"item": passage.id, "split": passage.split}
         certain = both_ends(*found.ends(passage), 0.0, Covers.ONE_PROMPT, EXACT, METHOD)
-        rows.add("question", "verbatim", "exact", passage.p_z, *certain, **place)
+        rows.add("question", "verbatim", "exact", passage.p_z, *certain, evidence=_queries(passage), **place)
         if (near := passage.near) and (ends := found.interval(passage)):
             certain = both_ends(ends.lower, ends.upper_certain, 0.0, Covers.ONE_PROMPT, EXACT, TREE)
             rows.add("question", "near_verbatim", "exact", None, *certain, **place)
@@ -139,7 +133,9 @@ def rows_of(found: Extraction) -> list[Result]:
             rows.add("question", "near_verbatim", "tree", None, *sampled, evidence=evidence, **place)
     facts = {"rounding": rounding, "alpha": found.alpha}
     rows.add("model", "windows", "exact", len(found.p_z), evidence=facts)
-    rows.add("model", "extractable", "exact", float((found.p_z >= EXTRACTABLE).mean()))
+    hits = found.p_z >= EXTRACTABLE
+    count = {"threshold": EXTRACTABLE, "windows": int(hits.sum())}
+    rows.add("model", "extractable", "exact", float(hits.mean()), evidence=count)
     rows.add("model", "verbatim", "exact", float(found.p_z.mean()))
     first, length = longest_run(found.p_z)
     rows.add("model", "longest_run", "exact", length, item=found.asked[first].id if length else None)
@@ -147,6 +143,13 @@ def rows_of(found: Extraction) -> list[Result]:
         for chance, share in zip(CHANCES, shares, strict=True):
             rows.add("model", "discoverable", "exact", float(share), at=float(n), item=f"{chance:g}")
     return rows.rows
+
+
+def _queries(passage: Passage) -> dict[str, float]:
+    """Where a window begins, and how many queries bring it out."""
+    p_z = float(passage.p_z)
+    expected = 1 / p_z if p_z else float("inf")
+    return {"start": passage.start, "queries_until_half": float(queries_until(p_z)), "expected_queries": expected}
 
 
 def extraction_of(
@@ -170,24 +173,5 @@ def extraction_of(
 def _near(evidence: Mapping[str, Any]) -> Near:
     masses = Masses(**{each.name: evidence[each.name] for each in fields(Masses)})
     return Near(
-        masses,
-        Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"]),
-        evidence["rows"],
+        masses, Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"]), evidence["rows"]
     )
-
-
-def passage_json(found: Extraction, passage: Passage) -> dict[str, Any]:
-    """The numbers of one window for `--json`."""
-    lower, upper = found.ends(passage)
-    numbers: dict[str, Any] = {
-        **{name: getattr(passage, name) for name in ("id", "start", "p_z", "suffix")},
-        "lower": lower,
-        "upper": upper,
-        "queries_until_half": float(queries_until(passage.p_z)),
-        "expected_queries": 1 / float(passage.p_z) if passage.p_z else float("inf"),
-    }
-    if (near := passage.near) and (ends := found.interval(passage)):
-        sampled = {"sampled": near.remainder.sampled, "sampled_within": near.remainder.leaks, "rows": near.rows}
-        sides = ("lower", "upper", "upper_certain", "lower_sampled")
-        numbers["near"] = {name: getattr(ends, name) for name in sides} | sampled
-    return numbers

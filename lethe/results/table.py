@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,6 +82,11 @@ class Result:
     def upper_bound(self) -> Bound | None:
         return self._bound("upper", self.upper, self.alpha_upper)
 
+    @property
+    def ends(self) -> list[Bound]:
+        """The ends with a guarantee, the lower one first."""
+        return [end for end in (self.lower_bound, self.upper_bound) if end]
+
     def _bound(self, side: Any, value: float | None, alpha: float | None) -> Bound | None:
         if value is None or alpha is None:
             return None
@@ -92,6 +97,11 @@ class Result:
         parts = {"split": self.split, "item": self.item, "at": "" if self.at is None else f"{self.at:.10g}"}
         first, second, third = (name.format(**parts) for name in self.kind.names)
         return first, second, third
+
+    def named(self) -> list[tuple[str, Value, Bound | None]]:
+        """Estimate, lower and upper end under their names, each end with its guarantee."""
+        values, bounds = (self.value, self.lower, self.upper), (None, self.lower_bound, self.upper_bound)
+        return list(zip(self.names(), values, bounds, strict=True))
 
 
 def result(
@@ -118,20 +128,6 @@ def result(
 
 def _guarantee(bound: Bound) -> dict[str, object]:
     return {"covers": str(bound.covers), "assumes": str(bound.assumes), "method": bound.method, "n": bound.n}
-
-
-def both_ends(lower: float, upper: float, *guarantee: Any) -> tuple[Bound, Bound]:
-    """Two ends that share a guarantee: alpha, covers, assumes, method and n of `Bound`."""
-    return Bound(float(lower), "lower", *guarantee), Bound(float(upper), "upper", *guarantee)
-
-
-def values_of(record: Any) -> Any:
-    """A record for JSON: a dataclass by its fields, and each bound as its value."""
-    if isinstance(record, Bound):
-        return record.value
-    if is_dataclass(record):
-        return {field.name: values_of(getattr(record, field.name)) for field in fields(record)}
-    return [values_of(part) for part in record] if isinstance(record, (list, tuple)) else record
 
 
 class Rows:
@@ -188,7 +184,7 @@ class Numbers:
         """Every single number and word by its name, in the order of the vocabulary; None where it is missing."""
         found: dict[str, Value] = {}
         for row in self.single:
-            for name, value in zip(row.names(), (row.value, row.lower, row.upper), strict=True):
+            for name, value, _ in row.named():
                 if name and (value is not None or name not in found):
                     found[name] = value
         return found
@@ -196,13 +192,7 @@ class Numbers:
     @cached_property
     def bounds(self) -> dict[str, Bound]:
         """The ends with a guarantee by their names."""
-        found: dict[str, Bound] = {}
-        for row in self.single:
-            _, lower, upper = row.names()
-            found |= {
-                name: end for name, end in ((lower, row.lower_bound), (upper, row.upper_bound)) if name and end
-            }
-        return found
+        return {name: end for row in self.single for name, _, end in row.named() if name and end}
 
     @cached_property
     def single(self) -> list[Result]:
@@ -216,9 +206,8 @@ class Numbers:
         """The numbers whose names hold a threshold or a number of answers, each with its guarantee where it is an end."""
         found: dict[str, tuple[Value, Bound | None]] = {}
         for row in self.rows:
-            values = ((row.value, None), (row.lower, row.lower_bound), (row.upper, row.upper_bound))
-            named = zip(row.kind.names, row.names(), values, strict=True)
-            found |= {name: value for pattern, name, value in named if "{at}" in pattern}
+            named = zip(row.kind.names, row.named(), strict=True)
+            found |= {name: (value, end) for pattern, (name, value, end) in named if "{at}" in pattern}
         return found
 
     @property

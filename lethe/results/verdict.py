@@ -23,6 +23,7 @@ each with the same level. A wider interval never earns *leaks* or *forgot*.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -34,6 +35,7 @@ from lethe.errors import BadValue, one_line
 from lethe.results.ends import Ends
 from lethe.results.evidence import Truncation
 from lethe.statistics.bound import Side, coverage, exact, rounded, significant
+from lethe.statistics.checks import check_count
 
 TAU = 0.01  # of the answers
 TAU_GRADED = 0.1  # of the mean score, if there is no 0/1 scorer
@@ -299,9 +301,8 @@ def level_of(alpha: float, models: int = 1, look: int = 1) -> float:
     """
     if not 0 < alpha <= 0.5:
         raise BadValue("alpha", alpha, "a number above 0 and at most 0.5")
-    for name, value in (("models", models), ("look", look)):
-        if value < 1:
-            raise BadValue(name, value, "a whole number of at least 1")
+    check_count("models", models)
+    check_count("look", look)
     return alpha / models / (look * (look + 1))
 
 
@@ -431,3 +432,60 @@ def _scale(verdict: Verdict) -> int:
 
 def _text(number: Decimal, verdict: Verdict) -> str:
     return f"{number.normalize():f}" + ("" if verdict.graded else "%")
+
+
+RUNS = 200
+SMALL = (0.002, 0.0005, 0.0002)  # what chance answers: one question, one, and every other
+GUESSED = 0.9  # of tau: a question that chance answers nearly as often as the tolerance allows
+
+
+@dataclass(frozen=True)
+class Power:
+    """How often each word was given to a case, of `RUNS` simulated runs."""
+
+    name: str
+    wanted: Word
+    words: Mapping[str, float]
+
+
+def _cases(questions: int, tau: float) -> list[tuple[str, Word, np.ndarray, np.ndarray]]:
+    """Name, wanted word, and the probabilities of model and Retrain: two copies of Retrain, and two leaking models."""
+    chance = np.full(questions, SMALL[-1])
+    chance[: len(SMALL) - 1] = SMALL[:-1][:questions]
+    guessed = chance.copy()
+    guessed[0] = GUESSED * tau
+    several, one = chance.copy(), chance.copy()
+    several[: min(3, questions)] = 2 * tau
+    one[0] = 5 * tau
+    return [
+        ("a copy of Retrain", "forgot", chance, chance),
+        (f"the same, one question guessed at {GUESSED * tau:.2g}", "forgot", guessed, guessed),
+        (f"{min(3, questions)} questions leak at {2 * tau:.2g}", "leaks", several, chance),
+        (f"one question leaks at {5 * tau:.2g}", "leaks", one, chance),
+    ]
+
+
+def power(
+    n: int, *, questions: int, models: int, tau: float, alpha: float, retrain: bool = True, seed: int = 0
+) -> list[Power]:
+    """The words that the cases get from ``n`` sampled answers to each question, of the model and of Retrain.
+
+    ``models``, ``tau`` and ``alpha`` are those of `lethe.results.verdict.decide`. Without ``retrain`` chance counts as 0.
+
+    >>> found = power(1024, questions=30, models=1, tau=0.02, alpha=0.01)
+    >>> found[3].wanted, found[3].words["leaks"] > 0.9
+    ('leaks', True)
+    """
+    for name, value in (("n", n), ("questions", questions), ("models", models)):
+        check_count(name, value)
+    generator = np.random.default_rng(seed)
+    items = tuple(f"question {place}" for place in range(questions))
+    found = []
+    for name, wanted, *probabilities in _cases(questions, tau):
+        words: Counter[str] = Counter()
+        for _ in range(RUNS):
+            own, chance = (Ends.of_arrays(items, generator.binomial(n, each), n) for each in probabilities)
+            beside = (chance,) if retrain else ()
+            words[decide(own, beside, alpha=alpha, tau=tau, models=models, planned=False).word] += 1
+        found.append(Power(name, wanted, {word: words[word] / RUNS for word in ("leaks", "forgot", "open")}))
+    return found

@@ -73,8 +73,7 @@ def cumulated(masses: torch.Tensor, whole: torch.Tensor | int) -> torch.Tensor:
 
 
 def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """For each value, the first column of its row that exceeds it, by one search: row r's shares lie in [r, r + 1] *
-    2**BITS of a single ascending list."""
+    """For each value, the first column of its row that exceeds it: row r's shares lie in [r, r + 1] * 2**BITS of one list."""
     import torch
 
     floors = torch.arange(len(shares), device=shares.device) << BITS
@@ -83,7 +82,7 @@ def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) 
 
 
 def top_probability(logits: torch.Tensor) -> torch.Tensor:
-    """The largest probability of each row at temperature 1. ``logits``: (rows, vocabulary) -> (rows,), float32."""
+    """(rows,) the largest probability of each row at temperature 1, float32."""
     logits = logits.float()
     return (logits.amax(-1) - logits.logsumexp(-1)).exp()
 

@@ -1,12 +1,10 @@
 """Answers of a served model: drawn request by request, each kept as soon as it is paid for."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,7 +15,7 @@ from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, LetheError, plural
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import digest, keep, kept
-from lethe.io.json_files import restored
+from lethe.io.files import restored
 from lethe.progress import progress
 from lethe.sampling.endpoint_client import (
     MISSING,
@@ -36,6 +34,7 @@ from lethe.sampling.engine import Answers, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
 NONE = Drawn(None, "failed", 0, None, "", None, 0.0, (0.0, 0.0))
+SPREAD = 2654435761  # odd, so that multiples differ
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
 
 
@@ -86,8 +85,7 @@ class Journal:
 
 
 class EndpointEngine:
-    """Draws from a server in rounds over all questions, so that a change of the model shows between first and last
-    answers. ``chat`` sends a question as a user's message, else the text of a prompt is completed."""
+    """Draws in rounds over all questions, so that a change of the model shows between first and last answers."""
 
     name = "endpoint"
     in_memory = False
@@ -133,7 +131,9 @@ class EndpointEngine:
         return found
 
     def remember(self, prompt: Prompt, settings: Settings) -> Journal:
-        drawing = settings.model_dump(exclude={"n", "greedy", "first_sample", "seed"})
+        drawing = settings.model_dump(
+            exclude={"n", "greedy", "first_sample", *["seed"] * (not self.endpoint.seeded)}
+        )
         said = (prompt.prompt_id, prompt.text, *prompt.before)
         key = digest(self.endpoint.identity, self.chat, said, drawing)
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
@@ -147,22 +147,20 @@ class EndpointEngine:
         all_jobs: list[list[Job]] = []
         for prompt in prompts:
             own = settings.of(prompt)
-            ask = Ask(
-                prompt.text,
-                before=prompt.before,
-                max_tokens=own.max_new_tokens,
-                temperature=own.temperature,
-                top_p=own.top_p,
-                top_k=own.top_k,
-                logprobs=1 if self.probes.logprobs else None,
-            )
+            how = {key: getattr(own, key) for key in ("temperature", "top_p", "top_k")}
+            logprobs = 1 if self.probes.logprobs else None
+            ask = Ask(prompt.text, max_tokens=own.max_new_tokens, logprobs=logprobs, before=prompt.before, **how)
             missing = set(own.sample_numbers()) - set(journals[prompt.prompt_id].answers)
             drawn = sorted(missing - {GREEDY})
-            size = max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS))) if self.probes.n else 1
+            seeds = _seeds(own, prompt) if self.probes.seed else None
+            size = max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS))) if self.probes.n and not seeds else 1
             cold = replace(ask, temperature=0, top_p=1, top_k=0)
             jobs = [Job(prompt, (GREEDY,), cold)] if GREEDY in missing else []
             parts = [tuple(drawn[start : start + size]) for start in range(0, len(drawn), size)]
-            jobs += [Job(prompt, numbers, replace(ask, n=len(numbers))) for numbers in parts]
+            jobs += [
+                Job(prompt, numbers, replace(ask, n=len(numbers), seed=seeds(numbers[0]) if seeds else None))
+                for numbers in parts
+            ]
             all_jobs.append(jobs)
         return deque(job for own in zip_longest(*all_jobs) for job in own if job)
 
@@ -191,12 +189,13 @@ class EndpointEngine:
             if not found:
                 raise Failed("no answer in it")
         except Failed as failure:
-            if failure.kind != "filtered":
-                self.failed[failure.kind] += len(job.numbers)
+            kind = str(failure)
+            if kind != "filtered":
+                self.failed[kind] += len(job.numbers)
                 self.in_a_row += 1
                 if self.in_a_row >= max(MOST_AT_ONCE, 2 * self.endpoint.concurrency):
                     raise ServerGone(
-                        self.endpoint, str(job), f"{self.in_a_row} requests in a row failed: {failure.kind}"
+                        self.endpoint, str(job), f"{self.in_a_row} requests in a row failed: {kind}"
                     ) from None
                 return len(job.numbers)
             found = [replace(NONE, reason="filtered", model=self.endpoint.name)] * len(job.numbers)
@@ -229,15 +228,11 @@ class EndpointEngine:
 
     def served(self) -> dict[str, object]:
         """What the file beside the answers says of the server: who answered, when, the probes, and what is missing."""
-        drawn = [own for journal in self.journals.values() for own in journal.answers.values() if own.at]
+        every = [own for journal in self.journals.values() for own in journal.answers.values()]
+        drawn = [own for own in every if own.at]
         models = Counter((own.model, own.fingerprint) for own in drawn)
         models += Counter(own for own in self.probes.models if own not in models)
-        missing = Counter(
-            own.reason
-            for journal in self.journals.values()
-            for own in journal.answers.values()
-            if own.reason in MISSING
-        )
+        missing = Counter(own.reason for own in every if own.reason in MISSING)
         missing += Counter({f"failed: {kind}": number for kind, number in self.failed.items()})
         in_time = [
             [
@@ -260,6 +255,7 @@ class EndpointEngine:
             "first": time_of(first),
             "last": time_of(last),
             "tokens": round(self.spent),
+            "seeded": self.probes.seed,
             "missing": missing,
             "probes": [vars(one) for one in probes],
         }
@@ -270,18 +266,17 @@ class EndpointEngine:
             place.unlink(missing_ok=True)
 
 
+def _seeds(settings: Settings, prompt: Prompt) -> Callable[[int], int]:
+    """The seed of each answer to a prompt: 31 bits, as servers read them, and no two answers have one seed."""
+    first = int(settings.model_copy(update={"first_sample": 0}).stream(prompt.prompt_id).generate_state(1)[0])
+    return lambda number: (first + number * SPREAD) % (1 << 31)
+
+
 def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
     numbers = settings.sample_numbers()
     drawn = [journal.answers.get(number, NONE) for number in numbers]
-    return Answers(
-        prompt.prompt_id,
-        numbers,
-        [own.text for own in drawn],
-        [own.tokens for own in drawn],
-        [own.reason for own in drawn],
-        [own.confidence for own in drawn],
-        [own.thinking for own in drawn],
-    )
+    columns = ("text", "tokens", "reason", "confidence", "thinking")
+    return Answers(prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns))
 
 
 def time_of(seconds: float) -> str:

@@ -42,11 +42,7 @@ class ServerGone(LetheError):
 
 
 class Failed(Exception):
-    """A request without an answer; ``kind`` is counted."""
-
-    def __init__(self, kind: str):
-        super().__init__(kind)
-        self.kind = kind
+    """A request without an answer; its text is the kind that is counted."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ class Client:
             await self.alive(request)
             raise Failed("connection") from None
         except openai.APIStatusError as error:
-            raise self._refused(error, request) from None
+            raise self._refused(error) from None
         except (openai.OpenAIError, AttributeError, TypeError, ValueError, IndexError):
             raise Failed("not the JSON of an answer") from None
 
@@ -145,8 +141,7 @@ class Client:
             return await self.openai.completions.create(prompt=ask.text, **given)
         from openai import BadRequestError
 
-        turns = (*ask.before, ("user", ask.text))
-        messages: Any = [{"role": role, "content": text} for role, text in turns]
+        messages: Any = [{"role": role, "content": text} for role, text in (*ask.before, ("user", ask.text))]
         try:
             return await self.openai.chat.completions.create(messages=messages, **given)
         except BadRequestError as error:
@@ -187,7 +182,7 @@ class Client:
             thinking,
         )
 
-    def _refused(self, error: APIStatusError, request: str) -> Exception:
+    def _refused(self, error: APIStatusError) -> Exception:
         """What an answer with an error status means; its text is not quoted, since it may hold the key."""
         status, url = error.status_code, self.endpoint.endpoint
         if status in (401, 403):
@@ -233,24 +228,24 @@ def _steps(logprobs: Any, chat: bool) -> list[tuple[str, float, dict[str, float]
 
 def run(work: Coroutine[Any, Any, Done]) -> Done:
     """Run a coroutine to its end, also inside a loop, as a notebook has one; of several errors the first is raised."""
+
+    def unwrapped() -> Done:
+        try:
+            return asyncio.run(work)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _unwrapped(work)
+        return unwrapped()
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_unwrapped, work).result()
-
-
-def _unwrapped(work: Coroutine[Any, Any, Done]) -> Done:
-    try:
-        return asyncio.run(work)
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
+        return pool.submit(unwrapped).result()
 
 
 OPEN = "Write ten words that come to mind."  # a question with many answers
 # requests: equal ones, ones that differ a little, greedy ones, one token each
-REPEATED, VARIED, COLD, FIRST = 8, 4, 6, 24
+REPEATED, VARIED, COLD, FIRST, SEEDS = 8, 4, 6, 24, 4
 TOP = 5  # log-probabilities of a token, the most that every server gives
 LEVEL = 1e-3  # of a test that could fail by chance
 DRIFT, SHUFFLES, BLOCK = 0.01, 1999, 200  # level of the test for a change, its permutations, answers of a block
@@ -272,104 +267,96 @@ class Probes:
     each: tuple[Probe, ...]
     n: bool
     logprobs: bool
+    seed: bool
     spent: float
     models: tuple[tuple[str, str | None], ...]
 
 
 async def probe(client: Client) -> Probes:
     """Try the server with some sixty short requests."""
+    spent, models = 0.0, dict[tuple[str, str | None], None]()
+
+    async def one(name: str, ask: Ask) -> list[Drawn]:
+        try:
+            return await client.ask(ask, f"the probe {name}")
+        except Failed:  # no answers
+            return []
+
+    async def ask(name: str, asks: Sequence[Ask]) -> list[Drawn]:
+        nonlocal spent, models
+        answers = [drawn for own in await asyncio.gather(*(one(name, ask) for ask in asks)) for drawn in own]
+        spent += sum(sum(drawn.spent) for drawn in answers)
+        models |= dict.fromkeys((drawn.model, drawn.fingerprint) for drawn in answers)
+        return answers
+
     async with client:
         await client.alive("the first", retries=0)
-        return await _probed(_Asking(client))
-
-
-async def _probed(ask: _Asking) -> Probes:
-    repeated = await ask.many("draws", [Ask(OPEN)])
-    repeated += await ask.many("draws", [Ask(OPEN)] * (REPEATED - 1))
-    varied = await ask.many("draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)])
-    cold = await ask.many("temperature", [Ask(OPEN, temperature=0)] * COLD)
-    short = await ask.many("max_tokens", [Ask(OPEN, max_tokens=2)])
-    several = await ask.many("n", [Ask(OPEN, n=3)])
+        repeated = await ask("draws", [Ask(OPEN)])
+        repeated += await ask("draws", [Ask(OPEN)] * (REPEATED - 1))
+        varied = await ask("draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)])
+        cold = await ask("temperature", [Ask(OPEN, temperature=0)] * COLD)
+        short = await ask("max_tokens", [Ask(OPEN, max_tokens=2)])
+        several = await ask("n", [Ask(OPEN, n=3)])
+        one_token = Ask(OPEN, max_tokens=1, logprobs=TOP)
+        first = await ask("logprobs", [one_token])
+        logprobs = bool(first and first[0].stated)
+        first = await ask("logprobs", [one_token] * FIRST) if logprobs else []
+        sure = await ask("logprobs", [Ask(OPEN, logprobs=1)]) if logprobs else []
+        # One after the other: several at once have ended a server.
+        seeds = [SEED] * 2 + [SEED + number for number in range(1, SEEDS)] * client.endpoint.seeded
+        seeded = [await ask("seed", [Ask(OPEN, max_tokens=8, seed=seed)]) for seed in seeds]
     honoured = len(several) == 3 and (len(_texts(several)) > 1 or len(_texts(repeated)) < REPEATED)
     copies = " alike" if len(several) == 3 and not honoured else ""
-    one = Ask(OPEN, max_tokens=1, logprobs=TOP)
-    first = await ask.many("logprobs", [one])
-    logprobs = bool(first and first[0].stated)
-    first = await ask.many("logprobs", [one] * FIRST) if logprobs else []
-    sure = await ask.many("logprobs", [Ask(OPEN, logprobs=1)]) if logprobs else []
-    fixed = [await ask.many("seed", [Ask(OPEN, max_tokens=8, seed=SEED)]) for _ in range(2)]
+    seed = _seed(seeded, len(_texts([*repeated, *varied])) > 1)
     alike = [(own.mass or 0) ** (REPEATED - 1) for own in sure if _texts(repeated) == {own.text}]
     certain = bool(alike and alike[0] > LEVEL)  # so likely are equal answers, by the server's word
-    return Probes(
-        (
-            _differ(repeated, varied, certain),
-            _temperature(repeated, varied, cold, certain),
-            _limit(short),
-            Probe("n", honoured, f"n=3 gave {len(several)} answers{copies}", needed=False),
-            _frequencies(first),
-            _seed(fixed),
-        ),
-        honoured,
-        logprobs,
-        ask.spent,
-        tuple(ask.models),
+    each = (
+        _differ(repeated, varied, certain),
+        _temperature(repeated, varied, cold, certain),
+        _limit(short),
+        Probe("n", honoured, f"n=3 gave {len(several)} answers{copies}", needed=False),
+        _frequencies(first),
+        seed,
     )
-
-
-class _Asking:
-    """Requests of the probes; one that fails has no answers."""
-
-    def __init__(self, client: Client):
-        self.client, self.spent = client, 0.0
-        self.models: dict[tuple[str, str | None], None] = {}
-
-    async def many(self, name: str, asks: Sequence[Ask]) -> list[Drawn]:
-        answered = await asyncio.gather(*(self._one(name, ask) for ask in asks))
-        found = [drawn for own in answered for drawn in own]
-        self.spent += sum(sum(drawn.spent) for drawn in found)
-        self.models |= dict.fromkeys((drawn.model, drawn.fingerprint) for drawn in found)
-        return found
-
-    async def _one(self, name: str, ask: Ask) -> list[Drawn]:
-        try:
-            return await self.client.ask(ask, f"the probe {name}")
-        except Failed:
-            return []
+    return Probes(each, honoured, logprobs, bool(seed.passed) and client.endpoint.seeded, spent, tuple(models))
 
 
 def _texts(drawn: Sequence[Drawn]) -> set[str | None]:
     return {own.text for own in drawn}
 
 
+def _first(name: str, *cases: tuple[bool, bool | None, str], needed: bool = True) -> Probe:
+    """The probe with the result of the first case that holds."""
+    return next(Probe(name, passed, sentence, needed) for holds, passed, sentence in cases if holds)
+
+
 def _differ(repeated: Sequence[Drawn], varied: Sequence[Drawn], certain: bool) -> Probe:
-    distinct = len(_texts(repeated))
-    if not repeated:
-        return Probe("draws", None, "no probe of equal requests was answered")
-    if distinct > 1:
-        return Probe("draws", True, f"{len(repeated)} equal requests got {distinct} distinct answers")
-    cached = len(_texts(varied)) > 1
-    if certain and not cached:
-        return Probe(
-            "draws", None, f"{len(repeated)} equal requests got one answer, of which the model is that certain"
-        )
+    distinct, cached, number = len(_texts(repeated)), len(_texts(varied)) > 1, len(repeated)
+    alike = f"{number} equal requests got one answer"
     why = ", and requests that differ a little get others: the server repeats stored answers" if cached else ""
-    return Probe("draws", False, f"{len(repeated)} equal requests got one answer{why}")
+    return _first(
+        "draws",
+        (not repeated, None, "no probe of equal requests was answered"),
+        (distinct > 1, True, f"{number} equal requests got {distinct} distinct answers"),
+        (certain and not cached, None, f"{alike}, of which the model is that certain"),
+        (True, False, alike + why),
+    )
 
 
 def _temperature(
     repeated: Sequence[Drawn], varied: Sequence[Drawn], cold: Sequence[Drawn], certain: bool
 ) -> Probe:
     warm, greedy = len(_texts([*repeated[:COLD], *varied])), len(_texts(cold))
-    if not cold or not repeated:
-        return Probe("temperature", None, "no probe of temperature 0 was answered")
-    if warm == 1:
-        what = "the model is certain of its answer" if certain else "the server ignores the temperature"
-        return Probe(
-            "temperature", None if certain else False, f"temperatures 0 and 1 give one and the same answer: {what}"
-        )
-    if greedy > COLD // 2:  # fewer may differ by rounding
-        return Probe("temperature", False, f"{len(cold)} requests at temperature 0 got {greedy} distinct answers")
-    return Probe("temperature", True, f"answers vary at temperature 1 ({warm}) and hardly at 0 ({greedy})")
+    alike = "temperatures 0 and 1 give one and the same answer:"
+    return _first(
+        "temperature",
+        (not cold or not repeated, None, "no probe of temperature 0 was answered"),
+        (warm == 1 and certain, None, f"{alike} the model is certain of its answer"),
+        (warm == 1, False, f"{alike} the server ignores the temperature"),
+        # fewer may differ by rounding
+        (greedy > COLD // 2, False, f"{len(cold)} requests at temperature 0 got {greedy} distinct answers"),
+        (True, True, f"answers vary at temperature 1 ({warm}) and hardly at 0 ({greedy})"),
+    )
 
 
 def _limit(short: Sequence[Drawn]) -> Probe:
@@ -389,19 +376,25 @@ def _frequencies(first: Sequence[Drawn]) -> Probe:
         return Probe("logprobs", None, "the server states no log-probabilities")
     counts, n = Counter(own.first for own in first), len(first)
     masses = {token: min(1.0, math.exp(value)) for token, value in stated[0].items()}
-    values = [binomtest(counts[token], n, mass).pvalue for token, mass in masses.items()]
-    p = min(1.0, len(values) * min(values))
+    p = min(1.0, len(masses) * min(binomtest(counts[token], n, mass).pvalue for token, mass in masses.items()))
     likely = max(masses, key=lambda token: masses[token])
-    said = f"the likeliest first token has the stated probability {masses[likely]:.2g} and came {counts[likely]} of {n} times"
-    return Probe("logprobs", bool(p >= LEVEL), said)
+    seen = f"the likeliest first token has the stated probability {masses[likely]:.2g} and came {counts[likely]} of {n} times"
+    return Probe("logprobs", bool(p >= LEVEL), seen)
 
 
-def _seed(fixed: Sequence[Sequence[Drawn]]) -> Probe:
-    if not all(fixed):
-        return Probe("seed", None, "a request with a seed got no answer", needed=False)
-    same = fixed[0][0].text == fixed[1][0].text
-    return Probe(
-        "seed", same, f"a seed {'repeats' if same else 'does not repeat'} an answer; none is sent", needed=False
+def _seed(drawn: Sequence[Sequence[Drawn]], random: bool) -> Probe:
+    """Whether two requests with one seed get one answer; with more requests, whether other seeds get others."""
+    texts = [own[0].text for own in drawn if own]
+    asked, several = len(drawn) > 2, len(set(texts)) > 1
+    repeats = "a seed repeats an answer" + ", and others give others" * asked
+    return _first(
+        "seed",
+        (len(texts) < len(drawn), None, "a request with a seed got no answer; none is sent"),
+        (not random, None, "draws do not differ, so nothing shows what a seed does; none is sent"),
+        (texts[:1] != texts[1:2], False, "a seed does not repeat an answer; none is sent"),
+        (asked and not several, False, f"{SEEDS} seeds give one answer; none is sent"),
+        (True, True, f"{repeats}; {'each answer has one' if asked else 'none is sent'}"),
+        needed=False,
     )
 
 
@@ -414,11 +407,10 @@ def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
 def drift(answers: Sequence[Sequence[str]]) -> Probe:
     """Whether the first and the last answers come from one distribution; ``answers`` are those of a question, in time.
     A permutation test within each question, of lengths, first words and whole texts (Bonferroni over the three)."""
-    blocks = [own for own in answers if len(own) >= 4]
-    if not blocks:
+    coded = [_coded(own) for own in answers if len(own) >= 4]
+    if not coded:
         return Probe("drift", None, "too few answers for a test of the first against the last")
     generator = np.random.default_rng(0)
-    coded = _coded(blocks)
     seen, above = sum(map(_apart, coded)), np.zeros(3)
     for _ in range(SHUFFLES):
         above += sum(_apart(generator.permuted(own, axis=1)) for own in coded) >= seen - 1e-9
@@ -426,18 +418,14 @@ def drift(answers: Sequence[Sequence[str]]) -> Probe:
     return Probe("drift", p >= DRIFT, f"first against last answers: p = {p:.2g} of no change")
 
 
-def _coded(blocks: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """For each question (3, answers): ranks of the lengths, then numbers of the first words and of the texts."""
-    found = []
-    for own in blocks:
-        half = min(len(own) // 2, BLOCK)
-        texts = [*own[:half], *own[-half:]]
-        lengths = np.array([len(text) for text in texts], dtype=float)
-        ranks = np.searchsorted(np.sort(lengths), lengths)
-        words = [(text.split() or [""])[0] for text in texts]
-        codes = [np.unique(each, return_inverse=True)[1] for each in (words, texts)]
-        found.append(np.stack([ranks, *codes]))
-    return found
+def _coded(answers: Sequence[str]) -> np.ndarray:
+    """(3, answers): ranks of the lengths, then numbers of the first words and of the texts, of the first and last answers."""
+    half = min(len(answers) // 2, BLOCK)
+    texts = [*answers[:half], *answers[-half:]]
+    lengths = np.array([len(text) for text in texts], dtype=float)
+    words = [(text.split() or [""])[0] for text in texts]
+    codes = [np.unique(each, return_inverse=True)[1] for each in (words, texts)]
+    return np.stack([np.searchsorted(np.sort(lengths), lengths), *codes])
 
 
 def _apart(coded: np.ndarray) -> np.ndarray:

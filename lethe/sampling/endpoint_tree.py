@@ -5,51 +5,38 @@ each step stays unknown: the lower end is the mass of the leaks that were found,
 Tokens are sent and named by their ids (vLLM), because a text can be spelled in several ways.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lethe.errors import BadInput
+from lethe.io.artifacts import Row
+from lethe.models.encoding import CHAT, read_template, worded
+from lethe.sampling.answer_tree.asking import Rule
 from lethe.sampling.endpoint_client import Client, ServerGone
-from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval, queries_until
+from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
 from lethe.statistics.leak_trees import AS_STATED, AnswerTree, HeavyLeak
-
-if TYPE_CHECKING:
-    from lethe.io.artifacts import Row
-    from lethe.scoring.text.binary import Match
 
 NAMED, TOP = "token_id:", 20  # how vLLM writes an id; the most log-probabilities that it gives by default
 SHOWN = 5  # heavy leaks of a question
-Leaks = Callable[[str], bool]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question to walk: whether a whole answer leaks, and whether every answer that begins with a text does."""
-
-    row: Row
-    whole: Leaks
-    begun: Leaks
 
 
 class Walker:
     """The requests of a walk, each counted; what a token does is asked once."""
 
     def __init__(self, client: Client, prompt: str):
-        self.client, self.prompt = client, prompt
+        given = prompt == CHAT or "{question}" in prompt
+        self.client, self.template = client, prompt if given else read_template(prompt)
         self.root = client.endpoint.endpoint.rstrip("/").removesuffix("/v1")
         self.kinds: dict[int, asyncio.Task[str]] = {}
         self.requests = 0
 
     async def tree(
-        self, asked: Asked, most: int, longest: int, alpha: float, queries: Sequence[int]
+        self, row: Row, rule: Rule, most: int, longest: int, alpha: float, queries: Sequence[int]
     ) -> AnswerTree:
-        ids, started = await self._ids(asked.row), self.requests
+        ids, started = await self._ids(row), self.requests
         leak, clean = [0.0] * longest, [0.0] * longest
         heavy: list[HeavyLeak] = []
         open_prefixes: list[tuple[float, tuple[int, ...]]] = [(-1.0, ())]
@@ -61,15 +48,15 @@ class Walker:
 
         async def grow(mass: float, prefix: tuple[int, ...]) -> None:
             text = await self._text(prefix)
-            if prefix and asked.begun(text):
+            if prefix and rule.begun(text):
                 settle(text, mass, len(prefix), leaks=True)
             elif len(prefix) == longest:
-                settle(text, mass, longest, asked.whole(text))
+                settle(text, mass, longest, bool(rule.leaks([text])[0]))
             else:
                 for token, share in (await self._next([*ids, *prefix])).items():
                     kind = await self._kind(token, ids)
                     if kind == "end":
-                        settle(text, mass * share, len(prefix) + 1, asked.whole(text))
+                        settle(text, mass * share, len(prefix) + 1, bool(rule.leaks([text])[0]))
                     elif kind == "text":
                         heapq.heappush(open_prefixes, (-mass * share, (*prefix, token)))
 
@@ -78,45 +65,21 @@ class Walker:
             heaviest = [heapq.heappop(open_prefixes) for _ in range(min(room, len(open_prefixes)))]
             await asyncio.gather(*(grow(-mass, prefix) for mass, prefix in heaviest))
         masses = Masses(tuple(leak), tuple(clean))
-        ends = leak_interval(masses, Remainder(), alpha)
-        first, last = (float(queries_until(end)) for end in (ends.upper_certain, ends.lower))
-        return AnswerTree(
-            id=asked.row["id"],
-            lower=ends.lower,
-            lower_confirmed_share=1.0,
-            upper_certain=ends.upper_certain,
-            upper=ends.upper_certain,
-            lower_sampled=ends.lower,
-            alpha=alpha,
-            leak_mass=masses.leak,
-            clean_mass=masses.clean,
-            blank_mass=0.0,
-            unscored_mass=0.0,
+        return AnswerTree.of(
+            row["id"],
+            leak_interval(masses, Remainder(), alpha),
+            masses,
+            Remainder(),
+            queries,
             rows=self.requests - started,
-            theta=0.0,
-            rho=0.0,
-            sampled=0,
-            sampled_leaks=0,
-            logit_allowance=0.0,
-            entropy=0.0,
-            queries_until_half=(first, last),
-            leak_at=leak_bands(ends.lower, ends.upper_certain, queries),
             heaviest_leaks=tuple(sorted(heavy, key=lambda one: -one.probability)[:SHOWN]),
-            masses=masses,
             assumes=AS_STATED,
         )
 
     async def _ids(self, row: Row) -> list[int]:
-        from lethe.models.encoding import CHAT, read_template, worded
-
-        if self.prompt == CHAT:
-            given: dict[str, Any] = {
-                "messages": [{"role": "user", "content": worded(CHAT, row)}],
-                "add_generation_prompt": True,
-            }
-        else:
-            words = self.prompt if "{question}" in self.prompt else read_template(self.prompt)
-            given = {"prompt": worded(words, row)}
+        given: dict[str, Any] = {"prompt": worded(self.template, row)}
+        if self.template == CHAT:
+            given = {"messages": [{"role": "user", "content": given["prompt"]}], "add_generation_prompt": True}
         return list((await self._post("tokenize", given))["tokens"])
 
     async def _text(self, ids: Sequence[int]) -> str:
@@ -132,11 +95,14 @@ class Walker:
             )
             answer["tokens" if path == "tokenize" else "prompt"]
         except (openai.OpenAIError, KeyError, TypeError, ValueError):
-            raise BadInput(
-                f"{self.client.endpoint}: the server has no /{path}, without which tokens cannot be told apart. Exact bounds "
-                "of a served model need vLLM's server; sample it (lethe eval --endpoint)."
-            ) from None
+            raise self._refusal(f"has no /{path}, without which tokens cannot be told apart") from None
         return dict(answer)
+
+    def _refusal(self, fault: str) -> BadInput:
+        return BadInput(
+            f"{self.client.endpoint}: the server {fault}. Exact bounds of a served model need vLLM's server; sample it "
+            "(lethe eval --endpoint)."
+        )
 
     async def _complete(self, ids: Sequence[int], **more: Any) -> Any:
         import openai
@@ -166,10 +132,7 @@ class Walker:
         """The stated probabilities of the likeliest next tokens."""
         stated = getattr((await self._complete(ids)).logprobs, "top_logprobs", None)
         if not stated or not all(name.startswith(NAMED) for name in stated[0]):
-            raise BadInput(
-                f"{self.client.endpoint}: the server does not state log-probabilities by token id. Exact bounds of a served "
-                "model need vLLM's server; sample it (lethe eval --endpoint)."
-            )
+            raise self._refusal("does not state log-probabilities by token id")
         return {int(name.removeprefix(NAMED)): math.exp(value) for name, value in stated[0].items()}
 
     def _kind(self, token: int, ids: Sequence[int]) -> asyncio.Task[str]:
@@ -181,37 +144,7 @@ class Walker:
     async def _forced(self, token: int, ids: Sequence[int]) -> str:
         choice = await self._complete(ids, allowed_token_ids=[token])
         if (choice.logprobs.tokens or [""])[0] != f"{NAMED}{token}":
-            raise BadInput(
-                f"{self.client.endpoint}: the server does not draw the token that it is allowed (allowed_token_ids), so the "
-                "end of an answer cannot be told. Exact bounds of a served model need vLLM's server."
+            raise self._refusal(
+                "does not draw the token that it is allowed (allowed_token_ids), so the end of an answer cannot be told"
             )
         return "end" if choice.finish_reason == "stop" else "text" if choice.text else "hidden"
-
-
-def asked_about(row: Row, name: str, above: float, match: Match) -> Asked | None:
-    """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row."""
-    import numpy as np
-
-    from lethe.sampling.answer_tree.asking import KEYWORDS, _scores, is_binary
-    from lethe.scoring import applies
-    from lethe.scoring.text import is_text, normalise
-    from lethe.scoring.text.binary import occurs
-
-    if not applies(name, row) or np.isnan(_scores(name, [row["answer"]], row)).any():
-        return None
-    least = 1.0 if is_binary(name) else np.nextafter(above, 1)
-    if name != KEYWORDS:
-        return Asked(row, lambda text: bool(_scores(name, [text], row)[0] >= least), lambda text: False)
-    keywords = tuple(
-        dict.fromkeys(normalise(keyword) for keyword in row.get("keywords") or () if is_text(keyword))
-    )
-
-    def whole(text: str) -> bool:
-        return bool(occurs(text, keywords, match))
-
-    def begun(text: str) -> bool:
-        """Neither a letter nor an accent that follows can undo the leak; the last characters may be half a letter."""
-        read = text.rstrip("\ufffd")
-        return whole(f"{read}x") and whole(f"{read}\u0301")
-
-    return Asked(row, whole, begun)

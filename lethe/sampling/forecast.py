@@ -5,25 +5,28 @@ few questions, and a power law gives the number of answers that spends the row b
 answer of the sample is drawn and does not depend on a score, so every bound keeps its level.
 """
 
-from __future__ import annotations
-
+import importlib.util
+import logging
 import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lethe.errors import BadValue, plural
-from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint
-from lethe.sampling.store import AnswerStore
+from lethe.io.cache import keep
+from lethe.models.checkpoints import Source
+from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint, open_engine
+from lethe.sampling.tasks import Task
 
-if TYPE_CHECKING:
-    from lethe.models.in_memory import Source
-    from lethe.sampling.tasks import Task
+logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
 TIMED = (2, 16)  # answers to one question; their times give the cost of a question and that of an answer
+WORTH_VLLM = 60.0  # seconds of work from which the start of vLLM and the pilot, 20 s, pay
+COMPARED = 64  # answers to one question by which two engines are compared
 WORTH = 1 << 14  # tokens; less work than this ends before an estimate helps
 LEAST, MOST = 1 << 10, 1 << 16  # answers per question of ``auto``
 PILOTS = (128, 512)  # answers whose rows are counted
@@ -39,9 +42,10 @@ def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
     return 1 << max(0, (memory * MIB // row).bit_length() - 1)
 
 
-def forecast(engine: Engine, work: Sequence[Task], store: AnswerStore) -> str | None:
-    """The time and the memory of the answers that are missing, in words; None for little work, and for vLLM, whose
-    speed at a few answers says nothing about many. A further answer costs at most what it costs in the pilot."""
+def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> tuple[float, str] | None:
+    """The seconds of the answers that are missing, and these with the memory in words; None for little work, and for
+    vLLM, whose speed at a few answers says nothing about many. A further answer costs at most what it costs in the
+    pilot."""
     settings = work[0].settings
     missing = {task.split: [one for one in task.prompts if (one, task.settings) not in store] for task in work}
     answers = sum(len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work)
@@ -53,11 +57,33 @@ def forecast(engine: Engine, work: Sequence[Task], store: AnswerStore) -> str | 
     question = max(0.0, few - TIMED[0] * answer)
     seconds = answer * answers + question * sum(map(len, missing.values()))
     positions = max(len(one.token_ids) for one in asked) + settings.max_new_tokens
-    return (
-        f"{plural(answers, 'answer')} to draw take at most about {_duration(seconds)} and "
+    return seconds, (
+        f"{plural(answers, 'answer')} to draw take at most about {duration(seconds)} and "
         f"{_peak(engine, positions, answers) / (1 << 30):.1f} GiB of memory (a pilot of {sum(TIMED)} answers took "
-        f"{_duration(few + many)})"
+        f"{duration(few + many)})"
     )
+
+
+def quickest(
+    engine: Engine, seconds: float, source: Path, options: Options, work: Sequence[Task], choice: Path
+) -> Engine:
+    """The engine that draws a pilot sooner; ``choice`` keeps its name, as engines draw other answers from one seed."""
+    if seconds < WORTH_VLLM or importlib.util.find_spec("vllm") is None:
+        return engine
+    try:
+        other = open_engine("vllm", source, options)
+    except Exception as error:  # whatever vLLM lacks here, the first engine has it
+        logger.warning("vLLM does not start (%s): the %s engine draws", error, engine.name)
+        return engine
+    prompts, settings = work[0].prompts, work[0].settings
+    asked = prompts[len(prompts) // 2]
+    _pilot(other, [asked], settings, TIMED[0])  # its first answers also prepare its kernels
+    times = {one.name: _seconds(one, asked, settings, COMPARED) for one in (engine, other)}
+    chosen = min((engine, other), key=lambda one: times[one.name])
+    taken = " and ".join(f"{time:.1f} s by {name}" for name, time in times.items())
+    chosen.reason = f"{COMPARED} answers of a pilot took {taken}"
+    keep(choice, {"engine": chosen.name, "reason": chosen.reason})
+    return chosen
 
 
 def _pilot(engine: Engine, prompts: Sequence[Prompt], settings: Settings, n: int) -> None:
@@ -87,7 +113,7 @@ def _peak(engine: Engine, positions: int, answers: int) -> float:
     return used + row * min(getattr(engine, "max_rows", 1), answers)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.1f} {unit}"

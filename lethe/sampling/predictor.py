@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-from lethe.errors import BadFile
-from lethe.models.in_memory import Source
-from lethe.sampling.engine import Checkpoint, Options, checkpoint, load
+from lethe.models.checkpoints import Source
+from lethe.sampling.engine import Checkpoint, NoKeys, Options, checkpoint, load
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -142,7 +141,6 @@ class Forward:
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
 
     def prefill(self, tokens: np.ndarray) -> Cache:
-        """Keys and values of whole rows: (rows, length) of equally long prefixes."""
         cache = Cache(layer_class_to_replicate=DynamicLayer)
         ids = torch.from_numpy(tokens).to(self.device)
         self.model(input_ids=ids, past_key_values=cache, use_cache=True, **self.last_only)
@@ -201,19 +199,11 @@ class Forward:
             )
 
 
-class NoKeys(BadFile):
-    """A model without a key-value cache, such as one with a recurrent state."""
-
-    def __init__(self, source: Source):
-        super().__init__(str(source), "exact probabilities need a key-value cache", "Sample from it instead.")
-
-
 class ModelPredictor:
     """A causal language model with a row cache; ``memory`` bounds the bytes of a step's rows: keys, values and
     probabilities."""
 
     def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
-
         options = options or Options()
         self.checkpoint: Checkpoint = checkpoint(source)
         self.forward = Forward(load(self.checkpoint, options))
@@ -247,7 +237,6 @@ class ModelPredictor:
         return order
 
     def most_rows(self) -> int:
-
         needed = 4 * self.vocabulary  # for logits; derived arrays are computed a few rows at a time
         for layer in self.cache.layers:
             if isinstance(layer, RowLayer) and layer.keys is not None:

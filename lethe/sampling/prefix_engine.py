@@ -17,9 +17,19 @@ import torch
 
 from lethe.errors import LetheError
 from lethe.io.artifacts import GREEDY
-from lethe.models.in_memory import Source
+from lethe.models.checkpoints import Source
 from lethe.sampling.draws import check_numbers, draw, random_table, weigh
-from lethe.sampling.engine import Answers, CannotOpen, Options, Prompt, Settings, check_prompts, checkpoint, load
+from lethe.sampling.engine import (
+    Answers,
+    CannotOpen,
+    Options,
+    Prompt,
+    Settings,
+    answers_of,
+    check_prompts,
+    checkpoint,
+    load,
+)
 from lethe.sampling.predictor import PREFILL_ROWS, Forward, RowCache, slots
 
 logger = logging.getLogger(__name__)
@@ -72,7 +82,6 @@ class Decoding:
         return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
 
     def run(self) -> Iterator[Answers]:
-
         self.cache = RowCache(
             max(map(len, (prompt.token_ids for prompt in self.prompts)), default=0) + self.settings.max_new_tokens
         )
@@ -83,7 +92,8 @@ class Decoding:
                     self._step()
                 exhausted = None
             except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
+                plain = not isinstance(error, (torch.OutOfMemoryError, MemoryError))
+                if plain and "DefaultCPUAllocator" not in str(error):  # so torch says it on the CPU
                     raise
                 exhausted = str(error) or type(error).__name__
             if exhausted:
@@ -151,8 +161,7 @@ class Decoding:
         return torch.cat(tops).double().cpu().numpy(), drawn
 
     def _relieve(self) -> None:
-        """Keep the live rows within bounds without changing a draw. A branch that is too wide by itself is split, and
-        its parts restart, so its bits depend only on its prompt; then the youngest branches yield to the older ones."""
+        """Split a branch that is too wide by itself, then let the youngest branches yield: the bits of no draw change."""
         frontier = self.frontier
         for key in list(frontier.running):
             if np.count_nonzero(frontier.owner == key) > self.max_rows:
@@ -192,23 +201,15 @@ class Decoding:
         of_sample = np.empty(len(numbers), np.int64)
         for index, leaf in enumerate(leaves):
             of_sample[leaf.number + self.settings.greedy] = index
-        # An answer shared by many samples is decoded once.
-        texts = self.checkpoint.tokenizer.batch_decode(
-            [list(leaf.tokens) for leaf in leaves], skip_special_tokens=True
-        )
-        return Answers(
-            self.prompts[prompt].prompt_id,
+        own = [leaves[index] for index in of_sample]
+        return answers_of(
+            self.checkpoint,
+            self.prompts[prompt],
             numbers,
-            [texts[leaf] for leaf in of_sample],
-            [len(leaves[leaf].tokens) for leaf in of_sample],
-            ["stop" if leaves[leaf].stopped else "length" for leaf in of_sample],
-            [leaves[leaf].mean_confidence for leaf in of_sample],
+            [leaf.tokens for leaf in own],
+            ["stop" if leaf.stopped else "length" for leaf in own],
+            [leaf.mean_confidence for leaf in own],
         )
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether torch or NumPy ran out of memory; on the CPU torch raises a plain RuntimeError."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,13 +249,9 @@ class Running:
 
 
 class Frontier:
-    """Flat arrays over the live rows of all running branches, and over the samples that follow them.
-
-    All rows are equally long, so no row is padded: a prompt joins when the rows reach the prompt's length.
-    Rows: ``owner`` (key of ``running``), ``prompt_length``, ``confidence``, ``tokens`` (rows, length), and
-    between `grow` and `settle` the ``parent`` row. Samples: ``row``, ``number``, and ``lane``, its row of
-    ``table``.
-    """
+    """Flat arrays over the live rows of all running branches, all equally long, and over the samples that follow them.
+    Rows: ``owner`` (key of ``running``), ``prompt_length``, ``confidence``, ``tokens`` (rows, length), and between
+    `grow` and `settle` the ``parent`` row. Samples: ``row``, ``number``, and ``lane``, its row of ``table``."""
 
     def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, vocabulary: int):
         self.end_ids, self.max_new_tokens, self.vocabulary = np.array(end_ids, int), max_new_tokens, vocabulary
@@ -338,8 +335,7 @@ class Frontier:
         return [self.running.pop(key) for key in done]
 
     def split(self, key: int, most_rows: int) -> tuple[Running, list[Branch]]:
-        """Remove a branch: its finished part, and the rest in parts of up to ``most_rows`` rows, in the order of their
-        tokens."""
+        """Remove a branch: its finished part, and the rest in parts of up to ``most_rows`` rows, ordered by their tokens."""
         own = np.flatnonzero(self.owner == key)
         own = own[np.lexsort(self.tokens[own].T[::-1])]
         parts = [self._branch(own[start : start + most_rows]) for start in range(0, len(own), most_rows)]

@@ -16,32 +16,31 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from lethe.config.evaluating import Drawing, Endpoint, Parts
+from lethe.config.evaluating import Drawing, Endpoint, Model, Parts, Sample, Sequential
 from lethe.data.prompt_language import Language, Production, productions
 from lethe.errors import BadInput, LetheError
-from lethe.io import parts
+from lethe.io import artifacts
 from lethe.io.artifacts import CUT_OFF, GREEDY, Row, read_split
-from lethe.io.atomic import SCHEMA_VERSION
+from lethe.io.artifacts import Asked as AskedRow
 from lethe.io.cache import digest
+from lethe.io.files import SCHEMA_VERSION
+from lethe.models.checkpoints import Origin, tokenizer_of
+from lethe.models.encoding import CHAT, Encoder, messages_before, read_template, spelled_out, worded
 from lethe.progress import progress
-from lethe.sampling.engine import Answers, Engine, Prompt, Settings
-from lethe.sampling.store import AnswerStore
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from lethe.config.evaluating import Model, Sample, Sequential
-    from lethe.io.artifacts import Asked as AskedRow
-    from lethe.io.artifacts import Row
-    from lethe.models.in_memory import Origin
+from lethe.sampling.engine import Answers, AnswerStore, Engine, Prompt, Settings
+from lethe.scoring import scorer, split_answer
+from lethe.statistics.sequential import SequentialTest
 
 Speaker = Callable[..., Prompt]
 UTILITY_SPLITS = ("retain", "world", "real_authors")
 HELDOUT = "heldout"
+PRODUCTION = zlib.crc32(b"production")
+SHARE = "share"  # names the draws of the second sample
 
 
 def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, list[Row]]:
@@ -60,15 +59,12 @@ def heldout(dataset: Path) -> dict[str, list[Row]]:
 
 
 def some(rows: list[Row], count: int, seed: int) -> list[Row]:
-    """Some of the rows, drawn at random and kept in file order."""
     picks = np.random.default_rng(seed).permutation(len(rows))[:count]
     return [rows[i] for i in sorted(picks)]
 
 
 @dataclass(frozen=True)
 class Task:
-    """The questions of one split, drawn with the same settings."""
-
     split: str
     prompts: Sequence[Prompt]
     settings: Settings
@@ -83,14 +79,7 @@ def tasks(source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: 
 
 
 def speaker(source: Origin, template: str) -> Speaker:
-    """How a question becomes a prompt of this model: tokens, or for a server a text and the messages before it.
-
-    The function takes a name and a question, and optionally the number of answers, a system prompt, the questions and
-    answers before, and the start of the answer.
-    """
-    from lethe.models.encoding import CHAT, Encoder, messages_before, read_template, spelled_out, worded
-    from lethe.models.in_memory import tokenizer_of
-
+    """How a question becomes a prompt of this model: tokens, or for a server a text and the messages before it."""
     encoder = None if isinstance(source, Endpoint) else Encoder(tokenizer_of(source), template)
     given = encoder is not None or template == CHAT or "{question}" in template
     words = template if given else read_template(template)
@@ -134,21 +123,15 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
         "schema": SCHEMA_VERSION,
         "engine": engine.name,
         "engine_reason": getattr(engine, "reason", f"sample.engine is {sample.engine}"),
-        "temperature": sample.temperature,
-        "top_p": sample.top_p,
-        "top_k": sample.top_k,
+        **{key: getattr(sample, key) for key in ("temperature", "top_p", "top_k")},
         "adaptive_threshold": model.adaptive_threshold,
-        "max_new_tokens": sample.max_new_tokens,
-        "seed": sample.seed,
-        "stop": sample.stop,
+        **{key: getattr(sample, key) for key in ("max_new_tokens", "seed", "stop")},
         "splits": {task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work},
     } | served
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
     """The generations table of a task, rows in the order of its prompts and samples."""
-    import pandas as pd
-
     draw_into(store, task, engine, label)
     return pd.concat(drawn_parts(store, task), ignore_index=True)
 
@@ -160,11 +143,11 @@ def draw_into(store: AnswerStore, task: Task, engine: Engine, label: str) -> Non
 
 
 def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
-    """The stored generations of a task in the order of its prompts and samples: parts as of `lethe.io.parts`."""
+    """The stored generations of a task in the order of its prompts and samples: parts as of `lethe.io.artifacts`."""
     part: list[Answers] = []
     for prompt in task.prompts:
         answers = store.stored(prompt, task.settings)
-        if part and sum(len(own.samples) for own in part) + len(answers.samples) > parts.ROWS:
+        if part and sum(len(own.samples) for own in part) + len(answers.samples) > artifacts.ROWS:
             yield table_of(part)
             part = []
         part.append(answers)
@@ -177,9 +160,6 @@ def draw_sequentially(
 ) -> tuple[pd.DataFrame, list[dict]]:
     """`sample.stop: sequential`: the generations, drawn in chunks until each question's verdict, and the decisions. A
     missing judgement counts as 1 against a certificate and as 0 against a leak."""
-    from lethe.scoring import scorer
-    from lethe.statistics.sequential import SequentialTest
-
     cap = task.settings.n
     tests = {p.prompt_id: SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap) for p in task.prompts}
     drawn: dict[str, list[Answers]] = {prompt.prompt_id: [] for prompt in task.prompts}
@@ -200,8 +180,6 @@ def draw_sequentially(
 
 
 def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
-    import pandas as pd
-
     frames = [
         pd.DataFrame(
             {
@@ -220,21 +198,11 @@ def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-PRODUCTION = zlib.crc32(b"production")
-SHARE = "share"  # names the draws of the second sample
-
-
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """The prompts of one question: its productions, and the index of each sample's production."""
 
-    row: Row
     productions: Sequence[Production]
     of_sample: np.ndarray
-
-    @property
-    def counts(self) -> np.ndarray:
-        return np.bincount(self.of_sample, minlength=len(self.productions))
 
     @property
     def likeliest(self) -> int:
@@ -245,7 +213,7 @@ class Asked:
 def ask(language: Language, row: Row, samples: int, seed: int) -> Asked:
     choices = productions(language, row)
     uniform = np.array([_uniform(seed, row["id"], sample) for sample in range(samples)])
-    return Asked(row, choices, pick(uniform, choices))
+    return Asked(choices, pick(uniform, choices))
 
 
 def pick(uniform: np.ndarray, choices: Sequence[Production]) -> np.ndarray:
@@ -259,93 +227,62 @@ def _uniform(seed: int, name: str, sample: int) -> float:
     return float(stream.generate_state(1, np.uint64)[0] >> np.uint64(11)) / 2.0**53
 
 
-def draw_in_language(
-    language: Language,
-    rows: Sequence[Row],
-    speak: Speaker,
-    settings: Settings,
-    engine: Engine,
-    store: AnswerStore,
-    label: str,
-) -> pd.DataFrame:
-    """The generations of the forget questions, with a column ``production``; the greedy answer is that to the most
-    probable one."""
-    questions = [ask(language, row, settings.n, settings.seed) for row in rows]
-    sampled = [
-        _prompt(speak, asked, place, int(count))
-        for asked in questions
-        for place, count in enumerate(asked.counts)
-        if count
-    ]
-    greedy = [_prompt(speak, asked, asked.likeliest, None, "greedy") for asked in questions]
-    only_greedy = settings.model_copy(update={"n": 0, "greedy": True})
-    answers = _answered(engine, store, sampled, settings.model_copy(update={"greedy": False}), label)
-    answers |= _answered(engine, store, greedy, only_greedy, f"{label}, greedy")
-    return table_of_language(questions, answers)
+@dataclass(frozen=True)
+class Asking:
+    speak: Speaker
+    settings: Settings
+    engine: Engine
+    store: AnswerStore
+
+    def prompt(self, row: Row, own: Production, n: int | None, use: str = "") -> Prompt:
+        opening, name = Opening.of(row, own), _name(row["id"], own, use)
+        return self.speak(name, opening.row, n, opening.system, opening.before, opening.start)
+
+    def answers(self, prompts: Sequence[Prompt], label: str, greedy: bool = False) -> dict[str, Answers]:
+        """The drawn answers to each prompt, or the greedy one alone."""
+        update = {"n": 0, "greedy": True} if greedy else {"greedy": False}
+        settings = self.settings.model_copy(update=update)
+        stream = progress(self.store.answer(self.engine, prompts, settings), label, "prompts", len(prompts))
+        answers = {answer.prompt_id: answer for answer in stream}
+        for prompt in prompts:
+            got, wanted = len(answers[prompt.prompt_id].texts), len(settings.of(prompt).sample_numbers())
+            if got != wanted:
+                raise LetheError(
+                    f"The engine {self.engine.name} gave {got} answers to a prompt with n = {wanted}: an engine must take "
+                    "the number of answers from settings.of(prompt)."
+                )
+        return answers
 
 
-def _prompt(speak: Speaker, asked: Asked, place: int, n: int | None, use: str = "") -> Prompt:
-    own = asked.productions[place]
-    return speak(_name(asked.row["id"], own, use), _worded(asked.row, own), n, own.system, _shots(own), own.prefix)
-
-
-def _worded(row: Row, production: Production) -> Row:
-    return {**row, "question": production.question}
-
-
-def _shots(production: Production) -> list[tuple[AskedRow, str]]:
-    return [({"question": question}, answer) for question, answer in production.shots]
+def draw_in_language(language: Language, rows: Sequence[Row], asking: Asking, label: str) -> pd.DataFrame:
+    """The generations of the forget questions, with a column ``production``; the greedy answer is to the likeliest one. The
+    k-th sample of a production is the k-th answer to its prompt."""
+    questions = [ask(language, row, asking.settings.n, asking.settings.seed) for row in rows]
+    sampled, greedy = list[Prompt](), list[Prompt]()
+    for row, asked in zip(rows, questions, strict=True):
+        counts = enumerate(np.bincount(asked.of_sample).tolist())
+        sampled += [asking.prompt(row, asked.productions[place], count) for place, count in counts if count]
+        greedy.append(asking.prompt(row, asked.productions[asked.likeliest], None, "greedy"))
+    answers = asking.answers(sampled, label) | asking.answers(greedy, f"{label}, greedy", greedy=True)
+    tables = []
+    for row, asked, first in zip(rows, questions, greedy, strict=True):
+        names = [production.name for production in asked.productions]
+        drawn = [answers[_name(row["id"], asked.productions[place])] for place in np.unique(asked.of_sample)]
+        numbers = np.array([GREEDY, *np.argsort(asked.of_sample, kind="stable")], np.int32)
+        table = table_of([answers[first.prompt_id], *drawn]).assign(prompt_id=row["id"], sample=numbers)
+        produced = [names[place] for place in (asked.likeliest, *asked.of_sample)]
+        tables.append(table.sort_values("sample").assign(production=produced))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _name(prompt_id: str, production: Production, use: str = "") -> str:
     return " | ".join(filter(None, (prompt_id, production.name, use)))
 
 
-def _answered(
-    engine: Engine, store: AnswerStore, prompts: Sequence[Prompt], settings: Settings, label: str
-) -> dict[str, Answers]:
-    stream = progress(store.answer(engine, prompts, settings), label, "prompts", len(prompts))
-    answers = {answer.prompt_id: answer for answer in stream}
-    for prompt in prompts:
-        got, wanted = len(answers[prompt.prompt_id].texts), len(settings.of(prompt).sample_numbers())
-        if got != wanted:
-            raise LetheError(
-                f"The engine {engine.name} gave {got} answers to a prompt with n = {wanted}: an engine must take the number "
-                "of answers from settings.of(prompt)."
-            )
-    return answers
-
-
-def table_of_language(questions: Iterable[Asked], answers: Mapping[str, Answers]) -> pd.DataFrame:
-    """The answers in sampling order: the k-th sample of a production is the k-th answer to its prompt."""
-    import pandas as pd
-
-    tables = []
-    for asked in questions:
-        names = [_name(asked.row["id"], production) for production in asked.productions]
-        greedy = answers[_name(asked.row["id"], asked.productions[asked.likeliest], "greedy")]
-        own = {place: answers[names[place]] for place in np.flatnonzero(asked.counts)}
-        ranks = pd.Series(asked.of_sample).groupby(asked.of_sample).cumcount()  # earlier samples of the same one
-        order = [(greedy, 0), *zip((own[place] for place in asked.of_sample), ranks, strict=True)]
-        picked = Answers(
-            asked.row["id"],
-            [GREEDY, *range(len(asked.of_sample))],
-            [answer.texts[rank] for answer, rank in order],
-            [answer.tokens[rank] for answer, rank in order],
-            [answer.finish_reasons[rank] for answer, rank in order],
-            [answer.mean_confidences[rank] for answer, rank in order],
-            None if greedy.thinking is None else [(answer.thinking or [None])[rank] for answer, rank in order],
-        )
-        places = [asked.likeliest, *asked.of_sample]
-        tables.append(table_of([picked]).assign(production=[asked.productions[place].name for place in places]))
-    return pd.concat(tables, ignore_index=True)
-
-
 def within_budgets(table: pd.DataFrame, parts: Parts, tokenizer: Any, sample: Sample) -> pd.DataFrame:
     """The answers cut where their thinking has more than ``max_thinking_tokens`` tokens, or what follows it more than
     ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before. A part
     that is not of one piece, such as several traces, is limited by the sum of both alone."""
-    from lethe.scoring import split_answer
 
     def cut(text: str) -> str:
         thinking, answer = split_answer(text, parts)
@@ -373,37 +310,31 @@ class Opening:
     before: Sequence[tuple[AskedRow, str]] = ()
     start: str = ""
 
+    @classmethod
+    def of(cls, row: Row, own: Production) -> Opening:
+        shots: list[tuple[AskedRow, str]] = [({"question": question}, answer) for question, answer in own.shots]
+        asked: Row = {**row, "question": own.question}
+        return cls(asked, own.followups, own.system, shots, own.prefix)
+
 
 def openings(rows: Sequence[Row], language: Language | None) -> dict[tuple[str, str], Opening]:
     """The conversations of the forget questions that go on after the first answer, by question and production."""
     if language is None:
         every = {(row["id"], ""): Opening(row, row.get("followups") or ()) for row in rows}
     else:
-        every = {
-            (row["id"], own.name): Opening(_worded(row, own), own.followups, own.system, _shots(own), own.prefix)
-            for row in rows
-            for own in productions(language, row)
-        }
+        every = {(row["id"], own.name): Opening.of(row, own) for row in rows for own in productions(language, row)}
     return {key: opening for key, opening in every.items() if opening.followups}
 
 
 def draw_turns(
     first: pd.DataFrame,
     conversations: Mapping[tuple[str, str], Opening],
-    speak: Speaker,
-    settings: Settings,
-    engine: Engine,
-    store: AnswerStore,
+    asking: Asking,
     label: str,
     shorten: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
 ) -> pd.DataFrame:
-    """The answers to the follow-up questions, with the columns of the generations, ``turn`` (from 2) and ``followup``.
-
-    A conversation ends with an answer that is missing; its later turns are missing for the same reason, and one that the
-    model's context cannot hold for the reason "context".
-    """
-    import pandas as pd
-
+    """The answers to the follow-up questions, with the columns of the generations, ``turn`` (from 2) and ``followup``. After
+    a missing answer the later turns are missing for the same reason; one beyond the model's context for "context"."""
     asked_in = first["production"] if "production" in first else [""] * len(first)
     keys = list(zip(first["prompt_id"], asked_in, strict=True))
     greedy = first["sample"] == GREEDY
@@ -419,12 +350,13 @@ def draw_turns(
         for place in active:
             same.setdefault((keys[place], bool(greedy[place]), heard[place]), []).append(place)
         asked = {_named(key, turn): (key, places) for key, places in same.items()}
-        answers = _next_turn(asked, conversations, speak, settings, engine, store, f"{label}, turn {turn}")
+        answers = _next_turn(asked, conversations, asking, f"{label}, turn {turn}")
         for name, (key, places) in asked.items():
-            own = answers.get(name) or _silent(name, places, reasons[places[0]] if None in key[2] else "context")
-            numbers = first["sample"].iloc[places].tolist()
+            numbers, m = first["sample"].iloc[places].tolist(), len(places)
+            reason = reasons[places[0]] if None in key[2] else "context"
+            silent = Answers(name, numbers, [None] * m, [0] * m, [reason] * m, [None] * m)
             followup = conversations[key[0]].followups[turn - 2]
-            table = shorten(table_of([replace(own, prompt_id=key[0][0], samples=numbers)]))
+            table = shorten(table_of([replace(answers.get(name, silent), prompt_id=key[0][0], samples=numbers)]))
             drawn.append(table.assign(turn=np.int32(turn), followup=followup))
             for place, text, reason in zip(places, table["text"], table["finish_reason"], strict=True):
                 heard[place], reasons[place] = (*heard[place], text), reason
@@ -441,22 +373,14 @@ def _named(key: tuple, turn: int) -> str:
     return " | ".join(filter(None, (prompt_id, production, f"turn {turn} {digest(heard)}", "greedy" * greedy)))
 
 
-def _silent(name: str, places: Sequence[int], reason: str) -> Answers:
-    m = len(places)
-    return Answers(name, [], [None] * m, [0] * m, [reason] * m, [None] * m)
-
-
 def _next_turn(
     asked: Mapping[str, tuple[tuple, list[int]]],
     conversations: Mapping[tuple[str, str], Opening],
-    speak: Speaker,
-    settings: Settings,
-    engine: Engine,
-    store: AnswerStore,
+    asking: Asking,
     label: str,
 ) -> dict[str, Answers]:
     """The answers to the next question of each conversation that has no missing answer and room for one more."""
-    described = getattr(engine, "checkpoint", None)
+    described = getattr(asking.engine, "checkpoint", None)
     room = math.inf if described is None or described.context is None else described.context
     prompts: dict[bool, list[Prompt]] = {False: [], True: []}
     for name, ((key, greedy, heard), places) in asked.items():
@@ -466,59 +390,36 @@ def _next_turn(
         questions = [own.row, *({"question": text} for text in own.followups)]
         answers = [own.start + heard[0] if own.start else heard[0], *heard[1:]]
         before = [*own.before, *zip(questions, answers, strict=False)]
-        prompt = speak(name, questions[len(heard)], None if greedy else len(places), own.system, before)
-        if len(prompt.token_ids) + settings.max_new_tokens <= room:
+        prompt = asking.speak(name, questions[len(heard)], None if greedy else len(places), own.system, before)
+        if len(prompt.token_ids) + asking.settings.max_new_tokens <= room:
             prompts[greedy].append(prompt)
-    sampled = settings.model_copy(update={"greedy": False})
-    cold = settings.model_copy(update={"n": 0, "greedy": True})
-    found = _answered(engine, store, prompts[False], sampled, label) if prompts[False] else {}
-    return found | (_answered(engine, store, prompts[True], cold, f"{label}, greedy") if prompts[True] else {})
+    found = asking.answers(prompts[False], label) if prompts[False] else {}
+    return found | (asking.answers(prompts[True], f"{label}, greedy", greedy=True) if prompts[True] else {})
 
 
-def draw_prompts(
-    language: Language,
-    rows: Sequence[Row],
-    speak: Speaker,
-    settings: Settings,
-    engine: Engine,
-    store: AnswerStore,
-    label: str,
-) -> pd.DataFrame:
+def draw_prompts(language: Language, rows: Sequence[Row], asking: Asking, label: str) -> pd.DataFrame:
     """The second sample: ``share.prompts`` random prompts over all questions, ``share.answers`` new ones to each, with
     the columns of the generations, ``prompt`` (its number) and ``production``."""
-    import pandas as pd
-
     share = language.share
     assert share is not None  # the caller passes only a language with a share
     choices = [productions(language, row) for row in rows]
     drawn: list[tuple[int, int]] = []
     for number in range(share.prompts):
-        question = int(_uniform(settings.seed, f"{SHARE} question", number) * len(rows))
-        uniform = np.array([_uniform(settings.seed, f"{SHARE} production", number)])
+        question = int(_uniform(asking.settings.seed, f"{SHARE} question", number) * len(rows))
+        uniform = np.array([_uniform(asking.settings.seed, f"{SHARE} production", number)])
         drawn.append((question, int(pick(uniform, choices[question])[0])))
-    times = Counter(drawn)
-    asked = [Asked(row, own, np.array([], np.int64)) for row, own in zip(rows, choices, strict=True)]
-    prompts = [
-        _prompt(speak, asked[question], place, count * share.answers, SHARE)
-        for (question, place), count in times.items()
-    ]
-    answers = _answered(engine, store, prompts, settings.model_copy(update={"greedy": False}), label)
-    own = {
-        (question, place): table_of([answers[_name(rows[question]["id"], choices[question][place], SHARE)]])
-        for question, place in times
+    prompts = {
+        pair: asking.prompt(rows[pair[0]], choices[pair[0]][pair[1]], count * share.answers, SHARE)
+        for pair, count in Counter(drawn).items()
     }
-    used = dict.fromkeys(times, 0)
-    tables = []
+    answers = asking.answers(list(prompts.values()), label)
+    own = {pair: table_of([answers[prompt.prompt_id]]) for pair, prompt in prompts.items()}
+    used: Counter[tuple[int, int]] = Counter()
+    tables, samples = [], np.arange(share.answers, dtype=np.int32)
     for number, (question, place) in enumerate(drawn):
-        start = used[question, place]
-        used[question, place] = start + share.answers
+        start = used[question, place] * share.answers
+        used[question, place] += 1
+        asked = {"prompt_id": rows[question]["id"], "sample": samples, "prompt": number}
         part = own[question, place].iloc[start : start + share.answers]
-        tables.append(
-            part.assign(
-                prompt_id=rows[question]["id"],
-                sample=np.arange(share.answers, dtype=np.int32),
-                prompt=number,
-                production=choices[question][place].name,
-            )
-        )
+        tables.append(part.assign(**asked, production=choices[question][place].name))
     return pd.concat(tables, ignore_index=True)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
-from lethe.models.in_memory import Source
+from lethe.models.checkpoints import Source
 from lethe.sampling.draws import check_numbers, force_top, top_probability
-from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts, checkpoint, load
-
-if TYPE_CHECKING:
-    import torch
+from lethe.sampling.engine import Answers, Options, Prompt, Settings, answers_of, check_prompts, checkpoint, load
 
 
 class TransformersEngine:
-    """Calls `generate` once per up to ``max_rows`` answers to one prompt. It draws from torch's global generator, so
-    each call is seeded from its prompt's own stream, and rows of different prompts never share a call."""
+    """Calls `generate` for up to ``max_rows`` answers to one prompt, seeded from the prompt's own stream."""
 
     name = "transformers"
     in_memory = True
@@ -35,21 +31,19 @@ class TransformersEngine:
         numbers = settings.sample_numbers()
         starts = range(0, len(numbers), self.max_rows)
         seeds = np.random.SeedSequence.generate_state(settings.stream(prompt.prompt_id), len(starts), np.uint64)
-        ids: list[list[int]] = []
+        ids: list[tuple[int, ...]] = []
         confidences: list[float] = []
         for start, seed in zip(starts, seeds, strict=True):
             rows = min(self.max_rows, len(numbers) - start)
             own, means = self._generate(prompt, settings, rows, int(seed), settings.greedy and start == 0)
             ids, confidences = ids + own, confidences + means
-        texts = self.checkpoint.tokenizer.batch_decode(ids, skip_special_tokens=True)
         reasons = ["stop" if row[-1] in self.checkpoint.end_ids else "length" for row in ids]
-        return Answers(prompt.prompt_id, numbers, texts, [*map(len, ids)], reasons, confidences)
+        return answers_of(self.checkpoint, prompt, numbers, ids, reasons, confidences)
 
     def _generate(
         self, prompt: Prompt, settings: Settings, rows: int, seed: int, greedy_row: bool
-    ) -> tuple[list[list[int]], list[float]]:
+    ) -> tuple[list[tuple[int, ...]], list[float]]:
         """The generated tokens of each row, cut after the row's end token, and the row's mean confidence."""
-        import torch
         from transformers import GenerationConfig, LogitsProcessorList
 
         device, watch = self.model.device, ConfidenceProcessor(settings.adaptive_threshold, greedy_row)
@@ -77,13 +71,12 @@ class TransformersEngine:
         lengths = steps.where(ended, generated.shape[1]).amin(1)  # up to and including the first end token
         sums = torch.stack(watch.confidences, 1).double().cumsum(1)
         means = sums.gather(1, (lengths - 1)[:, None])[:, 0] / lengths
-        ids = [row[:length] for row, length in zip(generated.tolist(), lengths.tolist(), strict=True)]
+        ids = [tuple(row[:length]) for row, length in zip(generated.tolist(), lengths.tolist(), strict=True)]
         return ids, means.tolist()
 
 
 class ConfidenceProcessor:
-    """Logits processor of one `model.generate` call, before any warper: records confidences and makes rows greedy, row
-    0 if ``greedy_row``, and every row while its mean confidence exceeds ``threshold``."""
+    """Records confidences before any warper and makes rows greedy: row 0 if ``greedy_row``, and rows above ``threshold``."""
 
     def __init__(self, threshold: float | None, greedy_row: bool):
         self.threshold, self.greedy_row = threshold, greedy_row
@@ -91,8 +84,6 @@ class ConfidenceProcessor:
         self._sum: torch.Tensor | float = 0.0
 
     def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        import torch
-
         self.confidences.append(check_numbers(top_probability(logits)))
         self._sum = self._sum + self.confidences[-1]
         greedy = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)

@@ -1,7 +1,5 @@
 """Adaptive temperature inside vLLM: vLLM's engine process imports the class, so it has its own module."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import torch

@@ -10,13 +10,22 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.errors import BadValue, LetheError
-from lethe.models.first_token import ENVIRONMENT, LONGEST_ON_CPU, prepare_vllm
-from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts, checkpoint, resolve_device
+from lethe.models.first_token import LONGEST_ON_CPU, on_cpu_at_most, prepare_vllm, start_vllm
+from lethe.sampling.engine import (
+    Answers,
+    Options,
+    Prompt,
+    Settings,
+    answers_of,
+    check_prompts,
+    checkpoint,
+    resolve_device,
+)
 
 if TYPE_CHECKING:
     from vllm import LLM, CompletionOutput, SamplingParams
@@ -35,45 +44,30 @@ class VllmEngine:
 
     def __init__(self, model_folder: Path, options: Options):
         # The second model runner has a different interface for logits processors.
-        prepare_vllm("prefix", {**ENVIRONMENT, "VLLM_USE_V2_MODEL_RUNNER": "0"})
+        prepare_vllm("prefix", VLLM_USE_V2_MODEL_RUNNER="0")
         self.checkpoint, self.options = checkpoint(model_folder), options
         self.on_cpu = resolve_device(options.device).type == "cpu"
-        self.context = self.checkpoint.context
-        if self.on_cpu:
-            self.context = min(self.context or LONGEST_ON_CPU, LONGEST_ON_CPU)
+        context = self.checkpoint.context
+        self.context = on_cpu_at_most(context) if self.on_cpu else context
         # The model is in this process, or one in each of several others.
         self.model = Replicas(model_folder, options) if options.data_parallel > 1 else self._start()
 
     def _start(self) -> LLM:
-        from vllm import LLM
-
         from lethe.sampling.vllm_adaptive import AdaptiveTemperature
 
-        dtype = self.options.dtype
-        settings: dict[str, Any] = {}
-        if self.on_cpu:
-            dtype = "float32" if dtype == "auto" else dtype
-            # vLLM 0.32 cannot revert a seeded draw on the CPU, as reading a prompt in parts requires, so prompts
-            # are read whole.
-            settings = {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU}
-        if self.on_cpu and self.options.tensor_parallel == 1:
-            # Run in this process: this saves starting two processes, and nothing overlaps on a CPU anyway.
-            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-            settings["distributed_executor_backend"] = "uni"
-        llm = LLM(
-            model=str(self.checkpoint.source),
-            dtype=dtype,
-            load_format="safetensors",
-            trust_remote_code=False,
-            max_model_len=self.context,
+        # vLLM 0.32 cannot revert a seeded draw on the CPU, as reading a prompt in parts requires, so prompts are read whole.
+        whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU}
+        llm = start_vllm(
+            Path(str(self.checkpoint.source)),
+            self.options.dtype,
+            self.context,
+            self.on_cpu,
+            alone=self.options.tensor_parallel == 1,
             generation_config="vllm",  # the checkpoint's generation settings would change the distribution
-            enable_prefix_caching=True,
-            enforce_eager=self.on_cpu,
             max_num_seqs=min(self.options.max_rows, MOST_SEQUENCES),
             tensor_parallel_size=self.options.tensor_parallel,
             logits_processors=[AdaptiveTemperature],
-            disable_log_stats=True,
-            **settings,
+            **(whole if self.on_cpu else {}),
         )
         # An ending process waits for its children before `atexit` handlers run, vLLM's own cleanup among them; this
         # handler runs earlier.
@@ -104,7 +98,15 @@ class VllmEngine:
         for (prompt, _), output in zip(requests, outputs, strict=True):
             completions[prompt.prompt_id] += sorted(output.outputs, key=lambda completion: completion.index)
         for prompt in prompts:
-            yield self._answers(prompt, settings.of(prompt), completions[prompt.prompt_id])
+            own = completions[prompt.prompt_id]
+            yield answers_of(
+                self.checkpoint,
+                prompt,
+                settings.of(prompt).sample_numbers(),
+                [tuple(completion.token_ids) for completion in own],
+                [completion.finish_reason for completion in own],
+                [mean_top_probability(completion.logprobs) for completion in own],
+            )
 
     def _requests(self, prompt: Prompt, settings: Settings) -> Iterator[tuple[Prompt, SamplingParams]]:
         """The greedy request, if any, then one request for all samples, to which vLLM assigns consecutive seeds."""
@@ -138,19 +140,6 @@ class VllmEngine:
                 ),
             )
 
-    def _answers(self, prompt: Prompt, settings: Settings, completions: list[CompletionOutput]) -> Answers:
-        distinct = list({tuple(completion.token_ids) for completion in completions})
-        decoded = self.checkpoint.tokenizer.batch_decode([list(one) for one in distinct], skip_special_tokens=True)
-        texts = dict(zip(distinct, decoded, strict=True))
-        return Answers(
-            prompt.prompt_id,
-            settings.sample_numbers(),
-            [texts[tuple(completion.token_ids)] for completion in completions],
-            [len(completion.token_ids) for completion in completions],
-            [completion.finish_reason for completion in completions],
-            [mean_top_probability(completion.logprobs) for completion in completions],
-        )
-
 
 def mean_top_probability(logprobs: FlatLogprobs) -> float:
     """The mean largest probability; vLLM gives the raw log probabilities of the drawn and the likeliest token."""
@@ -159,8 +148,7 @@ def mean_top_probability(logprobs: FlatLogprobs) -> float:
 
 
 class Replicas:
-    """Parallel engines, each in its own process with its share of the GPUs; any may answer a prompt, which has its own
-    seeds."""
+    """Parallel engines, each in its own process with its share of the GPUs; any may answer a prompt."""
 
     def __init__(self, model_folder: Path, options: Options):
         context = multiprocessing.get_context("spawn")

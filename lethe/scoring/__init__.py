@@ -19,14 +19,15 @@ knowledge can return in the thinking while the answer is clean (R-TOFU, arXiv 25
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lethe.config.evaluating import Parts, ScorerParams, scorer_params
-from lethe.errors import BadValue
+from lethe.errors import BadInput, BadValue
+from lethe.io.artifacts import Reference, References, Row
 from lethe.registry import JUDGES, SCORERS
 from lethe.scoring.verdicts import Question, VerdictStore, judged
 
@@ -42,11 +43,8 @@ ASKED, CUT, UNCLOSED = "turns", "cut_off", "unclosed"
 
 
 class Scorer(NamedTuple):
-    """A scorer ready to score many questions.
-
-    ``columns`` gives one array (answers, columns) per question. ``endings`` are those of the columns' names; "" is the
-    column with the scorer's own name, which is the first.
-    """
+    """A scorer ready to score many questions: ``columns`` gives one array (answers, columns) per question. ``endings`` are
+    those of the columns' names, of which the first, "", is the scorer's own name."""
 
     columns: Callable[[Sequence[Question]], list[np.ndarray]]
     endings: tuple[str, ...] = ("",)
@@ -120,7 +118,6 @@ def split_answer(text: str, parts: Parts) -> tuple[str, str | None]:
 
 
 def answers_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:
-    """Generations whose texts are the answers alone."""
     return table if parts is None else table.assign(text=[_part(text, parts, 1) for text in table["text"]])
 
 
@@ -141,7 +138,6 @@ def _part(text: object, parts: Parts, place: int) -> str | None:
 
 
 def unclosed(table: pd.DataFrame, parts: Parts | None) -> np.ndarray:
-    """Whether the thinking of each answer never ended, so that there is no answer."""
     answers = answers_of(table, parts)["text"]
     said = table["text"].notna() | (table["thinking"].notna() if "thinking" in table else False)
     return (answers.isna() & said).to_numpy()
@@ -170,3 +166,85 @@ def marks_of(tokenizer: Any) -> Parts | None:
         if marks[1] in template:
             return Parts(thinking=marks)
     return None
+
+
+def score_answers(
+    generations: pd.DataFrame,
+    items: Mapping[str, Row],
+    scorers: Sequence[str],
+    params: Mapping[str, ScorerParams] | None = None,
+    kept: Path | None = None,
+    references: References | None = None,
+) -> pd.DataFrame:
+    """``prompt_id, sample`` and one float64 column per scorer, rows as in ``generations``; NaN is missing. A judge keeps its
+    verdicts below ``kept`` and may fill further columns, whose names have endings. ``references`` are the answers that single
+    productions ask for. A generation of an unknown prompt raises `BadInput`."""
+    (table,) = scored_parts(lambda: [generations], items, scorers, params, kept, references)
+    return table
+
+
+def scored_parts(
+    parts: Callable[[], Iterable[pd.DataFrame]],
+    items: Mapping[str, Row],
+    scorers: Sequence[str],
+    params: Mapping[str, ScorerParams] | None = None,
+    kept: Path | None = None,
+    references: References | None = None,
+) -> Iterator[pd.DataFrame]:
+    """The same for a table of generations in parts, of which one is in memory at a time. ``parts`` begins the table anew at
+    each call: every judge reads it once by itself, because two judges need not fit into memory together, and then the text
+    scorers read it together. Of a judge, the numbers of all answers are in memory."""
+    params_of = params or {}
+    verdicts: dict[str, list[dict[str, np.ndarray]]] = {}
+    for name in scorers:
+        if name in JUDGES:
+            judge = open_scorer(name, params_of.get(name), kept)
+            verdicts[name] = [_columns(part, items, name, judge, references) for part in parts()]
+            del judge
+    opened = {name: open_scorer(name, params_of.get(name)) for name in scorers if name not in verdicts}
+    for number, part in enumerate(parts()):
+        columns: dict[str, np.ndarray] = {}
+        for name in scorers:
+            of_judge = verdicts.get(name)
+            columns |= of_judge[number] if of_judge else _columns(part, items, name, opened[name], references)
+        yield part[["prompt_id", "sample"]].reset_index(drop=True).assign(**columns)
+
+
+def _columns(
+    generations: pd.DataFrame, items: Mapping[str, Row], name: str, opened: Scorer, references: References | None
+) -> dict[str, np.ndarray]:
+    places, questions = asked_of(generations, items, references)
+    values = np.full((len(generations), len(opened.endings)), np.nan)
+    for rows, scored in zip(places, opened.columns(questions), strict=True):
+        values[rows] = scored
+    return {name + ending: column for ending, column in zip(opened.endings, values.T, strict=True)}
+
+
+def asked_of(
+    generations: pd.DataFrame, items: Mapping[str, Row], references: References | None = None
+) -> tuple[list[np.ndarray], list[Question]]:
+    """The row numbers and answers of each prompt, by what they are scored against; an unknown prompt raises `BadInput`."""
+    texts, places, questions = generations["text"].to_numpy(), [], []
+    rows_of = generations.reset_index(drop=True).groupby("prompt_id", sort=False).indices
+    for prompt_id, rows in rows_of.items():
+        if prompt_id not in items:
+            raise BadInput(
+                f"Generations of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."
+            )
+        for own, item in _by_reference(generations, rows, items[prompt_id], (references or {}).get(prompt_id, {})):
+            places.append(own)
+            questions.append(Question(texts[own], item))
+    return places, questions
+
+
+def _by_reference(
+    generations: pd.DataFrame, rows: np.ndarray, item: Row, references: Mapping[str, Reference]
+) -> Iterator[tuple[np.ndarray, Row]]:
+    """The row numbers of one prompt by what they are scored against: the item, and one part per other reference."""
+    if not references or "production" not in generations:
+        yield rows, item
+        return
+    asked = [references.get(name) for name in generations["production"].to_numpy()[rows]]
+    for reference in dict.fromkeys(asked):
+        own = rows[np.array([one == reference for one in asked])]
+        yield own, reference.of(item) if reference else item

@@ -27,10 +27,7 @@ tokenize = re.compile(r"\w+|[^\w\s]").findall  # words, and every other visible 
 
 @dataclass(frozen=True)
 class Ngrams:
-    """The n-grams of one order: entry k means that text ``text[k]`` has n-gram ``gram[k]`` ``count[k]`` times.
-
-    Entries are sorted by text, then n-gram; n-grams are numbered from 0.
-    """
+    """The n-grams of one order: text ``text[k]`` has n-gram ``gram[k]`` ``count[k]`` times; sorted by text, then n-gram."""
 
     text: np.ndarray
     gram: np.ndarray
@@ -61,7 +58,6 @@ class Tokens:
         )
 
     def ngrams(self, highest: int) -> Iterator[Ngrams]:
-        """The n-grams of each order from 1 to ``highest``."""
         vocabulary = int(self.ids.max(initial=-1)) + 1
         gram = np.zeros(len(self.ids), dtype=np.int64)  # number of the n-gram that starts at each position
         for n in range(1, highest + 1):
@@ -119,11 +115,8 @@ def _each(tokens: Tokens) -> np.ndarray:
 
 
 def _second_largest(grams: Ngrams, copies: np.ndarray) -> np.ndarray:
-    """For each n-gram, its second largest count over all samples, copies counted; 0 if only one sample has the n-gram.
-
-    The largest count itself is not needed. For the sample with the largest count, the others reach the second largest;
-    any other sample's own count is at most the second largest.
-    """
+    """For each n-gram, its second largest count over all samples, copies counted; 0 if only one sample has the n-gram. For
+    the sample with the largest count the others reach the second largest; any other's own count is at most that."""
     order = np.argsort(grams.gram * (grams.count.max(initial=0) + 1) - grams.count)
     gram, count, several = grams.gram[order], grams.count[order], copies[grams.text[order]] > 1
     first = np.flatnonzero(np.diff(gram, prepend=-1))

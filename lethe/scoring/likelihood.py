@@ -5,8 +5,8 @@ How well the model knows an answer:
 
 - ``probability``: exp(-loss), the geometric mean over the answer's tokens (TOFU).
 - ``choice_probability``: p / (p + sum of p_wrong), TOFU's probability on real authors and world facts.
-- ``truth_ratio``: R = exp(-mean loss(wrong)) / exp(-loss(correct)), with a geometric mean over the wrong answers as in TOFU's
-  own logs; below 1 if the model prefers the correct answer.
+- ``truth_ratio``: R = exp(-mean loss of the wrong answers) / exp(-loss of the right one), a geometric mean as in TOFU's own
+  logs; below 1 if the model prefers the correct answer.
 - ``extraction_strength``: 1 - k / T, where k is the length of the shortest prefix of the T tokens after which every further
   token is the most likely one. A match at each step given the true prefix is a match of the greedy continuation, so one pass
   with the true tokens suffices. Source: Carlini et al. (2021), in the form of Wang et al., "Towards Effective Evaluations and
@@ -34,13 +34,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import BadInput
+from lethe.io.artifacts import Row
+from lethe.models.likelihood import AnswerTokens
 from lethe.registry import LIKELIHOODS, MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from lethe.io.artifacts import Row
-    from lethe.models.likelihood import AnswerTokens
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,10 @@ class Item:
     perturbed: tuple[AnswerTokens, ...] = ()
 
 
-def loss(tokens: AnswerTokens) -> float:
-    """Mean negative log-probability per token in nats, end of sequence included; NaN without tokens."""
-    return -float(tokens.log_probs.mean()) if len(tokens.log_probs) else float("nan")
-
-
 def score_likelihoods(given: pd.DataFrame, rows: Mapping[str, Row]) -> pd.DataFrame:
     """``prompt_id`` and one float64 column per measure, one row per prompt in the order of ``given``; NaN is missing."""
     import pandas as pd
 
-    measures = {name: LIKELIHOODS[name] for name in LIKELIHOODS}
     scored = []
     for prompt_id, answers in given.groupby("prompt_id", sort=False):
         if prompt_id not in rows:
@@ -70,13 +63,11 @@ def score_likelihoods(given: pd.DataFrame, rows: Mapping[str, Row]) -> pd.DataFr
                 f"Likelihoods of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."
             )
         item = _item(rows[prompt_id]["answer"], answers)
-        scored.append({"prompt_id": prompt_id, **{name: measure(item) for name, measure in measures.items()}})
+        scored.append({"prompt_id": prompt_id, **{name: measure(item) for name, measure in LIKELIHOODS.items()}})
     return pd.DataFrame(scored)
 
 
 def _item(text: str, answers: pd.DataFrame) -> Item:
-    from lethe.models.likelihood import AnswerTokens
-
     def of(kind: str) -> list[AnswerTokens]:
         columns = answers[answers["kind"] == kind].sort_values("number")
         return [
@@ -89,13 +80,12 @@ def _item(text: str, answers: pd.DataFrame) -> Item:
 
 
 def probability(item: Item) -> float:
-    return math.exp(-loss(item.answer))
+    return math.exp(-item.answer.nll)
 
 
 def choice_probability(item: Item) -> float:
-    if not item.perturbed:
-        return float("nan")
-    return among(loss(item.answer), np.array([loss(wrong) for wrong in item.perturbed]))
+    wrong = np.array([wrong.nll for wrong in item.perturbed])
+    return among(item.answer.nll, wrong) if len(wrong) else float("nan")
 
 
 def truth_ratio(item: Item) -> float:
@@ -103,7 +93,7 @@ def truth_ratio(item: Item) -> float:
     if not item.perturbed:
         return float("nan")
     correct = item.answer if item.paraphrased is None else item.paraphrased
-    return float(ratio(np.asarray(loss(correct)), np.mean([loss(wrong) for wrong in item.perturbed])))
+    return float(ratio(np.asarray(correct.nll), np.mean([wrong.nll for wrong in item.perturbed])))
 
 
 def extraction_strength(item: Item) -> float:
@@ -137,12 +127,12 @@ SHARE = 0.2  # of the tokens, the authors' choice
 
 
 def mia_loss(item: Item) -> float:
-    return -loss(item.answer)
+    return -item.answer.nll
 
 
 def mia_zlib(item: Item) -> float:
     # A text may contain lone surrogates, which UTF-8 cannot encode.
-    return -loss(item.answer) / len(zlib.compress(item.text.encode("utf-8", "surrogatepass")))
+    return -item.answer.nll / len(zlib.compress(item.text.encode("utf-8", "surrogatepass")))
 
 
 def mia_min_k(item: Item) -> float:

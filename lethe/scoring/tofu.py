@@ -4,15 +4,11 @@ Each metric takes one value per row, NaN if missing. Missing values are omitted 
 `read_log` reads the evaluation logs of TOFU's authors, one JSON file per model with generation, losses and ROUGE per row,
 and TOFU_EVAL.json of open-unlearning, one block of rows per metric.
 
-The intervals take the questions as a sample. The interval of a mean over the questions is by betting, at every number of
-questions. Model utility rises with each of its terms, so the ends of all terms together (Bonferroni) give its ends. Forget
-quality is a p-value and no property of the models by itself: its interval is that of the p-value which the same numbers of
-questions give at the true distance of the two distributions of truth ratios. The distance lies within the
-Dvoretzky-Kiefer-Wolfowitz band of both samples (Massart 1990), each at half of alpha, whether or not the models answer the
-same questions.
+The intervals take the questions as a sample. Model utility rises with each of its terms, so the ends of all terms together
+(Bonferroni) give its ends. Forget quality is a p-value and no property of the models: its interval is that of the p-value
+which the same numbers of questions give at the true distance of the two distributions of truth ratios. The distance lies
+within the Dvoretzky-Kiefer-Wolfowitz band of both samples (Massart 1990), each at half of alpha.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
@@ -22,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lethe.errors import BadFile, BadValue
-from lethe.io.json_files import read_json
+from lethe.io.files import read_json
 from lethe.scoring.likelihood import among, ratio
 from lethe.scoring.text.rouge import rouge_l
 from lethe.statistics.bands import dkw
@@ -63,7 +59,6 @@ def forget_truth(ratios: np.ndarray) -> Term:
 
 
 def closeness(ratios: np.ndarray) -> np.ndarray:
-    """min(R, 1 / R) of each row."""
     with np.errstate(divide="ignore"):
         return np.minimum(ratios, 1 / np.asarray(ratios, dtype=np.float64))
 
@@ -77,22 +72,17 @@ def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
 
 
 def utility_values(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The values of each term of model utility, one per row."""
-    terms = {}
+    terms: dict[str, np.ndarray] = {}
     for name, values in sets.items():
-        terms[f"{name}_probability"] = values["probability"]
-        terms[f"{name}_rouge"] = values["rouge"]
+        terms |= {f"{name}_{key}": values[key] for key in ("probability", "rouge")}
         ratios = np.asarray(values["truth_ratio"], dtype=np.float64)
         terms[f"{name}_truth"] = np.maximum(0, 1 - ratios)  # 1 if the wrong answers have negligible probability
     return terms
 
 
 def forget_quality(ratios: np.ndarray, retrain_ratios: np.ndarray) -> KsTest:
-    """KS test of the forget set's truth ratios against those of the Retrain model.
-
-    A small p-value means that the test distinguishes the two models. Rows without a ratio are omitted; the result's
-    ``n_first`` and ``n_second`` count the remaining rows. Raises `BadValue` if no row remains.
-    """
+    """KS test of the forget set's truth ratios against those of the Retrain model: a small p-value tells them apart. Rows
+    without a ratio are omitted, and `BadValue` is raised if none remains."""
     samples = []
     for name, values in (("truth ratios", ratios), ("truth ratios of Retrain", retrain_ratios)):
         values = np.asarray(values, dtype=np.float64)
@@ -103,7 +93,6 @@ def forget_quality(ratios: np.ndarray, retrain_ratios: np.ndarray) -> KsTest:
 
 
 def harmonic_mean(values: np.ndarray) -> float:
-    """The harmonic mean of values in [0, 1]: zero if one is zero, NaN if one is NaN."""
     if np.isnan(values).any():
         return float("nan")
     return 0.0 if (values == 0).any() else float(1 / np.mean(1 / values))
@@ -131,10 +120,8 @@ KEYS = ("avg_gt_loss", "avg_paraphrased_loss", "average_perturb_loss", "generate
 
 @dataclass(frozen=True)
 class Section:
-    """One data set of a log; arrays of shape (rows,), NaN where the log has no usable value.
-
-    ``rouge`` is the stored ROUGE-L recall, ``rouge_again`` the recall computed from the stored texts.
-    """
+    """One data set of a log; arrays (rows,), NaN where the log has no usable value. ``rouge`` is the stored ROUGE-L recall,
+    ``rouge_again`` that of the stored texts."""
 
     rows: list[str]
     probability: np.ndarray
@@ -150,11 +137,8 @@ class Section:
 
 
 def read_log(path: str | os.PathLike, names: Iterable[str] = tuple(SECTIONS)) -> dict[str, Section]:
-    """The sections of a log, keyed as `SECTIONS`.
-
-    An absent section or key raises `BadFile`; a broken value in one row is missing (NaN), and so is a metric that
-    open-unlearning was not asked for.
-    """
+    """The sections of a log, keyed as `SECTIONS`. An absent section or key raises `BadFile`; a broken value in one row is
+    missing (NaN), and so is a metric that open-unlearning was not asked for."""
     log = read_json(path)
     if not isinstance(log, dict):
         raise BadFile(
@@ -223,10 +207,9 @@ def _section(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Sect
 
     wrong = [_numbers(section["average_perturb_loss"].get(row)) for row in rows]
     answer = column("avg_gt_loss")
+    probability = np.exp(-answer)
     if name in AMONG_CHOICES:
         probability = np.array([among(*losses) for losses in zip(answer, wrong, strict=True)])
-    else:
-        probability = np.exp(-answer)
     return Section(
         rows,
         probability,

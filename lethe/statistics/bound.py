@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from enum import StrEnum
@@ -19,32 +19,43 @@ from lethe.errors import BadValue
 
 Side = Literal["upper", "lower"]
 CERTAIN = 0.0  # the alpha of a bound that cannot fail
+RANDOM = "in a random prompt of the language"
 ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, None: ROUND_HALF_EVEN}
 
 
 class Covers(StrEnum):
-    """The scope of a bound: the claim that fails with probability at most alpha."""
+    """The scope of a bound: the claim that fails with probability at most alpha, and ``on``, how a clause ends on it."""
 
-    ONE_PROMPT = "one prompt"
-    WORST_PROMPT = "the worst of the prompts"
-    EVERY_PROMPT = "every prompt together"
-    AVERAGE = "the average over the prompts"
-    POPULATION = "the average over questions like these"
-    CERTIFIED = "the list of certified prompts"
-    ONE_IN_LANGUAGE = "one question, in a random prompt of the language"
-    WORST_IN_LANGUAGE = "the worst of the questions, in a random prompt of the language"
-    EVERY_IN_LANGUAGE = "every question together, in a random prompt of the language"
-    AVERAGE_IN_LANGUAGE = "the average over the questions, in a random prompt of the language"
-    CERTIFIED_IN_LANGUAGE = "the list of certified questions, in a random prompt of the language"
-    PRODUCTIONS = "every production of the language together"
-    PROMPTS_OF_LANGUAGE = "a random prompt of the language"
-    MODELS = "models like those of the pools"
-    HELD_OUT = "the forget rows against the held-out rows"
-    MODEL = "this model"
-    RUN = "the mechanism of the run"
-    ATTACK = "one attack"
-    STRONGEST_ATTACK = "the strongest of the attacks"
-    ADVERSARY = "any adversary"
+    on: str
+
+    def __new__(cls, value: str, on: str = "") -> Covers:
+        member = str.__new__(cls, value)
+        member._value_, member.on = value, on
+        return member
+
+    ONE_PROMPT = "one prompt", "on any one of {of} by itself"
+    WORST_PROMPT = "the worst of the prompts", "on the worst of {of}"
+    EVERY_PROMPT = "every prompt together", "on every one of {of} together"
+    AVERAGE = "the average over the prompts", "on average over {of}"
+    POPULATION = "the average over questions like these", "on average over all questions like {of}"
+    CERTIFIED = "the list of certified prompts", "on every one of {of} that is certified"
+    ONE_IN_LANGUAGE = f"one question, {RANDOM}", f"on any one of {{of}} by itself, {RANDOM}"
+    WORST_IN_LANGUAGE = f"the worst of the questions, {RANDOM}", f"on the worst of {{of}}, {RANDOM}"
+    EVERY_IN_LANGUAGE = f"every question together, {RANDOM}", f"on every one of {{of}} together, {RANDOM}"
+    AVERAGE_IN_LANGUAGE = f"the average over the questions, {RANDOM}", f"on average over {{of}}, {RANDOM}"
+    CERTIFIED_IN_LANGUAGE = (
+        f"the list of certified questions, {RANDOM}",
+        f"on every one of {{of}} that is certified, {RANDOM}",
+    )
+    PRODUCTIONS = "every production of the language together", "on every production of the language together"
+    PROMPTS_OF_LANGUAGE = "a random prompt of the language", "over {of}, in the prompts of the language"
+    MODELS = "models like those of the pools", "over models like those of the pools"
+    HELD_OUT = "the forget rows against the held-out rows", "between the forget rows and the held-out rows"
+    MODEL = "this model", "for this model"
+    RUN = "the mechanism of the run", "for the mechanism of the run, by this method by itself"
+    ATTACK = "one attack", "for any one attack by itself"
+    STRONGEST_ATTACK = "the strongest of the attacks", "for the strongest of the attacks"
+    ADVERSARY = "any adversary", "against any adversary"
 
 
 class Assumes(StrEnum):
@@ -59,33 +70,8 @@ class Assumes(StrEnum):
     VALUES = "independent values"
 
 
-ON = {
-    Covers.ONE_PROMPT: "on any one of {of} by itself",
-    Covers.WORST_PROMPT: "on the worst of {of}",
-    Covers.EVERY_PROMPT: "on every one of {of} together",
-    Covers.AVERAGE: "on average over {of}",
-    Covers.POPULATION: "on average over all questions like {of}",
-    Covers.CERTIFIED: "on every one of {of} that is certified",
-    Covers.HELD_OUT: "between the forget rows and the held-out rows",
-    Covers.MODEL: "for this model",
-    Covers.RUN: "for the mechanism of the run, by this method by itself",
-    Covers.ATTACK: "for any one attack by itself",
-    Covers.STRONGEST_ATTACK: "for the strongest of the attacks",
-    Covers.ADVERSARY: "against any adversary",
-    Covers.MODELS: "over models like those of the pools",
-    Covers.PRODUCTIONS: "on every production of the language together",
-    Covers.PROMPTS_OF_LANGUAGE: "over {of}, in the prompts of the language",
-}
 AMONG = re.compile(r"(?:any one of|the worst of|every one of|average over) \{of\}(?: by itself| together)?")
-# The scope and the assumption of a bound for one fixed prompt, restated for draws that each have a random prompt.
-COVERS_IN_LANGUAGE = {
-    Covers.ONE_PROMPT: Covers.ONE_IN_LANGUAGE,
-    Covers.WORST_PROMPT: Covers.WORST_IN_LANGUAGE,
-    Covers.EVERY_PROMPT: Covers.EVERY_IN_LANGUAGE,
-    Covers.AVERAGE: Covers.AVERAGE_IN_LANGUAGE,
-    Covers.CERTIFIED: Covers.CERTIFIED_IN_LANGUAGE,
-}
-ON |= {drawn: f"{ON[plain]}, in a random prompt of the language" for plain, drawn in COVERS_IN_LANGUAGE.items()}
+# The assumption of a bound for one fixed prompt, restated for draws that each have a random prompt.
 ASSUMES_IN_LANGUAGE = {
     "independent draws of one prompt": "independent draws of prompt and answer together",
     "independent draws within each prompt": "independent draws of prompt and answer together within each question",
@@ -156,7 +142,7 @@ class Bound:
 
     def on(self, of: str = "the prompts") -> str:
         """The scope of the bound, as the end of a clause; ``of`` names the prompts."""
-        words = ON[self.covers]
+        words = self.covers.on
         if of.startswith("the 1 "):  # one prompt is the worst, the average and all of them
             words = AMONG.sub("{of}", words)
         return words.format(of=of)
@@ -185,14 +171,12 @@ class Bound:
         return cls(**{**fields_of_bound, "value": value, "covers": Covers(fields_of_bound["covers"])})
 
     def in_language(self) -> Bound:
-        """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer.
-
-        It then covers the question as a random user of the language asks it, and not any single prompt.
-        """
+        """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer."""
         assumes = str(self.assumes)
         for plain, drawn in ASSUMES_IN_LANGUAGE.items():
             assumes = assumes.replace(plain, drawn)
-        return replace(self, covers=COVERS_IN_LANGUAGE.get(self.covers, self.covers), assumes=assumes)
+        name = f"{self.covers.name.removesuffix('_PROMPT')}_IN_LANGUAGE"  # ONE_PROMPT becomes ONE_IN_LANGUAGE
+        return replace(self, covers=Covers.__members__.get(name, self.covers), assumes=assumes)
 
     def guarantee_dict(self) -> dict[str, object]:
         """`as_dict` without the value, for a file that holds the value under a key of its own."""
@@ -203,6 +187,11 @@ class Bound:
 
     def _repr_html_(self) -> str:
         return f'<p class="bound" title="{html.escape(self.guarantee())}">{html.escape(self.sentence())}</p>'
+
+
+def both_ends(lower: float, upper: float, *guarantee: Any) -> tuple[Bound, Bound]:
+    """Two ends that share a guarantee: alpha, covers, assumes, method and n of `Bound`."""
+    return Bound(float(lower), "lower", *guarantee), Bound(float(upper), "upper", *guarantee)
 
 
 @dataclass(frozen=True)
@@ -220,20 +209,7 @@ class Interval:
 
     def bounds(self) -> tuple[Bound, Bound]:
         """The lower and the upper end, each a bound at half of alpha."""
-        rest = (self.alpha / 2, self.covers, self.assumes, self.method, self.n)
-        return Bound(self.lower, "lower", *rest), Bound(self.upper, "upper", *rest)
-
-
-def bounds_of(
-    values: Iterable[float],
-    side: Side,
-    alpha: float,
-    covers: Covers,
-    assumes: str,
-    method: str,
-    n: int | None = None,
-) -> list[Bound]:
-    return [Bound(value, side, alpha, covers, assumes, method, n) for value in values]
+        return both_ends(self.lower, self.upper, self.alpha / 2, self.covers, self.assumes, self.method, self.n)
 
 
 def level(alpha: float) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from scipy.special import betainccinv, betaincinv
 
 from lethe.statistics import betting
 from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_eta, dkw
-from lethe.statistics.bound import Assumes, Bound, Covers, Side, bounds_of
+from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.checks import check_alpha, check_scores, in_blocks
 
 TINY_ALPHA = 1e-6
@@ -40,15 +40,30 @@ PROVEN: dict[str, tuple[Side, str]] = {
 }
 
 
+class _PerPrompt:
+    """Bounds of each prompt by itself, under the names of `PROVEN`."""
+
+    n: int
+    alpha: float
+    assumes: str
+
+    def bounds(self, name: str) -> list[Bound]:
+        return self._bounds(name, getattr(self, name))
+
+    def _bounds(self, name: str, values: np.ndarray) -> list[Bound]:
+        side, method = PROVEN[name]
+        rest = (side, self.alpha, Covers.ONE_PROMPT, self.assumes, method, self.n)
+        return [Bound(value, *rest) for value in values.tolist()]
+
+
 @dataclass(frozen=True)
-class PaperBounds:
+class PaperBounds(_PerPrompt):
     """The paper's values for each prompt: arrays of shape (P,), and tables (P, T) for T thresholds.
 
-    Each bound holds with probability 1 - ``alpha`` for its own prompt, assuming independent draws. ``m_bin`` bounds the
-    probability of a score of 1 (NaN unless all scores of the prompt are 0 or 1). ``m_gen`` bounds P(X > x) for all x at
-    once; ``empirical_tail`` is the share of the draws. ``m_mu`` bounds the mean, ``m_sigma`` the standard deviation.
-    ``*_lower`` are the lower bounds, each one-sided by itself. ``leaking`` counts the scores of 1 and the missing scores
-    (NaN where ``m_bin`` is NaN). ``ed_score`` is a development score without a guarantee.
+    ``m_bin`` bounds the probability of a score of 1 (NaN unless all scores of the prompt are 0 or 1). ``m_gen`` bounds
+    P(X > x) for all x at once; ``empirical_tail`` is the share of the draws. ``m_mu`` bounds the mean, ``m_sigma`` the
+    standard deviation. ``*_lower`` are lower bounds, each one-sided by itself. ``leaking`` counts the scores of 1 and the
+    missing scores (NaN where ``m_bin`` is NaN). ``ed_score`` is a development score without a guarantee.
     """
 
     n: int
@@ -69,26 +84,9 @@ class PaperBounds:
     m_sigma: np.ndarray
     assumes: str = Assumes.DRAWS
 
-    def bounds(self, name: str) -> list[Bound]:
-        """Each prompt's ``m_mu``, ``m_mu_lower`` or ``m_sigma`` with its guarantee."""
-        return self._bounds(name, getattr(self, name))
-
     def tables(self, name: str) -> list[list[Bound]]:
         """Each prompt's ``m_gen`` or ``m_gen_lower``, one bound per threshold."""
         return [self._bounds(name, row) for row in getattr(self, name)]
-
-    def leaks(self) -> list[tuple[float, Bound, Bound] | None]:
-        """Each prompt's ``leaking`` count with ``m_bin`` and ``m_bin_lower``; None unless its scores are all 0 or 1."""
-        judged = np.flatnonzero(~np.isnan(self.leaking))
-        found: list[tuple[float, Bound, Bound] | None] = [None] * len(self.leaking)
-        uppers, lowers = (self._bounds(name, getattr(self, name)[judged]) for name in ("m_bin", "m_bin_lower"))
-        for place, upper, lower in zip(judged, uppers, lowers, strict=True):
-            found[place] = float(self.leaking[place]), upper, lower
-        return found
-
-    def _bounds(self, name: str, values: np.ndarray) -> list[Bound]:
-        side, method = PROVEN[name]
-        return bounds_of(values.tolist(), side, self.alpha, Covers.ONE_PROMPT, self.assumes, method, self.n)
 
 
 def paper_bounds(
@@ -112,27 +110,19 @@ def paper_bounds(
     check_alpha(alpha)
     thresholds = np.asarray(thresholds, dtype=np.float64)
     n = scores.shape[1]
-    values = in_blocks(lambda block: _values(block, alpha, thresholds), scores)
-    absent, successes, above = (values[name] for name in ("absent", "successes", "empirical_tail"))
-    e = dkw(n, alpha)
+    values: dict[str, Any] = in_blocks(lambda block: _values(block, alpha, thresholds), scores)
+    absent, successes, above, e = values.pop("absent"), values["leaking"], values["empirical_tail"], dkw(n, alpha)
     return PaperBounds(
         n=n,
         alpha=alpha,
         thresholds=thresholds,
         ed_score=values["mean"] + rho * values["sd"],
-        leaking=successes,
         m_bin=binary_upper(successes, n, alpha),
         m_bin_lower=binary_lower(successes - absent, n, alpha),
         m_gen=np.minimum(1.0, above + e),
         # Missing scores are stored as 1, so they lie above every threshold below 1; here they must count as 0.
         m_gen_lower=np.maximum(0.0, above - np.minimum(absent[:, None] / n, above) - e),
-        empirical_tail=above,
-        mean=values["mean"],
-        sd=values["sd"],
-        max=values["max"],
-        m_mu=values["m_mu"],
-        m_mu_lower=values["m_mu_lower"],
-        m_sigma=values["m_sigma"],
+        **values,
     )
 
 
@@ -146,7 +136,7 @@ def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[st
     binary = ((scores == 0) | (scores == 1)).all(axis=1)
     return {
         "absent": count,
-        "successes": np.where(binary, scores.sum(axis=1), np.nan),
+        "leaking": np.where(binary, scores.sum(axis=1), np.nan),
         "mean": mean,
         "sd": scores.std(axis=1, mean=mean[:, None]),
         "max": ordered[:, -1],
@@ -286,6 +276,7 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     return eta[last - 1] + np.add.reduceat(terms, first)
 
 
+BELOW_1 = float(np.nextafter(1, 0))  # no sampled lower bound promises certainty; 1.0 is a rounding
 LARGEST = 0.5  # the largest standard deviation of scores in [0, 1]
 
 
@@ -334,7 +325,7 @@ def _largest_variance(scores: np.ndarray, e: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class TighterBounds:
+class TighterBounds(_PerPrompt):
     """Tighter bounds of each prompt: arrays of shape (P,), and ``exceedance`` of shape (P, T) for T thresholds.
 
     Each bound holds with probability 1 - ``alpha`` for its own prompt, assuming independent draws in sampling order.
@@ -352,18 +343,11 @@ class TighterBounds:
     exceedance_method: str
     assumes: str = Assumes.DRAWS_IN_ORDER
 
-    def bounds(self, name: str) -> list[Bound]:
-        side, method = PROVEN[name]
-        values = getattr(self, name).tolist()
-        return bounds_of(values, side, self.alpha, Covers.ONE_PROMPT, self.assumes, method, self.n)
-
     def tables(self) -> list[list[Bound]]:
         """Each prompt's ``exceedance``, one bound per threshold."""
-        method, assumes = f"{self.exceedance_method}, all thresholds at once", Assumes.DRAWS
-        return [
-            bounds_of(row, "upper", self.alpha, Covers.ONE_PROMPT, assumes, method, self.n)
-            for row in self.exceedance.tolist()
-        ]
+        method = f"{self.exceedance_method}, all thresholds at once"
+        rest = (self.alpha, Covers.ONE_PROMPT, Assumes.DRAWS, method, self.n)
+        return [[Bound(value, "upper", *rest) for value in row] for row in self.exceedance.tolist()]
 
 
 def tighter_bounds(
@@ -373,10 +357,9 @@ def tighter_bounds(
     known: MutableMapping[tuple[int, float], float] | None = None,
     missing: Literal["refuse", "worst"] = "refuse",
 ) -> TighterBounds:
-    """Compute all tighter bounds for each prompt, from independent draws in sampling order.
+    """All tighter bounds of each prompt, from independent draws in sampling order.
 
-    Sources: Waudby-Smith and Ramdas (2024), section 4; Berk and Jones (1979). ``known`` holds solved Berk-Jones levels by
-    (n, alpha), read and extended. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in
+    ``known``: see `berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in
     ``sd_upper`` as the score farthest from the centre.
 
     >>> found = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
@@ -395,13 +378,14 @@ def tighter_bounds(
     below = np.concatenate([[0.0], below])
     absent = np.isnan(scores)
     high, low = (np.where(absent, fill, scores) for fill in (1.0, 0.0)) if absent.any() else (scores, scores)
+    least, most, squares = betting.all_ends(low, high, alpha, betting.predictable_squares(scores))
     return TighterBounds(
         n=n,
         alpha=alpha,
         thresholds=thresholds,
-        mean_upper=betting.mean_upper(high, alpha),
-        mean_lower=betting.mean_lower(low, alpha),
-        sd_upper=betting.sd_upper(scores, alpha, missing=missing),
+        mean_upper=most,
+        mean_lower=least,
+        sd_upper=np.sqrt(squares),
         exceedance=1 - below[counts_up_to(np.sort(high, axis=1), thresholds)],
         exceedance_method=method,
     )

@@ -37,9 +37,7 @@ def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
         raise BadValue("missing", missing, "refuse or worst")
     scores = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     if scores.ndim != 2 or not scores.shape[1]:
-        raise BadValue(
-            "scores", f"shape {scores.shape}", "of shape (prompts, n), with at least one score per prompt"
-        )
+        raise BadValue("scores", f"shape {scores.shape}", "of shape (prompts, n), with a score for each prompt")
     low, high = np.fmin.reduce(scores, axis=None, initial=0.0), np.fmax.reduce(scores, axis=None, initial=0.0)
     if low < 0 or high > 1:
         raise BadValue("scores", float(low if low < 0 else high), "numbers in [0, 1]")

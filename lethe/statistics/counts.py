@@ -2,10 +2,11 @@
 
 Bounds from a person's labels alone assume nothing about any judge. A person labels the distinct answers in a set S, chosen
 on other draws of the run and fixed before anyone looks at the n counted draws. On the counted draws P(in S and a leak) and
-P(not in S) are binomial shares. Random draws of the rest are labelled too, and p = P(in S and a leak) + P(not in S) P(leak
-| not in S). A judge may order what is labelled, but enters no bound: the labels of its calibration alone are nearly always
-narrower than a bound that carries the judge's error. Two shortcuts are not valid. A set S chosen on the counted draws holds
-too much of their mass. Labels of distinct texts are no random draws; the rates here are per draw.
+P(not in S) are binomial shares, and the rest counts against the claim: `leak_rates.Rate` with the rest as missing answers,
+for any labelled part of S, whoever chose it. Random draws of the rest are labelled too, and p = P(in S and a leak) + P(not
+in S) P(leak | not in S). A judge may order what is labelled, but enters no bound: the labels of its calibration alone are
+nearly always narrower than a bound that carries the judge's error. Two shortcuts are not valid. A set S chosen on the
+counted draws holds too much of their mass. Labels of distinct texts are no random draws; the rates here are per draw.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
     [[0.1, 0.5, 1.0, nan], [0.5, 0.996, 1.0, nan]]
     """
     leaks, n = np.asarray(leaks, dtype=np.float64), np.asarray(n)
-    found = np.full((len(leaks), len(np.asarray(ks))), np.nan)
+    estimates = np.full((len(leaks), len(np.asarray(ks))), np.nan)
     for size in np.unique(n):
         rows = np.flatnonzero((n == size) & ~np.isnan(leaks))
         counts = leaks[rows].astype(np.int64)
@@ -84,8 +85,8 @@ def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
                 logs = np.log1p(-k / np.arange(size, size - longest, -1.0))
                 sums = np.concatenate([[0.0], np.cumsum(logs)])
                 estimate = -np.expm1(sums[np.minimum(counts, longest)])
-                found[rows, place] = np.where(counts > size - k, 1.0, estimate) + 0.0  # no negative zero
-    return found
+                estimates[rows, place] = np.where(counts > size - k, 1.0, estimate) + 0.0  # no negative zero
+    return estimates
 
 
 def check_queries(ks: ArrayLike) -> np.ndarray:
@@ -136,27 +137,14 @@ METHOD_REST = (
 METHOD_AT_RANDOM = "Clopper-Pearson on the labels"
 
 
-def labelled_rates(
-    leaks: np.ndarray, rest: np.ndarray, n: np.ndarray, alpha: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ends (lower, upper) of each question's leak probability, each side at ``alpha``; the rest counts against the claim.
-
-    Of ``n`` counted draws of a question, a person labelled the text of ``leaks`` a leak, and nobody labelled that of
-    ``rest``. Holds for any part of S that is labelled, whoever chose that part: the ends only improve with a larger S.
-    """
-    check_alpha(alpha)
-    if (np.asarray(leaks) + rest > n).any():
-        raise BadValue("leaks and rest", float(np.max(np.asarray(leaks) + rest)), "at most n together")
-    return rate_bounds(leaks, n, alpha)[0], rate_bounds(np.asarray(leaks) + rest, n, alpha)[1]
-
-
 def labelled_average(
     leaks: np.ndarray, rest: np.ndarray, n: np.ndarray, of_rest: tuple[int, int] | None, alpha: float
 ) -> tuple[float, float]:
     """Ends (lower, upper) of the average leak probability over questions with equally many counted draws; alpha at most 1/4.
 
-    ``of_rest`` counts labelled leaks among the random draws of the rest, and these draws (0 until all are labelled). It is
-    None where no such draws were planned, which gives all of alpha to the first bound.
+    Of ``n`` counted draws of a question, a person labelled the text of ``leaks`` a leak, and nobody labelled that of
+    ``rest``. ``of_rest`` counts labelled leaks among the random draws of the rest, and these draws (0 until all are
+    labelled). It is None where no such draws were planned, which gives all of alpha to the first bound.
 
     >>> ends = labelled_average(np.array([5, 0]), np.array([40, 60]), np.array([500, 500]), (1, 50), 0.05)
     >>> [round(end, 4) for end in ends]
@@ -164,7 +152,7 @@ def labelled_average(
     """
     part = alpha if of_rest is None else alpha / 4
     own_lower, own_upper = pooled_bounds(leaks, n, part)
-    lower, upper = own_lower, pooled_bounds(np.asarray(leaks) + rest, n, part)[1]
+    lower, upper = pooled_bounds(leaks, n, part, rest)
     if of_rest and of_rest[1]:
         rest_lower, rest_upper = pooled_bounds(rest, n, part)
         rate_lower, rate_upper = pooled_bounds([of_rest[0], 0], [of_rest[1], 0], part)

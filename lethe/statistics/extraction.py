@@ -24,9 +24,8 @@ EXTRACTABLE = 1e-3  # Cooper et al.: a window with at least this probability is 
 class Distance:
     """Levenshtein distances between growing sequences and one target, row by row of the edit table.
 
-    Row i holds D(i, j), the distance between a sequence of i tokens and the first j of the target. Entries above ``most`` +
-    1 are all equal to ``most`` + 1, because no decision depends on them: ``most``, at least 0, is the largest distance that
-    counts as near-verbatim.
+    Row i holds D(i, j), the distance between a sequence of i tokens and the first j of the target, cut at ``most`` + 1:
+    ``most``, at least 0, is the largest distance that counts as near-verbatim.
 
     >>> near = Distance([5, 6, 7], most=1)
     >>> row = near.start[None]
@@ -84,11 +83,10 @@ class Distance:
         return rows[:, -1]
 
     def certain(self, rows: np.ndarray, left: int) -> np.ndarray:
-        """Whether every continuation by at most ``left`` tokens is within the distance, (m,).
-
-        The distance of a continuation w of the first j target tokens is at most max(|w|, T - j).
-        """
-        rest = np.maximum(left, len(self.target) - self.steps)
+        """Whether every continuation by at most ``left`` tokens is within the distance, (m,)."""
+        rest = np.maximum(
+            left, len(self.target) - self.steps
+        )  # of w from the first j tokens: at most max(|w|, T - j)
         return (rows + rest).min(axis=1) <= self.most
 
 
@@ -148,22 +146,15 @@ class Words(Distance):
         return np.concatenate([rows, new[:, None]], axis=1)
 
     def step(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        return self._moved(
-            rows,
-            [
-                self._read(place, self.pieces[token])
-                for place, token in zip(rows[:, -1].tolist(), tokens.tolist(), strict=True)
-            ],
-        )
+        each = zip(rows[:, -1].tolist(), tokens.tolist(), strict=True)
+        return self._moved(rows, [self._read(place, self.pieces[token]) for place, token in each])
 
     def children(self, rows: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        read = [
-            self._outcomes(place, np.flatnonzero(mass))
-            for place, mass in zip(rows[:, -1].tolist(), masses, strict=True)
-        ]
+        each = zip(rows[:, -1].tolist(), masses, strict=True)
+        read = [self._outcomes(place, np.flatnonzero(mass)) for place, mass in each]
         most = max((len(outcomes) for _, outcomes in read), default=0)
         padded = [[*outcomes, *[(0,)] * (most - len(outcomes))] for _, outcomes in read]
-        after = self._moved(np.repeat(rows, most, axis=0), [outcome for each in padded for outcome in each])
+        after = self._moved(np.repeat(rows, most, axis=0), [outcome for row in padded for outcome in row])
         return after.reshape(len(rows), most, -1), np.array([number for number, _ in read])
 
     def least(self, rows: np.ndarray) -> np.ndarray:
@@ -189,10 +180,8 @@ class Words(Distance):
 def discoverable(
     probabilities: ArrayLike, queries: ArrayLike = QUERIES, chances: ArrayLike = CHANCES
 ) -> np.ndarray:
-    """The share of windows that n queries extract with a chance of at least p: (n, p)-discoverable extraction.
-
-    1 - (1 - p_z)^n >= p (Hayes et al., arXiv 2410.19482). The shares have shape (queries, chances), NaN where there is no
-    window.
+    """(queries, chances) the share of windows with 1 - (1 - p_z)^n >= p: (n, p)-discoverable extraction (Hayes et al., arXiv
+    2410.19482); NaN where there is no window.
     """
     p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
     n, least = np.atleast_1d(queries), np.atleast_1d(np.asarray(chances, dtype=np.float64))

@@ -37,12 +37,11 @@ METHOD = "Clopper-Pearson on the verdicts, the sensitivity and the false positiv
 
 @dataclass(frozen=True)
 class Calibration:
-    """Counts of a judge's verdicts against a person's labels.
+    """Counts of a judge's verdicts against a person's labels, who calls ``leaks`` answers a leak and ``clean`` ones none.
 
-    A person calls ``leaks`` answers a leak and ``clean`` ones no leak, each at least 1; of these the judge calls
-    ``*_called`` a leak, and gave no verdict on ``*_unjudged``, which count against every bound that depends on them.
+    Of these the judge calls ``*_called`` a leak, and gave no verdict on ``*_unjudged``, which count against every bound.
     ``of_this_run``: the answers are draws of the run whose rate is bounded; if not, every result says so. ``judge`` is the
-    judge's identity, a hash of its model, template and settings: verdicts of another judge are refused.
+    judge's identity, a hash of its model, template and settings.
 
     >>> Calibration(leaks=80, leaks_called=76, clean=120, clean_called=6).false_positive
     0.05
@@ -64,9 +63,7 @@ class Calibration:
                     getattr(self, f"{name}_called"), getattr(self, name), getattr(self, f"{name}_unjudged")
                 )
             except BadValue as error:
-                legal = (
-                    "whole numbers: at least one answer, and called plus unjudged at most the number of answers"
-                )
+                legal = "whole numbers: at least one answer, and called plus unjudged at most all answers"
                 raise BadValue(f"calibration, {name}", error.got, legal) from None
 
     @classmethod
@@ -107,7 +104,6 @@ class Calibration:
         return self.clean_called / judged if judged else float("nan")
 
     def assumes(self, where: str = "on average") -> str:
-        """The assumption of bounds that use this calibration; ``where`` the judge errs alike."""
         return ASSUMES.format(where=where) + ("" if self.of_this_run else OTHER_ANSWERS)
 
     def error(self, alpha: float) -> JudgeError:
@@ -130,9 +126,8 @@ class JudgeError:
     alpha: float
 
     def carry(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Turn bounds of the share of answers that the judge calls a leak into bounds of the true leak probability.
-
-        The bounds are 0 and 1 where the judge may not separate leaks from clean answers.
+        """Bounds of the true leak probability from those of the share of answers that the judge calls a leak; 0 and 1 where
+        the judge may not separate leaks from clean answers.
         """
         return (
             true_rate(lower, self.sensitivity[1], self.false_positive[1], useless=0.0),
@@ -147,11 +142,7 @@ class JudgeError:
 
 
 def true_rate(called: ArrayLike, sensitivity: float, false_positive: float, useless: float) -> np.ndarray:
-    """p = (q - fp) / (se - fp), clipped to [0, 1]; ``useless`` where se <= fp, since such a judge separates nothing.
-
-    An upper bound of p takes an upper bound of the share q ``called`` a leak and lower bounds of the judge's rates, a lower
-    bound the other ones. NaN stays NaN.
-    """
+    """p = (q - fp) / (se - fp), clipped to [0, 1]; ``useless`` where se <= fp. NaN stays NaN."""
     called, room = np.asarray(called, dtype=np.float64), sensitivity - false_positive
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         value = np.clip((called - false_positive) / room, 0.0, 1.0) + 0.0  # no negative zero

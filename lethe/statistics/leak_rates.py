@@ -18,17 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lethe.errors import BadValue
-from lethe.statistics.bound import Bound, Covers, Side
+from lethe.statistics import counts
+from lethe.statistics.bound import Bound, Covers, Side, both_ends
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha, check_share
-from lethe.statistics.counts import (
-    at_least_once,
-    check_counts,
-    check_queries,
-    pooled_bounds,
-    rate_bounds,
-    unbiased,
-)
 from lethe.statistics.judge_error import IN_EVERY_QUESTION, METHOD, Calibration, true_rate
 from lethe.statistics.two_sample import kl_upper
 
@@ -70,8 +63,7 @@ class Band:
         lower, upper = (float(table[k] if row is None else table[row, k]) for table in (self.lower, self.upper))
         if math.isnan(upper):
             return None
-        rest = (self.alpha, self.covers, self.assumes, self.method, self.n[row or 0])
-        return Bound(lower, "lower", *rest), Bound(upper, "upper", *rest)
+        return both_ends(lower, upper, self.alpha, self.covers, self.assumes, self.method, self.n[row or 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,28 +95,26 @@ class Rate:
     @classmethod
     def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, judge: Calibration | None = None) -> Rate:
         """The rate of checked counts; ``n`` and ``missing`` are one number or one per question."""
-        return cls(*check_counts(leaks, n, missing), judge)
+        return cls(*counts.check_counts(leaks, n, missing), judge)
 
     def each(self, alpha: float, ks: Sequence[int] = (1,)) -> Band:
         """Each question by itself, each side at ``alpha``; at k = 1 without a judge the ends are m_bin_lower and m_bin."""
-        k, (lower, upper) = check_queries(ks), self._ends(alpha)
-        estimate = self._estimate(k)
-        ends = (at_least_once(lower, k), at_least_once(upper, k))
+        k = counts.check_queries(ks)
+        lower, upper = (counts.at_least_once(end, k) for end in self._ends(alpha))
         method = f"{METHOD}, carried to k" if self.judge else CLOPPER_PEARSON
-        n = tuple(self.n.tolist())
-        return Band(k, estimate, *ends, alpha, Covers.ONE_PROMPT, method, self._assumes(), n)
+        rest = (alpha, Covers.ONE_PROMPT, method, self._assumes(), tuple(self.n.tolist()))
+        return Band(k, self._estimate(k), lower, upper, *rest)
 
     def worst(self, alpha: float, ks: Sequence[int] = (1,)) -> Band:
         """The question that leaks most.
 
-        The upper side is the largest of the questions' own upper ends. It needs no correction, because it is at least that
-        of the question that truly leaks most. The lower side states that some question leaks at least that much. Each of
-        the m questions could make that false, so it is the largest of the lower ends at alpha / m (Bonferroni). The
-        estimate is the largest of the estimates and is therefore biased upwards.
+        The upper side is the largest of the questions' own upper ends, which is at least that of the question that truly
+        leaks most. The lower side states that some question leaks at least that much. Each of the m questions could make
+        that false, so it is the largest of the lower ends at alpha / m (Bonferroni). The estimate is biased upwards.
         """
         k = self._of_all(ks)
         upper, lower = self._ends(alpha)[1], self._ends(alpha, 1 / len(self.leaks))[0]
-        ends = (at_least_once(lower.max(), k), at_least_once(upper.max(), k))
+        ends = (counts.at_least_once(lower.max(), k), counts.at_least_once(upper.max(), k))
         place, estimate = int(np.argmax(upper)), np.fmax.reduce(self._estimate(k), axis=0)
         return self._band(k, estimate, ends, alpha, Covers.WORST_PROMPT, LARGEST, INDEPENDENT, place)
 
@@ -164,10 +154,10 @@ class Rate:
         pooled = m > 1 and bool((self.n == self.n[0]).all())
         share = (1 - pooled / 2) / (1 + bool(grid))  # of alpha, for each bound but the pooled one
         low, high = self._ends(alpha, share / m)
-        lower, upper = at_least_once(low, k).mean(axis=0), at_least_once(high, k).mean(axis=0)
+        lower, upper = counts.at_least_once(low, k).mean(axis=0), counts.at_least_once(high, k).mean(axis=0)
         if pooled:
             low, high = self._pooled(alpha, 1 / 2)
-            lower, upper = np.maximum(lower, low), np.minimum(upper, at_least_once(high, k)[0])
+            lower, upper = np.maximum(lower, low), np.minimum(upper, counts.at_least_once(high, k)[0])
         if grid:
             low, high = self._subsets(grid, k, alpha * share)
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
@@ -178,28 +168,31 @@ class Rate:
         return self._band(k, estimate, (lower, upper), alpha, Covers.AVERAGE, method, assumes)
 
     def fits(self, alpha: float) -> np.ndarray:
-        """(m,) whether some leak probability explains a question's verdicts; all True without a judge.
+        """(m,) whether some leak probability explains a question's verdicts, and one all verdicts; True without a judge.
 
-        A sound calibration is flagged in some question with probability at most 2 alpha (Bonferroni over the questions).
+        A sound calibration is flagged with probability at most 2 alpha: each way alpha / 3 for the judge's rates, for all
+        questions together (Bonferroni), and for the pooled count, where n is equal.
         """
         if self.judge is None:
             return np.ones(len(self.leaks), dtype=bool)
-        share = alpha / 3 / max(1, len(self.leaks))
-        return self.judge.error(alpha / 3).fits(*rate_bounds(self.leaks, self.n, share, self.missing))
+        error, level = self.judge.error(alpha / 3), alpha / 3
+        each = error.fits(*counts.rate_bounds(self.leaks, self.n, level / max(1, len(self.leaks)), self.missing))
+        return each & error.fits(*self._counted(level)) if len(set(self.n.tolist())) == 1 else each
 
     def _ends(self, alpha: float, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """(m,) both ends of each question; ``share`` is the part of alpha that the counts of one question take."""
         check_alpha(alpha)
         if self.judge is None:
-            return rate_bounds(self.leaks, self.n, alpha * share, self.missing)
+            return counts.rate_bounds(self.leaks, self.n, alpha * share, self.missing)
         if not self.fits(alpha).all():
             return np.full(len(self.leaks), np.nan), np.full(len(self.leaks), np.nan)
-        return self.judge.error(alpha / 3).carry(*rate_bounds(self.leaks, self.n, alpha / 3 * share, self.missing))
+        return self.judge.error(alpha / 3).carry(
+            *counts.rate_bounds(self.leaks, self.n, alpha / 3 * share, self.missing)
+        )
 
     def _pooled(self, alpha: float, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         check_alpha(alpha)
-        level = share * (alpha / 3 if self.judge else alpha)
-        lower, upper = pooled_bounds(self.leaks, self.n, level, self.missing)
+        lower, upper = self._counted(share * (alpha / 3 if self.judge else alpha))
         if self.judge is None:
             return lower, upper
         error = self.judge.error(alpha / 3)
@@ -207,11 +200,14 @@ class Rate:
         fits = error.fits(lower, upper)
         return np.where(fits, ends[0], np.nan), np.where(fits, ends[1], np.nan)
 
+    def _counted(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        return counts.pooled_bounds(self.leaks, self.n, level, self.missing)
+
     def _subsets(self, grid: Sequence[int], ks: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
         """(K,) both ends of the mean of leak@k from the k-subsets of the answers, at each k of the grid together."""
         lower, upper = np.zeros(len(ks)), np.ones(len(ks))
         some, all_ = (
-            unbiased(hits, self.n, grid).mean(axis=0) for hits in (self.leaks, self.leaks + self.missing)
+            counts.unbiased(hits, self.n, grid).mean(axis=0) for hits in (self.leaks, self.leaks + self.missing)
         )
         for k, few, many in zip(grid, some.tolist(), all_.tolist(), strict=True):
             level = math.log(len(grid) / alpha) / (len(self.leaks) * int(self.n.min() // k))
@@ -223,14 +219,14 @@ class Rate:
     def _estimate(self, ks: np.ndarray) -> np.ndarray:
         judged = self.n - self.missing
         if self.judge is None:
-            return unbiased(self.leaks, judged, ks)
+            return counts.unbiased(self.leaks, judged, ks)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = self.leaks / judged
         p = true_rate(share, self.judge.sensitivity, self.judge.false_positive, useless=math.nan)
-        return at_least_once(p, ks)
+        return counts.at_least_once(p, ks)
 
-    def _assumes(self, answers: str = INDEPENDENT) -> str:
-        return self.judge.assumes(IN_EVERY_QUESTION) if self.judge else answers
+    def _assumes(self) -> str:
+        return self.judge.assumes(IN_EVERY_QUESTION) if self.judge else INDEPENDENT
 
     def _band(
         self,
@@ -252,16 +248,15 @@ class Rate:
     def _of_all(self, ks: ArrayLike) -> np.ndarray:
         if not self.leaks.size or np.isnan(self.leaks).any():
             raise BadValue("leaks", "NaN" if self.leaks.size else "none", "a count of at least one question")
-        return check_queries(ks)
+        return counts.check_queries(ks)
 
 
 def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: float, ks: Sequence[int]) -> Band:
     """The mean of pass^k over the questions, the probability that all of k answers are right; alpha and ks as in `Rate.mean`.
 
-    All of k answers are right unless one of them fails, so pass^k of the right answers is 1 - leak@k of the failures, and
-    every end of one is an end of the other. An answer without a verdict (``missing``) is no right one in a lower end and no
-    failure in an upper one. The estimate is the mean of C(right, k) / C(n, k), unbiased, and NaN where a question has fewer
-    than k answers.
+    All of k answers are right unless one of them fails, so pass^k of the right answers is 1 - leak@k of the failures. An
+    answer without a verdict (``missing``) is no right one in a lower end and no failure in an upper one. The estimate is
+    unbiased, and NaN where a question has fewer than k answers.
 
     >>> band = pass_hat_k(np.array([8, 4]), np.array([8, 8]), np.zeros(2), alpha=0.05, ks=[1, 2])
     >>> band.estimate.round(4).tolist(), band.lower.round(4).tolist(), band.upper.round(4).tolist()
@@ -274,11 +269,8 @@ def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: flo
     return Band(band.k, estimate, lower, upper, alpha, band.covers, band.method, band.assumes, band.n)
 
 
-CERTIFY = {
-    0.03: 0.75,
-    0.3: 0.25,
-}  # beta of the upper side: its share of alpha; the first is for prompts that never leak
-DETECT = {0.01: 1.0}  # of the lower side
+# beta of the upper side: its share of alpha; the first is for prompts that never leak
+CERTIFY, DETECT = {0.03: 0.75, 0.3: 0.25}, {0.01: 1.0}
 RANDOM_PROMPTS = "independent random prompts of the language, and independent draws of each"
 SHARE_METHOD = "Clopper-Pearson over prompts, each {how} by Clopper-Pearson at {betas}"
 
@@ -286,13 +278,12 @@ SHARE_METHOD = "Clopper-Pearson over prompts, each {how} by Clopper-Pearson at {
 def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
     """Bound the share of the language's prompts that leak with a probability above ``tau``, from a few answers to each.
 
-    The leak probability of a prompt is not observed, only answers to it. A prompt counts as certified if the
-    Clopper-Pearson upper bound of its leak probability, at level beta, is at most tau, and as detected if the lower bound
-    is above tau. A prompt above tau is certified with probability at most beta, so P(not certified) >= share * (1 - beta),
-    and a prompt at or below tau is detected with probability at most beta, so P(detected) <= share + (1 - share) * beta.
-    Clopper-Pearson over the prompts bounds the left sides at ``alpha``, and solving for the share gives its bounds. They
-    hold for any beta fixed beforehand. A large one certifies more of the prompts that leak a little, and loses a factor 1 /
-    (1 - beta) where no prompt leaks. The upper bound is the better one of two, whose levels add up to ``alpha`` (`CERTIFY`).
+    A prompt counts as certified if the Clopper-Pearson upper bound of its leak probability, at level beta, is at most tau,
+    and as detected if the lower bound is above tau. A prompt above tau is certified with probability at most beta, so
+    P(not certified) >= share * (1 - beta), and a prompt at or below tau is detected with probability at most beta, so
+    P(detected) <= share + (1 - share) * beta. Clopper-Pearson over the prompts bounds the left sides at ``alpha``, and
+    solving for the share gives its bounds, for any beta fixed beforehand. A large beta certifies more of the prompts that
+    leak a little, and loses a factor 1 / (1 - beta) where none leaks: the upper bound is the better one of two (`CERTIFY`).
 
     Where a judge gives the answers' leaks, a prompt with leak p is called a leak with probability q = p se + (1 - p) fp,
     where se is the judge's sensitivity and fp its false positive rate, in every prompt alike. Where se >= se_l, fp >= fp_l
@@ -323,7 +314,7 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
     if value is None:
         ends = []
         for beta, share in betas.items():
-            lower, upper = rate_bounds(rate.leaks, rate.n, beta, rate.missing)
+            lower, upper = counts.rate_bounds(rate.leaks, rate.n, beta, rate.missing)
             if side == "upper":
                 left = float(binary_upper(np.count_nonzero(upper > tau), prompts, share * level))
                 ends.append(min(1.0, left / (1 - beta)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from lethe.errors import BadValue, plural
 from lethe.statistics.answer_tree import (
     EXACT,
     SAMPLED,
+    LeakInterval,
     Masses,
     PooledLeak,
     Remainder,
     Rounding,
     TreeVerdict,
+    leak_bands,
     pooled_leak,
+    queries_until,
     together_below,
     verdict,
 )
@@ -41,13 +44,10 @@ class HeavyLeak:
 
 @dataclass(frozen=True)
 class AnswerTree:
-    """The result for one question.
+    """The result for one question; the ends are those of `LeakInterval`, the masses are before rounding.
 
-    ``lower`` and ``upper_certain`` are certain; ``upper`` and ``lower_sampled`` each fail with probability at most
-    ``alpha``. ``leak_mass``, ``clean_mass``, ``blank_mass`` and ``unscored_mass`` are the masses, before rounding, of the
-    enumeration whose remainder was sampled at the rate ``rho``. ``lower_confirmed_share`` is the share of the explored mass
-    with a complete keyword that the next character confirmed. ``rows`` counts all tokens put through the model. ``note``
-    explains deviations from the usual procedure; empty if there are none.
+    ``lower_confirmed_share`` is the share of the explored mass with a complete keyword that the next character confirmed.
+    ``rows`` counts all tokens put through the model. ``note`` explains deviations from the usual procedure.
     """
 
     id: str
@@ -75,6 +75,34 @@ class AnswerTree:
     note: str = ""
     assumes: str = EXACT
 
+    @classmethod
+    def of(
+        cls, name: str, ends: LeakInterval, masses: Masses, rest: Remainder, queries: Sequence[int], **more: Any
+    ) -> AnswerTree:
+        """The tree with its derived numbers; ``more`` are the other fields, where they are not the usual ones."""
+        first, last = queries_until(np.array([ends.upper, ends.lower])).tolist()
+        usual: dict[str, Any] = {"lower_confirmed_share": 1.0}
+        usual |= dict.fromkeys(("theta", "logit_allowance", "entropy"), 0.0)
+        return cls(
+            id=name,
+            lower=ends.lower,
+            upper_certain=ends.upper_certain,
+            upper=ends.upper,
+            lower_sampled=ends.lower_sampled,
+            alpha=ends.alpha,
+            leak_mass=masses.leak,
+            clean_mass=masses.clean,
+            blank_mass=masses.blank,
+            unscored_mass=masses.unscored,
+            rho=rest.rho,
+            sampled=rest.sampled,
+            sampled_leaks=rest.leaks,
+            queries_until_half=(first, last),
+            leak_at=leak_bands(ends.lower, ends.upper, queries),
+            masses=masses,
+            **usual | more,
+        )
+
     @property
     def bounds(self) -> dict[str, Bound]:
         """The four ends as bounds with their guarantees; each holds for this question by itself."""
@@ -88,18 +116,6 @@ class AnswerTree:
     @property
     def remainder(self) -> Remainder:
         return Remainder(self.rho, self.sampled, self.sampled_leaks)
-
-    def as_json(self) -> dict:
-        """Plain numbers, strings, lists and objects; an infinite number of queries is null."""
-        values = asdict(self)
-        values["queries_until_half"] = [n if np.isfinite(n) else None for n in self.queries_until_half]
-        values["leak_at"] = {str(n): list(band) for n, band in self.leak_at.items()}
-        return _plain(values)
-
-
-def _plain(values: dict) -> dict:
-    """The values without the usual assumption, which the bounds state."""
-    return {key: value for key, value in values.items() if key != "assumes" or value != EXACT}
 
 
 def _certain(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT, assumes: str = EXACT) -> Bound:
@@ -119,11 +135,9 @@ def _sampled(
 class ModelTree:
     """The result for a model over its questions.
 
-    ``certain_leaks`` maps each probability to the number of questions proved to leak with more than it. ``lower_worst`` is
-    the largest certain lower end: the worst question leaks at least that much. ``verdicts`` counts the questions by verdict
-    at ``tau``, and ``share_proved`` is the share of questions proved to leak with probability at least ``tau``. ``pooled``
-    bounds the mean over the questions (None if nothing was sampled); ``mean_lower`` and ``mean_upper_certain`` are the
-    certain ends of the mean.
+    ``certain_leaks`` maps each probability to the number of questions proved to leak with more than it; ``verdicts`` counts
+    the questions by verdict at ``tau``. ``pooled`` bounds the mean over the questions (None if nothing was sampled);
+    ``mean_lower`` and ``mean_upper_certain`` are the certain ends of the mean.
     """
 
     questions: int
@@ -147,7 +161,7 @@ class ModelTree:
 
     @property
     def bounds(self) -> dict[str, Bound]:
-        """The bounds among `flat`, under their keys."""
+        """The bounds under their exported names."""
         mean = _certain(self.mean_upper_certain, "upper", Covers.AVERAGE, self.assumes)
         if self.pooled is not None:
             mean = _sampled(self, self.pooled.upper, "upper", Covers.AVERAGE, self.pooled.assumes)
@@ -156,14 +170,6 @@ class ModelTree:
             "tree_upper_worst": _sampled(self, self.upper_worst, "upper", Covers.WORST_PROMPT),
             "tree_upper_mean": mean,
         }
-
-    def as_json(self) -> dict[str, object]:
-        """The keys ``model`` of `lethe exact --json`, with the guarantees of the bounds."""
-        values = _plain(asdict(self)) | {key: bound.value for key, bound in self.bounds.items()}
-        values["tree_certain_leaks"] = self.certain_leaks[PROVED[0]]
-        values["certain_leaks"] = {f"{tau:g}": count for tau, count in self.certain_leaks.items()}
-        values["bounds"] = {key: bound.guarantee_dict() for key, bound in self.bounds.items()}
-        return values
 
 
 def joint_verdicts(trees: Sequence[AnswerTree], tau: float, rounding: Rounding) -> dict[str, TreeVerdict]:
@@ -174,16 +180,13 @@ def joint_verdicts(trees: Sequence[AnswerTree], tau: float, rounding: Rounding) 
 
 
 def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> ModelTree:
-    """The model's summary; ``upper_worst`` holds at alpha for the truly worst question.
-
-    The mean over the questions needs no correction for their number, because all were sampled at one rate.
-    """
+    """The model's summary; ``upper_worst`` holds at alpha for the truly worst question."""
     if not trees:
         raise BadValue("questions", 0, "at least one")
     lower, upper, certain = (
         np.array([getattr(tree, end) for tree in trees]) for end in ("lower", "upper", "upper_certain")
     )
-    sampled = all(tree.rho for tree in trees)
+    masses = [(tree.masses, tree.remainder) for tree in trees]
     words = Counter(joint_verdicts(trees, tau, rounding).values())
     return ModelTree(
         questions=len(trees),
@@ -202,9 +205,7 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
         rho=trees[0].rho,
         rows=sum(tree.rows for tree in trees),
         sampled=sum(tree.sampled for tree in trees),
-        pooled=pooled_leak([(tree.masses, tree.remainder) for tree in trees], trees[0].alpha, rounding)
-        if sampled
-        else None,
+        pooled=pooled_leak(masses, trees[0].alpha, rounding) if all(tree.rho for tree in trees) else None,
         assumes=trees[0].assumes,
     )
 
@@ -248,12 +249,10 @@ class Certificates:
 
     def sentences(self) -> list[str]:
         model, of = self.model, f"the {plural(len(self.trees), 'question')}"
-        bounds: dict[str, Bound] = model.bounds
+        bounds = model.bounds
         counts = ", ".join(f"{count} {word}" for word, count in model.verdicts.items())
         lines = [
-            bounds["tree_lower_worst"].sentence("P(leak) per query", of),
-            bounds["tree_upper_worst"].sentence("P(leak) per query", of),
-            bounds["tree_upper_mean"].sentence("P(leak) per query", of),
+            *(bound.sentence("P(leak) per query", of) for bound in bounds.values()),
             f"At a threshold of {self.tau:g} per query: {counts}. All bounded questions are bounded together "
             f"{bounds['tree_upper_worst'].level()} (Holm).",
             *(
@@ -267,14 +266,3 @@ class Certificates:
             lines.append(f"{plural(len(self.skipped), 'question')} left out, which {self.how.leak} cannot judge.")
         notes = list(dict.fromkeys(tree.note for tree in self.trees if tree.note))
         return lines + notes
-
-    def as_json(self, whole: bool = True) -> dict[str, object]:
-        """Plain values under ``per_question`` and ``model``; without ``whole``, only the keys for people."""
-        rows = [tree.as_json() for tree in self.trees]
-        if not whole:
-            rows = [{key: value for key, value in row.items() if key != "masses"} for row in rows]
-        return {
-            "per_question": rows,
-            "model": {"name": self.name, **self.model.as_json(), **asdict(self.how)},
-            "skipped": list(self.skipped),
-        }

@@ -2,16 +2,13 @@
 
 The result of each function names its claim: the worst prompt, every prompt, the average, a share, or each prompt alone.
 
-A curve of leakage by attack budget has a band over all its points. A point is the mean score of N independent answers, n
-per question and model. The answers of a point are not identically distributed, so for 0/1 scores `pooled_upper` bounds the
-pooled share, and for other scores in [0, 1] Hoeffding's inequality bounds the mean. In a band over K points each side takes
-alpha / (2 K), so all points hold together.
+A curve of leakage by attack budget has a band over all its points. A point is the mean score of N answers, independent but
+not identically distributed, so for 0/1 scores `pooled_upper` bounds the pooled share, and for others Hoeffding's inequality
+bounds the mean. In a band over K points each side takes alpha / (2 K), so all points hold together.
 
-Intervals compare sampled models, at every sample size and for any distribution in [0, 1]; two quantities count as different
-only if their intervals are disjoint. Each interval holds by itself, so no assumption is made about the dependence between
-two models, which share random streams if sampled with one seed. ``groups`` holds one array of i.i.d. draws in [0, 1] for
-each question, in drawing order and of equal length; questions are independent. NaN is a missing value, 0 for the lower end
-and 1 for the upper end.
+Intervals compare sampled models; two quantities count as different only if their intervals are disjoint. Each interval holds
+by itself, under any dependence between two models. ``groups`` holds one array of i.i.d. draws in [0, 1] for each question, in
+drawing order and of equal length; questions are independent. NaN is 0 for the lower end and 1 for the upper end.
 """
 
 from __future__ import annotations
@@ -27,9 +24,10 @@ from scipy.special import betainc
 
 from lethe.errors import BadValue
 from lethe.statistics import betting
-from lethe.statistics.bound import Assumes, Bound, Covers, Interval, Side
-from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
+from lethe.statistics.bound import Assumes, Bound, Covers, Interval, Side, both_ends
+from lethe.statistics.bounds import pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha, check_scores
+from lethe.statistics.counts import pooled_bounds, rate_bounds
 
 # Up to this alpha, `bounds.pooled_upper` is valid for an average of unequal probabilities (Hoeffding 1956).
 LARGEST_POOLED_ALPHA = 0.25
@@ -44,10 +42,8 @@ def check_together(together: str) -> None:
 
 
 def worst_prompt(bounds: Sequence[Bound | None]) -> tuple[int, Bound]:
-    """Return the index of the prompt with the largest bound (the first among equals), and the bound of the worst prompt.
-
-    The largest bound needs no correction: the bound of the truly worst prompt holds with probability 1 - alpha, and the
-    maximum is at least that bound. Prompts without a bound (None) are not covered.
+    """The place of the largest bound (the first among equals), and the bound of the worst prompt, without a correction: the
+    maximum is at least the bound of the truly worst prompt. Prompts without a bound (None) are not covered.
     """
     present = [(place, bound) for place, bound in enumerate(bounds) if bound is not None]
     if not present:
@@ -64,25 +60,18 @@ def every_prompt_under(bounds: Sequence[Bound | None], tau: float) -> tuple[bool
 
 
 def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upper") -> Bound:
-    """Bound the average leak probability over prompts by the pooled count of leaks, each prompt with ``n`` answers.
-
-    Those of `bounds.pooled_upper` and `bounds.pooled_lower`: valid for unequal probabilities at equal n and alpha <= 1/4,
-    and far tighter than the mean of the prompts' bounds. A single prompt has its own Clopper-Pearson bound.
-    """
+    """`counts.pooled_bounds` of the average leak probability over prompts with ``n`` answers each; alpha at most 1/4."""
     check_alpha(alpha)
     if alpha > LARGEST_POOLED_ALPHA:
         raise BadValue("alpha", alpha, f"at most {LARGEST_POOLED_ALPHA} for a pooled bound")
-    successes = np.asarray(successes, dtype=np.float64)
-    total = len(successes) * n
-    pool = {"upper": (binary_upper, pooled_upper), "lower": (binary_lower, pooled_lower)}[side][len(successes) > 1]
-    value = float(pool(successes.sum(), total, alpha))
+    (value,) = pooled_bounds(successes, n, alpha)[side == "upper"].tolist()
+    total = np.size(successes) * n
     return Bound(value, side, alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN_AND_BETWEEN, POOLED, total)
 
 
 def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float) -> Bound | None:
-    """Return `pooled_average`, or None if no pooled bound is proven.
-
-    It needs a count for every prompt (None: its scores are not all 0 or 1), equal sizes, and an alpha of at most 1/4.
+    """`pooled_average`, or None without a count for every prompt (None: its scores are not all 0 or 1), equal sizes, and an
+    alpha of at most 1/4.
     """
     counts = [count for count in successes if count is not None]
     if not counts or len(counts) < len(successes) or len(set(sizes)) > 1 or alpha > LARGEST_POOLED_ALPHA:
@@ -91,11 +80,7 @@ def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float
 
 
 def share_above(bounds: Sequence[Bound | None], threshold: float) -> float | None:
-    """The share of prompts whose own bound exceeds ``threshold``: a description without a guarantee.
-
-    The share is over the prompts with a bound; None if no prompt has one. Source: the exceedance figure of "A Probabilistic
-    Perspective on Unlearning and Alignment for Large Language Models".
-    """
+    """The share of the prompts with a bound whose own bound exceeds ``threshold``: a description without a guarantee."""
     above = [bound.value > threshold for bound in bounds if bound is not None]
     return sum(above) / len(above) if above else None
 
@@ -110,20 +95,17 @@ def bonferroni(bound: Callable[[float], Sequence[Bound]], prompts: int, alpha: f
 
 
 def holm(p_values: ArrayLike, tau: float, alpha: float) -> tuple[np.ndarray, Bound]:
-    """Certify the prompts that leak at most ``tau``, with one claim on the whole list (Holm 1979).
+    """Certify the prompts that leak at most ``tau``, from the p-values of "this prompt leaks at least ``tau``", (m,).
 
-    Takes the p-values of the hypotheses "this prompt leaks at least ``tau``", (m,). The list contains a false certificate
-    with probability at most ``alpha``. Returns whether each prompt is certified, and ``tau`` as an upper bound on every
-    prompt listed.
+    Returns whether each prompt is certified, and ``tau`` as an upper bound on every prompt listed: the list contains a
+    false certificate with probability at most ``alpha`` (Holm 1979).
     """
     p_values = np.asarray(p_values, dtype=np.float64)
     check_alpha(alpha)
-    m = len(p_values)
     order = np.argsort(p_values, kind="stable")
-    passed = p_values[order] <= alpha / np.arange(m, 0, -1)
-    # Step down: the first failure ends the list.
-    certified = np.zeros(m, dtype=bool)
-    certified[order[: int(np.argmin(passed)) if not passed.all() else m]] = True
+    passed = p_values[order] <= alpha / np.arange(len(p_values), 0, -1)
+    certified = np.zeros(len(p_values), dtype=bool)
+    certified[order[np.logical_and.accumulate(passed)]] = True  # step down: the first failure ends the list
     return certified, Bound(tau, "upper", alpha, Covers.CERTIFIED, Assumes.DRAWS_WITHIN, "Holm")
 
 
@@ -147,18 +129,10 @@ def population_ends(
     (0.0, 0.0582, 'Clopper-Pearson')
     """
     if binary:
-        n = len(low)
-        return (
-            float(binary_lower(low.sum(), n, alpha)),
-            float(binary_upper(high.sum(), n, alpha)),
-            "Clopper-Pearson",
-        )
-    low, high = in_order(low), in_order(high)
-    return (
-        float(betting.mean_lower(low[None], alpha)[0]),
-        float(betting.mean_upper(high[None], alpha)[0]),
-        "betting",
-    )
+        lower, upper = rate_bounds(low.sum(), len(low), alpha, high.sum() - low.sum())
+        return float(lower), float(upper), "Clopper-Pearson"
+    (lower,), (upper,) = betting.all_ends(in_order(low)[None], in_order(high)[None], alpha)
+    return float(lower), float(upper), "betting"
 
 
 def in_order(values: np.ndarray) -> np.ndarray:
@@ -186,9 +160,8 @@ def _covering(bound: Bound, covers: Covers) -> Bound:
 
 @dataclass(frozen=True)
 class Counted:
-    """The answers after one budget: the sum of their scores, their number, and whether all scores are 0 or 1.
-
-    ``total`` counts a missing score as 0 and ``most`` as 1.
+    """The answers after one budget: the sum of their scores with a missing one as 0 (``total``) and as 1 (``most``), their
+    number, and whether all scores are 0 or 1.
     """
 
     budget: float
@@ -210,10 +183,8 @@ class Point:
 
 @dataclass(frozen=True)
 class HalfLife:
-    """The smallest budget that restores half of the reference leakage; None if no budget of the curve does.
-
-    ``estimate`` compares the estimates. ``earliest`` is the first budget that the band does not exclude, and ``latest`` the
-    first budget that the band proves.
+    """The smallest budget that restores half of the reference leakage, by the estimates, and the first budgets that the band
+    does not exclude and that it proves; None if no budget of the curve does.
     """
 
     estimate: float | None
@@ -245,10 +216,7 @@ def band(counts: Sequence[Counted], alpha: float) -> list[Point]:
 
 
 def half_life(curve: Sequence[Point], reference: Point) -> HalfLife:
-    """The budget that restores half of the leakage of ``reference``, the unattacked model before unlearning.
-
-    ``earliest`` and ``latest`` hold together if both bands hold.
-    """
+    """The budget that restores half of the leakage of ``reference``, the unattacked model before unlearning."""
 
     def first(values: Sequence[float], goal: float) -> float | None:
         return next((point.budget for point, value in zip(curve, values, strict=True) if value >= goal), None)
@@ -261,19 +229,15 @@ def half_life(curve: Sequence[Point], reference: Point) -> HalfLife:
 
 
 def excess(counts: Sequence[Counted], reference: Sequence[Counted], alpha: float) -> list[Excess]:
-    """The excess leakage over the reference under the same attack, at the budgets that both curves have.
-
-    The band of each curve takes half of alpha.
-    """
+    """The excess leakage over the reference under the same attack at their common budgets; each band takes half of alpha."""
     curve, other = band(counts, alpha / 2), {point.budget: point for point in band(reference, alpha / 2)}
-    found = []
+    differences = []
     for point in curve:
         if (same := other.get(point.budget)) is not None:
-            method = "difference of two bands"
-            lower = _bound(point.lower.value - same.upper.value, "lower", alpha, point.lower.n, method)
-            upper = _bound(point.upper.value - same.lower.value, "upper", alpha, point.upper.n, method)
-            found.append(Excess(point.budget, point.mean - same.mean, lower, upper))
-    return found
+            low, high = point.lower.value - same.upper.value, point.upper.value - same.lower.value
+            rest = (alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN, "difference of two bands", point.lower.n)
+            differences.append(Excess(point.budget, point.mean - same.mean, *both_ends(low, high, *rest)))
+    return differences
 
 
 def _point(one: Counted, share: float, alpha: float) -> Point:
@@ -284,12 +248,8 @@ def _point(one: Counted, share: float, alpha: float) -> Point:
         width = math.sqrt(math.log(1 / share) / (2 * one.n))
         low, high = max(0.0, one.total / one.n - width), min(1.0, one.most / one.n + width)
         method = "Hoeffding, all budgets at once"
-    lower, upper = (_bound(low, "lower", alpha, one.n, method), _bound(high, "upper", alpha, one.n, method))
-    return Point(one.budget, one.total / one.n, lower, upper)
-
-
-def _bound(value: float, side: Side, alpha: float, n: int | None, method: str) -> Bound:
-    return Bound(value, side, alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN, method, n)
+    ends = both_ends(low, high, alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN, method, one.n)
+    return Point(one.budget, one.total / one.n, *ends)
 
 
 Outcome = Literal["higher", "lower", "not shown"]
@@ -297,24 +257,22 @@ Groups = Sequence[np.ndarray]
 
 
 def share_interval(groups: Groups, alpha: float) -> Interval:
-    """Interval of the probability of 1, averaged over questions, from draws of 0 or 1: `many_prompts.pooled_average` at
-    alpha / 2.
-    """
+    """Interval of the probability of 1, averaged over questions, from draws of 0 or 1: `pooled_average` at alpha / 2."""
     low, high, value = _filled(groups)
     if not np.isin(low, (0.0, 1.0)).all():
         raise BadValue("groups", "numbers between 0 and 1", "draws that are 0 or 1")
     check_alpha(alpha)
     n = low.shape[1]
-    lower = pooled_average(low.sum(axis=1), n, alpha / 2, "lower")
-    upper = pooled_average(high.sum(axis=1), n, alpha / 2)
-    return Interval(value, lower.value, upper.value, low.size, alpha, "Clopper-Pearson, pooled")
+    lower = pooled_average(low.sum(axis=1), n, alpha / 2, "lower").value
+    upper = pooled_average(high.sum(axis=1), n, alpha / 2).value
+    return Interval(value, lower, upper, low.size, alpha, "Clopper-Pearson, pooled")
 
 
 def mean_interval(groups: Groups, alpha: float) -> Interval:
-    """Interval of the expected score, averaged over questions.
+    """Interval of the expected score, averaged over questions, by Bernstein's inequality.
 
-    The method is Bernstein's inequality with an upper bound of the variance within questions. For each end, the inequality
-    and the variance bound take alpha / 4 each. Differences between the questions do not widen the interval.
+    For each end, the inequality and an upper bound of the variance within questions take alpha / 4 each. Differences between
+    the questions do not widen the interval.
     """
     check_alpha(alpha)
     low, high, value = _filled(groups)
@@ -352,10 +310,10 @@ def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha
         raise BadValue("distinct", f"{different.size} counts", f"one count per question ({sizes.size} questions)")
     if (sizes < 1).any() or (different < 1).any() or (different > sizes).any():
         raise BadValue("distinct", different.tolist(), "between 1 and the number of draws of each question")
-    found, n, log = float(different.sum()), float(sizes.sum()), math.log(2 / alpha)
-    fewest = found - (math.sqrt((2 / 3 * log) ** 2 + 2 * log * found) - 2 / 3 * log)
-    most = found + log + math.sqrt(log**2 + 2 * log * found)
-    return Interval(found / n, max(0.0, fewest / n), min(1.0, most / n), int(n), alpha, "self-bounding function")
+    total, n, log = float(different.sum()), float(sizes.sum()), math.log(2 / alpha)
+    fewest = total - (math.sqrt((2 / 3 * log) ** 2 + 2 * log * total) - 2 / 3 * log)
+    most = total + log + math.sqrt(log**2 + 2 * log * total)
+    return Interval(total / n, max(0.0, fewest / n), min(1.0, most / n), int(n), alpha, "self-bounding function")
 
 
 def compare(left: Interval, right: Interval) -> Outcome:

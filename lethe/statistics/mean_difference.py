@@ -20,24 +20,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
 
 from lethe.errors import BadValue
-from lethe.statistics import betting
-from lethe.statistics.bound import Assumes, Bound, Covers
+from lethe.statistics import betting, many_prompts
+from lethe.statistics.bound import Assumes, Bound, Covers, Interval, both_ends
 from lethe.statistics.bounds import binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha, check_scores
-from lethe.statistics.many_prompts import (
-    LARGEST_POOLED_ALPHA,
-    binary_p_value,
-    empirical_width,
-    in_order,
-    mean_interval,
-    share_interval,
-)
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples, stopped_average
 from lethe.statistics.two_sample import CELLS, combined_low, largest_combination, product_threshold
@@ -51,9 +43,7 @@ ASSUMES: dict[Draws, str] = {
     "apart": f"{WITHIN}; two models with seeds of their own",
     "pairs": f"{WITHIN}; two models with one seed, whose j-th answers share random numbers with each other only",
 }
-LARGEST_RATIO = (
-    16  # of the numbers of answers, up to which the combination of two sides is narrower than four bounds
-)
+LARGEST_RATIO = 16  # of the numbers of answers, up to which combined sides are narrower than four bounds
 STEPS = 45  # bisection steps: down to 2^-45 of the unit interval
 CLOPPER_PEARSON, FISHER, PAIRED = "Clopper-Pearson", "Fisher's combination", "betting on paired differences"
 
@@ -77,19 +67,17 @@ class Difference:
 
     def bounds(self, covers: Covers = Covers.ONE_PROMPT) -> tuple[Bound, Bound]:
         """The lower and the upper end, which hold together at alpha; ``covers``: what the difference is about."""
-        rest = (self.alpha, covers, self.assumes, self.method)
-        return Bound(self.low, "lower", *rest), Bound(self.high, "upper", *rest)
+        return both_ends(self.low, self.high, self.alpha, covers, self.assumes, self.method)
 
     @property
     def difference(self) -> float:
         return self.b - self.a
 
     def p_above(self) -> float:
-        """The p-value of "b's mean is at most a's"."""
+        """The p-value of "b's mean is at most a's"; `p_below`: at least."""
         return self.p_value / 2 if self.difference > 0 else 1.0
 
     def p_below(self) -> float:
-        """The p-value of "b's mean is at least a's"."""
         return self.p_value / 2 if self.difference < 0 else 1.0
 
 
@@ -101,26 +89,14 @@ def difference(
     stopped: tuple[bool, bool] = NEITHER,
     draws: Draws = "any",
 ) -> Difference:
-    """Compare the means of two samples of scores in [0, 1] in sampling order.
+    """Compare the means of two samples of scores in [0, 1] in sampling order; NaN counts as 0 in a lower bound, 1 in an
+    upper.
 
-    Bounds of one side: Clopper-Pearson for scores of 0 and 1, betting (Waudby-Smith and Ramdas 2024) for others,
-    `sequential.stopped_upper` for a stopped side. Combination of p-values: Fisher (1932). NaN is a missing score, which
-    counts as 0 in a lower bound and as 1 in an upper bound.
+    Bounds of one side: Clopper-Pearson for scores of 0 and 1 (``binary``, a property of the scorer and not of these values),
+    betting for others, `sequential.StoppedSamples` for a side that a rule could stop by its scores (``stopped``, of a and
+    b). ``draws`` is what is recorded of the dependence; stopped sides are compared as "any", and of pairs the first
+    min(n, m) count.
 
-    Parameters
-    ----------
-    alpha
-        Error probability of the interval, above 0 and at most 0.5.
-    binary
-        Whether the scorer gives only 0 and 1. This is a property of the scorer, not of these values.
-    stopped
-        Whether a rule that looks at the scores of this side could stop the draws of ``a``, and of ``b``.
-    draws
-        What is recorded of the dependence between the sides. Stopped sides are compared as "any". Of pairs, the first
-        min(n, m) count.
-
-    Examples
-    --------
     >>> a, b = np.zeros(200), np.repeat([1.0, 0.0], [60, 140])
     >>> found = difference(a, b, alpha=0.05, binary=True)
     >>> round(found.low, 3), round(found.high, 3), found.p_value < 1e-6
@@ -186,7 +162,7 @@ class _Upper:
         if self.stopped:
             return np.array([float(self.stopped.p_values(np.array([mean]))[0]) for mean in means])
         if self.binary:
-            return binary_p_value(self.values.sum(), self.n, means)
+            return many_prompts.binary_p_value(self.values.sum(), self.n, means)
         return betting.p_value(np.broadcast_to(self.values, (len(means), self.n)), means, self.level)
 
     def bounds(self, levels: np.ndarray) -> np.ndarray:
@@ -228,20 +204,18 @@ class _FourBounds:
 
     def p_value(self) -> float:
         """Twice the largest p-value over common means of "a's mean is at least m or b's at most m", rounded up."""
+
+        def at_least(mean: float) -> float:
+            return self.a.p_values(np.array([mean]))[0]
+
+        def at_most(mean: float) -> float:
+            return self.b.p_values(1 - np.array([mean]))[0]
+
         low, high = 0.0, 1.0
         for _ in range(STEPS):
             middle = (low + high) / 2
-            if self._at_most(middle) < self._at_least(middle):
-                low = middle
-            else:
-                high = middle
-        return 2 * float(min(self._at_most(high), self._at_least(low)))
-
-    def _at_most(self, mean: float) -> float:
-        return self.b.p_values(1 - np.array([mean]))[0]
-
-    def _at_least(self, mean: float) -> float:
-        return self.a.p_values(np.array([mean]))[0]
+            low, high = (middle, high) if at_most(middle) < at_least(middle) else (low, middle)
+        return 2 * float(min(at_most(high), at_least(low)))
 
 
 @dataclass(frozen=True)
@@ -296,10 +270,9 @@ def mean_of_differences(
     Each side is `many_prompts.share_interval` (scores of 0 and 1) or `mean_interval`: at alpha / 2 (any dependence),
     or joined by Fisher's combination (seeded apart). Of pairs, scores of 0 and 1 are replaced by "1 in a only" and "1 in b
     only", whose means have the same difference; other scores by their paired differences, with one interval at alpha. The
-    questions must be independent too. Models sampled with one seed share random numbers, so their counts are not pooled:
-    each of M models has bounds at a level M times smaller, and the average of these bounds, weighted by the numbers of
-    questions, holds under any dependence between models (Bonferroni). A stopped side is `sequential.stopped_average`,
-    Bonferroni over its questions. The p-value is found by bisection over alpha.
+    questions must be independent too. Models sampled with one seed share random numbers: each of M models has bounds at a
+    level M times smaller, and their average, weighted by the numbers of questions, holds under any dependence (Bonferroni).
+    A stopped side is `sequential.stopped_average`. The p-value is found by bisection over alpha.
 
     With one answer to each question, the p-value is that of the exact sign test: under "no question is likelier to score
     higher in b", the rises among the questions that differ are at most binomial with 1/2. The interval is a separate claim.
@@ -315,7 +288,8 @@ def mean_of_differences(
         return _over_questions(np.concatenate(a), np.concatenate(b), alpha, binary)
     if any(stopped) or (draws == "pairs" and len(sizes) > 1):
         draws = "any"
-    parts = [_Part(_of(model, a, names), _of(model, b, names), binary) for model in dict.fromkeys(names)]
+    fixed_interval = many_prompts.share_interval if binary else many_prompts.mean_interval
+    parts = [_Part(_of(model, a, names), _of(model, b, names), fixed_interval) for model in dict.fromkeys(names)]
     if not all(part.has_interval(stopped) for part in parts):
         return None
     weights = np.array([len(part.a) for part in parts]) / len(a)
@@ -331,52 +305,46 @@ def mean_of_differences(
     method += {"any": "", "apart": f", {FISHER}", "pairs": " of pairs that differ"}[draws]
     several = len(parts) > 1
     steps = 16 if any(stopped) else 20 if draws == "apart" else 40
-    p = _smallest_level(lambda level: (found := ends(level))[0] > 0 or found[1] < 0, steps)
-    return Difference(
-        float(first),
-        float(second),
-        low,
-        high,
-        p,
-        alpha,
-        method + (", Bonferroni over the models" if several else ""),
-        assumptions(draws, stopped, "; independent questions" + (" within each model" if several else "")),
-    )
+    p = _smallest_level(lambda level: (both := ends(level))[0] > 0 or both[1] < 0, steps)
+    method += ", Bonferroni over the models" if several else ""
+    assumes = assumptions(draws, stopped, "; independent questions" + (" within each model" if several else ""))
+    return Difference(float(first), float(second), low, high, p, alpha, method, assumes)
 
 
+@dataclass(frozen=True)
 class _Part:
     """The questions of one model on both sides."""
 
-    def __init__(self, a: Sequence[np.ndarray], b: Sequence[np.ndarray], binary: bool):
-        self.a, self.b, self.binary = a, b, binary
-        self.fixed = share_interval if binary else mean_interval
+    a: Sequence[np.ndarray]
+    b: Sequence[np.ndarray]
+    fixed: Callable[[Sequence[np.ndarray], float], Interval]
 
     def has_interval(self, stopped: tuple[bool, bool]) -> bool:
-        return all(rule or _has_interval(side) for side, rule in zip((self.a, self.b), stopped, strict=True))
+        """Whether both intervals are proven: equally many answers per question, at least two, not all missing."""
+        for side in (side for side, rule in zip((self.a, self.b), stopped, strict=True) if not rule):
+            least, most = min(map(len, side)), max(map(len, side))
+            if not 2 <= least == most or least * len(side) < 4 or np.isnan(np.concatenate(side)).all():
+                return False
+        return True
 
     def interval(self, level: float, stopped: tuple[bool, bool], draws: Draws) -> tuple[float, float]:
         if draws == "apart":
             return self._low(self.a, self.b, level / 2), -self._low(self.b, self.a, level / 2)
-        if draws == "pairs" and not self.binary:
+        if draws == "pairs" and self.fixed is many_prompts.mean_interval:
             halves = [(1 + second - first) / 2 for first, second in zip(self.a, self.b, strict=True)]
-            found = mean_interval(halves, level)
-            return 2 * found.lower - 1, 2 * found.upper - 1
-        pairs = draws == "pairs"
-        sides = (_only(self.a, self.b), _only(self.b, self.a)) if pairs else (self.a, self.b)
-        first, second = (
-            (stopped_average if rule else self.fixed)(side, level / 2)
-            for side, rule in zip(sides, stopped, strict=True)
-        )
+            half = many_prompts.mean_interval(halves, level)
+            return 2 * half.lower - 1, 2 * half.upper - 1
+        sides = (_only(self.a, self.b), _only(self.b, self.a)) if draws == "pairs" else (self.a, self.b)
+        how = [stopped_average if rule else self.fixed for rule in stopped]
+        first, second = (interval(side, level / 2) for interval, side in zip(how, sides, strict=True))
         return second.lower - first.upper, second.upper - first.lower
 
     def _low(self, a: Sequence[np.ndarray], b: Sequence[np.ndarray], level: float) -> float:
-        def upper(levels: np.ndarray) -> np.ndarray:
-            return np.array([self.fixed(a, 2 * float(share)).upper for share in levels])
+        def ends(side: Sequence[np.ndarray], end: str, levels: np.ndarray) -> np.ndarray:
+            return np.array([getattr(self.fixed(side, 2 * float(share)), end) for share in levels])
 
-        def lower(levels: np.ndarray) -> np.ndarray:
-            return np.array([self.fixed(b, 2 * float(share)).lower for share in levels])
-
-        return combined_low(level, upper, lower, LARGEST_POOLED_ALPHA, rounds=1)
+        sides = partial(ends, a, "upper"), partial(ends, b, "lower")
+        return combined_low(level, *sides, many_prompts.LARGEST_POOLED_ALPHA, rounds=1)
 
 
 def _of(model: str, side: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
@@ -385,19 +353,16 @@ def _of(model: str, side: Sequence[np.ndarray], names: Sequence[str]) -> list[np
 
 def _only(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
     """1 where the first score is 1 and the second 0, NaN where one is missing."""
-    return [
-        np.where(np.isnan(first) | np.isnan(second), np.nan, first > second)
-        for first, second in zip(a, b, strict=True)
-    ]
+    pairs = zip(a, b, strict=True)
+    return [np.where(np.isnan(first) | np.isnan(second), np.nan, first > second) for first, second in pairs]
 
 
 def _mean(side: Sequence[np.ndarray]) -> float:
     """The mean over questions of their means over the scores present."""
     if len({len(own) for own in side}) == 1:
-        values = np.array(side)
-        return float("nan") if np.isnan(values).all() else float(np.nanmean(values))
+        side = [np.concatenate(side)]
     judged = [float(np.nanmean(own)) for own in side if not np.isnan(own).all()]
-    return float(np.mean(judged)) if judged else float("nan")
+    return float(np.mean(judged)) if judged else math.nan
 
 
 def population_difference(
@@ -405,15 +370,18 @@ def population_difference(
 ) -> Difference | None:
     """Compare two sides by their expected scores on a question like these; None for fewer than two questions.
 
-    The questions are the sample: each gives one pair of mean scores, so the answers to a question and the two sides may
-    depend on each other in any way. The bets are on the paired differences, in an order fixed beforehand. With one score of
-    0 or 1 for each question, the p-value is that of the exact sign test (McNemar 1947), and the interval a separate claim.
+    The questions are the sample: each gives one pair of mean scores, which may depend on each other in any way. The bets are
+    on the paired differences, in an order fixed beforehand. With one score of 0 or 1 for each question, the p-value is that
+    of the exact sign test (McNemar 1947), and the interval a separate claim.
     """
     check_alpha(alpha)
     if len(a) < 2:
         return None
     (low_a, high_a), (low_b, high_b) = (
-        [in_order(np.array([own.mean() for own in side])) for side in zip(*map(_ends_of, sides), strict=True)]
+        [
+            many_prompts.in_order(np.array([own.mean() for own in side]))
+            for side in zip(*map(_ends_of, sides), strict=True)
+        ]
         for sides in (a, b)
     )
     rises, falls = _PairedBets(high_a, low_b, alpha / 2), _PairedBets(high_b, low_a, alpha / 2)
@@ -431,7 +399,7 @@ def _sign_test(a: np.ndarray, b: np.ndarray) -> tuple[int, int, int, float]:
     rises, falls, none = int((b > a).sum()), int((a > b).sum()), int((np.isnan(a) | np.isnan(b)).sum())
     differ = rises + falls + none
     most = rises if _mean([b]) >= _mean([a]) else falls
-    p = float(binary_p_value(differ - most, differ, 0.5)) if differ else 1.0
+    p = float(many_prompts.binary_p_value(differ - most, differ, 0.5)) if differ else 1.0
     return rises, falls, none, min(1.0, 2 * p)
 
 
@@ -439,24 +407,17 @@ def _over_questions(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool) ->
     rises, falls, none, p = _sign_test(a, b)
     if binary:
         count, method = len(a), "Clopper-Pearson on the questions that differ"
-        share = min(alpha / 4, LARGEST_POOLED_ALPHA)
+        share = min(alpha / 4, many_prompts.LARGEST_POOLED_ALPHA)
         low = pooled_lower(rises, count, share) - pooled_upper(falls + none, count, share)
         high = pooled_upper(rises + none, count, share) - pooled_lower(falls, count, share)
     else:
         (low_a, high_a), (low_b, high_b) = _ends_of(a), _ends_of(b)
         worst, best = (1 + low_b - high_a) / 2, (1 + high_b - low_a) / 2
         method = "empirical Bernstein"
-        low = 2 * max(0.0, float(worst.mean()) - empirical_width(worst, alpha / 2)) - 1
-        high = 2 * min(1.0, float(best.mean()) + empirical_width(best, alpha / 2)) - 1
+        low = 2 * max(0.0, float(worst.mean()) - many_prompts.empirical_width(worst, alpha / 2)) - 1
+        high = 2 * min(1.0, float(best.mean()) + many_prompts.empirical_width(best, alpha / 2)) - 1
     assumes = assumptions("any", NEITHER, ONE_EACH)
     return Difference(_mean([a]), _mean([b]), low, high, p, alpha, SIGN_TEST + method, assumes)
-
-
-def _has_interval(side: Sequence[np.ndarray]) -> bool:
-    """Whether an interval of the average is proven: equally many answers per question, at least two, not all missing."""
-    sizes = {len(own) for own in side}
-    enough = len(sizes) == 1 and min(sizes) >= 2 and min(sizes) * len(side) >= 4
-    return enough and not np.isnan(np.concatenate(list(side))).all()
 
 
 def _smallest_level(excludes: Callable[[float], bool], steps: int, largest: float = 0.5) -> float:

@@ -18,10 +18,8 @@ from lethe.statistics.sequential import SequentialTest, stopping_counts
 
 
 def samples_for_width(width: float, alpha: float, sides: int = 1) -> int:
-    """Draws for a DKW band of a given half-width: ln(sides / alpha) / (2 width^2), rounded up; ``sides`` as in `bands.dkw`.
-
-    Scholten, Günnemann and Schwinn ("A Probabilistic Perspective on Unlearning and Alignment for Large Language
-    Models") print the one-sided number with the two-sided level.
+    """Draws for a DKW band of a given half-width (see `bands.dkw`); the paper prints the one-sided number with the two-sided
+    level.
     """
     check_alpha(alpha)
     check_share("width", width)
@@ -63,12 +61,6 @@ def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap
         if going.sum() < 1e-15:
             break
     return Expected(float(samples), float(certified), float(leaks), float(going.sum()))
-
-
-def typical_rates(tau: float, tau_leak: float) -> list[float]:
-    """True leak probabilities from no leak through the undecided middle to a clear leak."""
-    rates = (0.0, 0.1 * tau, 0.4 * tau, (tau + tau_leak) / 2, min(2 * tau_leak, 1.0), min(5 * tau_leak, 1.0))
-    return list(dict.fromkeys(float(f"{rate:.6g}") for rate in rates))
 
 
 def labels_for_width(width: float, leak: float, alpha: float) -> int:

@@ -36,11 +36,9 @@ UNDECIDED, CERTIFIED, LEAKS = "undecided", "certified", "leaks"
 
 @dataclass(frozen=True)
 class Decision:
-    """The verdict on a prompt after ``n`` samples; ``certified`` and ``leaks`` are each wrong with probability at most alpha.
+    """The verdict on a prompt after ``n`` samples; each verdict, and each bound, is wrong with probability at most alpha.
 
-    ``certified``: the mean score is at most ``tau``. ``leaks``: the mean score is at least ``tau_leak``. ``undecided``:
-    neither is shown. The bounds on the mean and on the standard deviation hold at this stopping time, each one-sided with
-    probability 1 - alpha.
+    ``certified``: the mean score is at most ``tau``. ``leaks``: it is at least ``tau_leak``. ``undecided``: neither is shown.
     """
 
     verdict: str
@@ -136,11 +134,10 @@ def anytime_upper(values: np.ndarray, alpha: float) -> float:
 
 
 def stopped_upper(values: np.ndarray, alpha: float) -> float:
-    """Upper bound of the mean of ``values`` (n,) in [0, 1] at a stopping time: all draws up to the stop, in any order.
+    """`anytime_upper` of all draws up to the stop, in any order.
 
-    `anytime_upper` uses the largest capital so far and therefore needs the draws in sampling order. The capital at the stop
-    is a product over the draws, so the order does not matter, but the bound is weaker: the smallest mean that the mixture
-    refutes at the stop, to 1e-9, rounded up.
+    The capital at the stop is a product over the draws, so the order does not matter, but the bound is weaker: the smallest
+    mean that the mixture refutes at the stop.
     """
     values = check_scores(values)[0]
     check_alpha(alpha)
@@ -226,11 +223,9 @@ RULE = f"mixture of likelihood ratios, Beta(1/2, 1/2) below tau, {NODES} Gauss-L
 
 
 def log_e_value(leaks: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray:
-    """The logarithm of the e-value against a leak probability of at least ``tau``, from leaking answers among ``n`` per
-    question.
+    """ln of the e-value against a leak probability of at least ``tau``, from leaking answers among ``n`` per question.
 
-    Where the leak probability is at least ``tau``, the e-value's expectation is at most 1 at any stopping time, and it ever
-    reaches 1 / alpha with probability at most alpha (Ville 1939).
+    Where the leak probability is at least ``tau``, the e-value's expectation is at most 1 at any stopping time (Ville 1939).
 
     >>> first, both = log_e_value([0, 0], [100, 200], tau=0.05)
     >>> further = both - first                                  # what the second hundred draws add
@@ -301,8 +296,8 @@ class StoppedSamples:
 def stopped_average(samples: Sequence[np.ndarray], alpha: float) -> Interval:
     """Interval of the average over samples of their means; NaN counts as 0 for the lower end and as 1 for the upper end.
 
-    The two bounds of each of m samples are at alpha / (2 m), and the average of the bounds holds under any dependence
-    between the samples (Bonferroni). The samples may have different sizes.
+    The two bounds of each of m samples, of any sizes, are at alpha / (2 m): their average holds under any dependence between
+    the samples (Bonferroni).
     """
     check_alpha(alpha)
     share = alpha / (2 * len(samples))

@@ -16,10 +16,9 @@ from lethe.statistics.checks import check_share
 
 
 def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> float:
-    """The observed score v that maximises (P[member >= v] + P[nonmember < v]) / 2.
+    """The observed score v that maximises (P[member >= v] + P[nonmember < v]) / 2; of several the first, members first.
 
-    Among several maximisers the first one is chosen, members before nonmembers. The scores are of points known to be inside
-    and outside the training set, which must be in neither the forget set nor the test set of the game.
+    The points must be in neither the forget set nor the test set of the game.
     """
     members, nonmembers = np.asarray(members, float), np.asarray(nonmembers, float)
     if not len(members) or not len(nonmembers):
@@ -66,9 +65,8 @@ def ks_test(first: np.ndarray, second: np.ndarray) -> KsTest:
 def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.05) -> Interval:
     """The AUC of membership scores, higher for members, with a two-sided interval; alpha strictly between 0 and 1.
 
-    Assumes independent values in each sample. The interval holds at every sample size, including with ties. The AUC is an
-    average of averages of min(m, n) independent terms in [0, 1] (Hoeffding 1963, section 5b), for which the Chernoff bound
-    min(m, n) kl(AUC-hat, AUC) <= ln(2 / alpha) holds.
+    Assumes independent values in each sample. The AUC is an average of averages of min(m, n) independent terms in [0, 1]
+    (Hoeffding 1963, section 5b), so min(m, n) kl(AUC-hat, AUC) <= ln(2 / alpha), including with ties.
 
     >>> found = auc_interval(np.arange(20.0, 70.0), np.arange(50.0))
     >>> round(found.value, 2), round(found.lower, 3), round(found.upper, 3)
@@ -87,10 +85,8 @@ def kl_upper(value: float, level: float) -> float:
     low, high = value, 1.0
     while high - low > 1e-12:
         middle = (low + high) / 2
-        if rel_entr(value, middle) + rel_entr(1 - value, 1 - middle) <= level:
-            low = middle
-        else:
-            high = middle
+        inside = rel_entr(value, middle) + rel_entr(1 - value, 1 - middle) <= level
+        low, high = (middle, high) if inside else (low, middle)
     return high
 
 
@@ -109,11 +105,8 @@ PERMUTATIONS = 9_999
 
 @dataclass(frozen=True)
 class Trend:
-    """The order of two quantities over some points: Kendall's tau-b, the pairs within a group alone (None where all values of
-    one quantity are equal).
-
-    ``p_falls`` and ``p_rises`` are one-sided p-values of the permutation test: the second quantity falls, or rises, with
-    the first.
+    """Kendall's tau-b of two quantities, of the pairs within a group alone (None where all values of one are equal), and
+    one-sided p-values of the permutation test: the second quantity falls, or rises, with the first.
     """
 
     tau: float | None
@@ -132,9 +125,8 @@ def trend(
 ) -> Trend:
     """Test whether ``y`` falls or rises with ``x``; points are compared and permuted within their group alone.
 
-    Each p-value is at most p with probability at most p where the values of ``y`` in a group are exchangeable, ties
-    included. M. G. Kendall, "A New Measure of Rank Correlation", Biometrika 30 (1938). B. Phipson and G. K. Smyth,
-    "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9 (2010).
+    The p-values are valid where the values of ``y`` in a group are exchangeable, ties included (Kendall, Biometrika 30, 1938;
+    Phipson and Smyth, "Permutation P-values Should Never Be Zero", 2010).
 
     >>> found = trend([0, 1, 2, 3, 4, 5], [9.0, 7.0, 5.0, 4.0, 2.0, 1.0])
     >>> found.tau, found.p_falls < 0.01, found.p_rises
@@ -147,8 +139,7 @@ def trend(
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise BadValue("x and y", "a value that is not finite", "numbers")
     rng = np.random.default_rng(seed)
-    total, permuted = 0.0, np.zeros(permutations)
-    pairs_x = pairs_y = 0.0
+    total, permuted, pairs_x, pairs_y = 0.0, np.zeros(permutations), 0.0, 0.0
     for group in dict.fromkeys(members):
         own = np.array([member == group for member in members])
         signs_x, signs_y = _signs(first[own]), _signs(second[own])
@@ -190,10 +181,10 @@ def combined_low(
 ) -> float:
     """The least difference of all pairs of parameters that Fisher's combination does not refute at ``level``.
 
-    ``upper`` and ``lower`` bound the first and the second parameter at an array of levels, from independent evidence;
-    beyond ``largest`` they are not proven, and a p-value counts as 1. Where the first p-value lies between two levels of a
-    grid, the first parameter is at most the upper bound at the smaller level, and the second p-value exceeds the threshold
-    by the larger level. Cells that could hold the least value are divided ``rounds`` times.
+    ``upper`` and ``lower`` bound the first and the second parameter at an array of levels up to ``largest``, from independent
+    evidence; a larger p-value counts as 1. Where the first p-value lies between two levels of a grid, the first parameter is
+    at most the upper bound at the smaller level, and the second p-value exceeds the threshold by the larger level. Cells
+    that could hold the least value are divided ``rounds`` times.
     """
     threshold = product_threshold(level)
 

@@ -23,16 +23,14 @@ import numpy as np
 from scipy.special import stdtrit
 
 from lethe.errors import BadValue
-from lethe.statistics.bound import CERTAIN, Bound, Covers, coverage
-from lethe.statistics.checks import check_share
+from lethe.statistics.bound import CERTAIN, Bound, Covers, both_ends, coverage
+from lethe.statistics.checks import check_count, check_share
 
 
 @dataclass(frozen=True)
 class Split:
-    """A split of the points 0..n-1: three disjoint index arrays; forget and test have the same size.
-
-    Unequal sizes raise `BadValue`: the adversary could then separate the two sets by the effect that unlearning few or many
-    points has on the whole model (paper, appendix A.2). To make a point rare, give it a small weight.
+    """A split of the points 0..n-1: three disjoint index arrays; forget and test have the same size, because unlearning few
+    or many points changes the whole model, which would tell the sets apart (paper, appendix A.2).
     """
 
     retain: np.ndarray
@@ -55,18 +53,14 @@ class Split:
 
 
 def forget_size(n: int, portion: float) -> int:
-    """|F| = |T| = floor(n a / (1 + a)), with a = |F| / |R u F| the unlearning portion, 0 < a < 1.
-
-    The portion is read as a decimal, because the binary number .3 lies below three tenths, and the floor could be off by one.
-    Raises `BadValue` if no point would be left to forget or to retain.
+    """|F| = |T| = floor(n a / (1 + a)), with a = |F| / |R u F| the unlearning portion, 0 < a < 1, read as a decimal: the
+    binary number .3 lies below three tenths, and the floor could be off by one.
     """
     check_share("portion", portion)
     a = Fraction(repr(float(portion)))
     size = math.floor(n * a / (1 + a))
     if size < 1 or n - 2 * size < 1:
-        raise BadValue(
-            "n", n, f"enough points to forget at least one and retain at least one at portion {portion}"
-        )
+        raise BadValue("n", n, f"enough points to forget one and retain one at least, at portion {portion}")
     return size
 
 
@@ -85,8 +79,7 @@ def signed_advantage(
 ) -> float:
     """a_s(A) = E over forget of P[accept] - E over test of P[accept] (Definition 3.11), in [-1, 1]; without a guarantee.
 
-    ``forget`` and ``test`` are the probabilities that the adversary accepts each point, of sets of one size; the weights
-    are the sensitivity distribution, normalised within each set, and uniform by default.
+    The weights are the sensitivity distribution, normalised within each set, and uniform by default.
     """
     _equal_sizes(len(forget), len(test))
     return _mean_acceptance("forget", forget, forget_weights) - _mean_acceptance("test", test, test_weights)
@@ -119,11 +112,10 @@ class Measured:
     def interval(
         cls, low: float | None, high: float | None, alpha: float, assumes: str = "", method: str = ""
     ) -> tuple[Bound, Bound] | None:
-        """The same from the ends alone, as a headline holds them; further parameters are those of `Bound`."""
+        """The same from the ends alone, as a headline holds them."""
         if low is None or high is None:
             return None
-        rest = (alpha, cls.COVERS, assumes, method)
-        return Bound(low, "lower", *rest), Bound(high, "upper", *rest)
+        return both_ends(low, high, alpha, cls.COVERS, assumes, method)
 
     @property
     def coverage(self) -> str:
@@ -137,15 +129,6 @@ class Advantage(Measured):
     a_original: float
     a_swapped: float
     COVERS = Covers.ATTACK
-
-    def row(self) -> dict[str, float | None]:
-        return {
-            "a_original": self.a_original,
-            "a_swapped": self.a_swapped,
-            "advantage": self.value,
-            "ci_low": self.ci_low,
-            "ci_high": self.ci_high,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,32 +146,29 @@ def swap_advantage(
 ) -> Advantage:
     """Adv of the SWAP test from the signed advantages of both halves: |mean over pairs of (a_s + a_s') / 2|.
 
-    There is one signed advantage per model, (pairs, seeds); a vector is a single pair of splits. With several pairs, the
-    interval is Student's t over the pairs, because the seeds of a pair share its split and are not independent draws. With
-    a single pair, the interval is over its seeds; a single value has no interval. The interval covers the expectation of
-    the signed mean, and hence its absolute value. Assumes about normal, independent means. ``paired`` forms one value of
-    the i-th seeds of both halves, which is valid for equal and for independent seeds. Otherwise (one pair only) the halves
-    are two independent samples (Welch).
+    There is one signed advantage per model, (pairs, seeds); a vector is a single pair of splits. The interval is Student's t
+    over the pairs, because the seeds of a pair share its split; of a single pair it is over the seeds. It covers the
+    expectation of the signed mean, and hence its absolute value. Assumes about normal, independent means. ``paired`` forms
+    one value of the i-th seeds of both halves, valid for equal and for independent seeds. Otherwise (one pair only) the
+    halves are two independent samples (Welch).
     """
     original, swapped = np.atleast_2d(np.asarray(original, float)), np.atleast_2d(np.asarray(swapped, float))
     if paired and original.shape != swapped.shape:
         raise BadValue("swapped", swapped.shape, f"the shape of original, {original.shape} (pairs, seeds)")
     a_original, a_swapped = float(original.mean()), float(swapped.mean())
-    mean = (a_original + a_swapped) / 2
+    value = abs((a_original + a_swapped) / 2)
     if not paired:
-        half_width = _welch(original.ravel(), swapped.ravel(), alpha)
-        unit = "the seeds of either half"
+        half_width, unit = _welch(original.ravel(), swapped.ravel(), alpha), "the seeds of either half"
     else:
         halves = (original + swapped) / 2
         unit = "pairs of splits" if len(halves) > 1 else "seeds"
         half_width = _student(halves.mean(axis=1) if len(halves) > 1 else halves[0], alpha)
-    low, high = _absolute_interval(mean, half_width)
     return Advantage(
-        value=abs(mean),
+        value=value,
         a_original=a_original,
         a_swapped=a_swapped,
-        ci_low=low,
-        ci_high=high,
+        ci_low=None if half_width is None else max(0.0, value - half_width),
+        ci_high=None if half_width is None else min(1.0, value + half_width),
         n_pairs=len(original),
         n_seeds=min(original.shape[1], swapped.shape[1]),
         alpha=alpha,
@@ -204,25 +184,20 @@ def unlearning_quality(
     paired: bool = True,
     alpha: float = 0.05,
 ) -> Quality:
-    """Q(U) = 1 - max over the adversaries of Adv (Definition 3.7) from each adversary's signed advantages.
+    """Q(U) = 1 - max over the given adversaries of Adv (Definition 3.7) from each adversary's signed advantages.
 
-    The interval of the quality uses alpha / (number of adversaries) for each adversary (Bonferroni), because the strongest
-    adversary is chosen on the same numbers. The supremum is only over the given adversaries: a stronger adversary can lower
-    the quality.
+    The interval takes alpha / (number of adversaries) for each (Bonferroni): the strongest is chosen on the same numbers.
     """
     if not original or set(original) != set(swapped):
         raise BadValue("swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}")
-    by_attack = {
-        name: swap_advantage(original[name], swapped[name], paired=paired, alpha=alpha) for name in original
-    }
-    shared = [
-        swap_advantage(original[name], swapped[name], paired=paired, alpha=alpha / len(original))
-        for name in original
-    ]
+    by_attack, shared = (
+        {name: swap_advantage(original[name], swapped[name], paired=paired, alpha=level) for name in original}
+        for level in (alpha, alpha / len(original))
+    )
     attack = max(by_attack, key=lambda name: by_attack[name].value)
     strongest = by_attack[attack]
-    lows = [one.ci_low for one in shared if one.ci_low is not None]
-    highs = [one.ci_high for one in shared if one.ci_high is not None]
+    lows = [one.ci_low for one in shared.values() if one.ci_low is not None]
+    highs = [one.ci_high for one in shared.values() if one.ci_high is not None]
     all_measured = len(lows) == len(highs) == len(shared)
     return Quality(
         value=1 - max(one.value for one in by_attack.values()),
@@ -251,26 +226,20 @@ def _equal_sizes(forget: int, test: int) -> None:
 
 def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) -> float:
     accept = np.asarray(accept, float)
-    if not ((accept >= 0) & (accept <= 1)).all():
-        raise BadValue(
-            f"acceptance on the {name} set", accept[~((accept >= 0) & (accept <= 1))][0], "a number in [0, 1]"
-        )
+    if (wrong := accept[~((accept >= 0) & (accept <= 1))]).size:
+        raise BadValue(f"acceptance on the {name} set", wrong[0], "a number in [0, 1]")
     if weights is None:
         return float(accept.mean())
-    shares = _normalised(f"weights of the {name} set", weights, accept.shape)
-    # Divide by the sum once more, so that the mean of ones is 1 and not 1 - 1e-16.
-    return float((accept * shares).sum() / shares.sum())
-
-
-def _normalised(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    weights = np.asarray(weights, float)
-    if weights.shape != shape:
-        raise BadValue(name, weights.shape, f"one weight per point, {shape}")
+    weights, name = np.asarray(weights, float), f"weights of the {name} set"
+    if weights.shape != accept.shape:
+        raise BadValue(name, weights.shape, f"one weight per point, {accept.shape}")
     broken = weights[~(np.isfinite(weights) & (weights >= 0))]
     if broken.size or not weights.any():
         raise BadValue(name, float(broken[0]) if broken.size else 0.0, "finite and not negative, and not all zero")
     weights = weights / weights.max()  # the sum of the weights may overflow
-    return weights / weights.sum()
+    shares = weights / weights.sum()
+    # Divide by the sum once more, so that the mean of ones is 1 and not 1 - 1e-16.
+    return float((accept * shares).sum() / shares.sum())
 
 
 def _student(values: np.ndarray, alpha: float) -> float | None:
@@ -288,13 +257,6 @@ def _welch(original: np.ndarray, swapped: np.ndarray, alpha: float) -> float | N
         return 0.0
     freedom = errors.sum() ** 2 / (errors**2 / [len(original) - 1, len(swapped) - 1]).sum()
     return float(-stdtrit(freedom, alpha / 2) * math.sqrt(errors.sum()))
-
-
-def _absolute_interval(mean: float, half_width: float | None) -> tuple[float | None, float | None]:
-    """The interval mean +- half_width of a signed advantage, mapped to the absolute value in [0, 1]."""
-    if half_width is None:
-        return None, None
-    return max(0.0, abs(mean) - half_width), min(1.0, abs(mean) + half_width)
 
 
 @dataclass(frozen=True)
@@ -322,7 +284,7 @@ class CertifiedBound:
 
     @property
     def advantage_paper(self) -> Bound:
-        return Bound(self.paper, "upper", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
+        return replace(self.advantage, value=self.paper)
 
     @property
     def quality(self) -> Bound:
@@ -355,13 +317,11 @@ def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:
 def group_bound(epsilon: float, delta: float, records: int) -> CertifiedBound:
     """The bounds of `certified_bound` for learning with (epsilon, delta)-DP per record, without unlearning.
 
-    Record-level privacy protects one record. For a forget set of k ``records``, the guarantee follows only from group
-    privacy: (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)), where neighbours add or remove one record. For
-    practical forget sets and budgets the bound is vacuous, and the result says so.
+    A forget set of k ``records`` has group privacy: (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)), where
+    neighbours add or remove one record. For practical forget sets and budgets the bound is vacuous.
     """
     _check_privacy(epsilon, delta)
-    if records < 1:
-        raise BadValue("records", records, "a whole number of at least 1")
+    check_count("records", records)
     exponents = epsilon * np.arange(records)
     log_growth = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
     log_delta = math.log(delta) + log_growth if delta > 0 else -math.inf

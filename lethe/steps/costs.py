@@ -5,22 +5,25 @@ model that training or unlearning starts from; where that is missing, a token is
 answers are judged once, so a run judges fewer. Likelihoods and exact bounds are not counted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from lethe.config import Params
+from lethe.config.evaluating import Sample, ScorerParams
+from lethe.config.schema import MethodParams
+from lethe.data.prompt_language import read_language
+from lethe.data.rows import load_splits
 from lethe.errors import BadInput
-from lethe.io.json_files import read_json
+from lethe.io.artifacts import Row
+from lethe.io.files import read_json
+from lethe.models import checkpoints
+from lethe.models.training import ROWS
 from lethe.registry import JUDGES, METHODS
-
-if TYPE_CHECKING:
-    from lethe.config import Params
-    from lethe.config.evaluating import Sample, ScorerParams
-    from lethe.config.schema import MethodParams
-    from lethe.io.artifacts import Row
+from lethe.sampling.engine import parameter_count
+from lethe.sampling.tasks import UTILITY_SPLITS
+from lethe.unlearning.protocol import Method
 
 PROMPT_TOKENS = 64  # of a question, assumed for the cache where only the number of questions is known
 CHARACTERS = 3  # per token, where the tokenizer is missing
@@ -36,9 +39,6 @@ Cost = dict[str, Any]  # an entry of the keys models, judges and stages of `leth
 
 
 def questions_of(params: Params, questions: int | None) -> dict[str, int]:
-    from lethe.data import load_splits
-    from lethe.sampling.tasks import UTILITY_SPLITS
-
     data = params.data
     published = PUBLISHED.get(data.forget if data.kind == "tofu" else data.kind)
     if questions is not None or published is not None:
@@ -62,8 +62,6 @@ class ModelSize(NamedTuple):
 
 
 def size_of(folder: Path) -> ModelSize | None:
-    from lethe.sampling.engine import parameter_count
-
     stated = _stated(folder)
     if not stated:
         return None
@@ -82,7 +80,6 @@ def _stated(folder: Path | None) -> dict[str, Any]:
 def model_costs(
     params: Params, questions: Mapping[str, int], rate: float | None, missing: ModelSize | None
 ) -> list[Cost]:
-    """The cost of sampling each model; ``missing`` is the size of a model whose folder is missing."""
     made = {f"data/models/{name}" for name in (*params.train.models, *params.unlearn.methods)}
     start, sample = params.train.recipe.start_from, params.sample
     answers = _generations(sample, questions)
@@ -102,9 +99,6 @@ def model_costs(
 
 
 def _generations(sample: Sample, questions: Mapping[str, int]) -> int:
-    """Answers of one model: greedy ones, and those of the second sample of a language of prompts, included."""
-    from lethe.data.prompt_language import read_language
-
     share = read_language(sample.language).share if sample.language else None
     second = share.prompts * share.answers if share else 0
     utility = sum(min(count, sample.utility_questions) for split, count in questions.items() if split != "forget")
@@ -138,7 +132,6 @@ def _counter(folder: Path | None) -> Callable[[str], int]:
     """Counts the tokens of a text with the tokenizer of the folder, or by its characters where there is none."""
     if folder is None or not _stated(folder):
         return lambda text: math.ceil(len(text) / CHARACTERS)
-    from lethe.models import checkpoints
 
     tokenizer = checkpoints.load_tokenizer(folder)
     return lambda text: len(tokenizer(text)["input_ids"])
@@ -146,8 +139,6 @@ def _counter(folder: Path | None) -> Callable[[str], int]:
 
 def stage_costs(params: Params, rate: float | None) -> list[Cost]:
     """The cost of every training, every method and every attack; empty where the data are missing."""
-    from lethe.data import load_splits
-
     if not (params.train.models or params.unlearn.methods or params.attacks):
         return []
     try:
@@ -157,8 +148,6 @@ def stage_costs(params: Params, rate: float | None) -> list[Cost]:
 
 
 def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None) -> Iterator[Cost]:
-    from lethe.models.training import ROWS
-
     starts = [params.unlearn.recipe.start_from, params.train.recipe.start_from]
     start = next((Path(one) for one in starts if one and _stated(Path(one))), None)
     count = _counter(start)
@@ -192,8 +181,6 @@ def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None)
 
 def _reference(params: Params, method: MethodParams, start: Path | None, tokens: int) -> Cost:
     """Bytes that the model before unlearning takes: whole (frozen), or as values on the answers (cached)."""
-    from lethe.unlearning.protocol import Method
-
     member, recipe = METHODS[method.loss](method), params.train.recipe
     chosen = params.unlearn.recipe.reference
     if not (member.needs.reference_model or (member.uses_retain and method.retain_loss == "kl")):

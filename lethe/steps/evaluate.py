@@ -3,26 +3,37 @@
 `lethe eval` passes a model folder and files; `lethe.evaluate` may pass a model and rows in memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lethe.config.evaluating import SERVED, Endpoint, Parts
+from lethe.config import evaluation_params
+from lethe.config.evaluating import SAMPLE, SERVED, Endpoint, Metrics, Parts, Sample, is_binary
+from lethe.config.schema import EvaluationParams
+from lethe.data.prompt_language import as_json, read_language
+from lethe.data.rows import check_splits
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
-from lethe.io.artifacts import Row, write_splits
-from lethe.io.atomic import SCHEMA_VERSION, alone
-from lethe.io.json_files import read_artifact, write_json
-
-if TYPE_CHECKING:
-    from lethe.config.evaluating import Sample
-    from lethe.config.schema import EvaluationParams
-    from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import InMemory, Origin
+from lethe.evaluation.findings import findings
+from lethe.evaluation.labels import read_labels
+from lethe.evaluation.run import load
+from lethe.evaluation.standing import standings
+from lethe.io.artifacts import Row, read_parts, write_splits
+from lethe.io.cache import digest
+from lethe.io.files import SCHEMA_VERSION, alone, read_artifact, write_json
+from lethe.io.tables import read_calibration
+from lethe.models.checkpoints import InMemory, Origin, default_prompt, tokenizer_of
+from lethe.models.encoding import CHAT, Encoder
+from lethe.results.verdict import level_of
+from lethe.sampling.answer_tree.asking import check_scorer
+from lethe.sampling.engine import checkpoint, look, model_digest
+from lethe.sampling.forecast import rows_within
+from lethe.scoring import MARKS, marks_of
+from lethe.scoring.text.rouge import has_words
+from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.steps import likelihood, metrics, report, sample, score
 
 LOOKS = "looks.json"  # which numbers of answers a word was read on
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
@@ -33,8 +44,6 @@ How = Mapping[str, Any]
 
 
 def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -> dict[str, list[Row]]:
-    from lethe.data.rows import check_splits
-
     if not forget:
         raise BadFile(source, "holds no question", "Give one row per question of the forget set.")
     splits = {"forget": list(forget), "retain": list(retain or [])}
@@ -44,25 +53,13 @@ def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -
 
 
 def evaluate(
-    name: str,
-    source: Origin,
-    splits: Mapping[str, list[Row]],
-    how: How,
-    root: Path,
-    *,
-    scratch: Path,
-    page: bool,
+    name: str, source: Origin, splits: Mapping[str, list[Row]], how: How, root: Path, *, scratch: Path, page: bool
 ) -> dict[str, Any]:
     """Sample, score and measure a model; return the fields that `lethe.api.evaluating.Evaluation` adds to a run."""
-    from lethe.evaluation.findings import findings
-    from lethe.evaluation.run import load
-    from lethe.evaluation.standing import standings
-    from lethe.models.in_memory import InMemory, default_prompt
-    from lethe.steps import likelihood, metrics, report, sample, score
-
     params = params_of(how, name, source, splits["forget"], how["prompt"] or default_prompt(source))
     if isinstance(source, (Path, InMemory)) and how["thinking"] != [""]:
         params = _parted(params, source)
+    _check_draws(params)
     _check_files(how, name, splits["forget"], params)
     splits, skipped = _fitting(source, splits, params.sample, how["skip_too_long"])
     _warn(splits["forget"], params)
@@ -105,10 +102,6 @@ def evaluate(
 
 def _looked(params: EvaluationParams, source: Origin, forget: Sequence[Row], root: Path) -> EvaluationParams:
     """The params with the number of this look at the model's answers; a model in memory is always new."""
-    from lethe.io.cache import digest
-    from lethe.models.in_memory import InMemory
-    from lethe.sampling.store import look, model_digest
-
     if isinstance(source, InMemory):
         return params
     settings = params.sample.model_dump(exclude={"n", "utility_n"})
@@ -118,8 +111,6 @@ def _looked(params: EvaluationParams, source: Origin, forget: Sequence[Row], roo
 
 
 class Interrupted(LetheError):
-    """Ctrl-C: finished questions are kept."""
-
     exit_status = 130  # 128 and the number of SIGINT
 
     def __init__(self, answers: Path):
@@ -157,16 +148,11 @@ def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, objec
 
 
 def evaluated_model(root: Path) -> str | None:
-    """The model folder of the evaluation in ``root``; None if there is no evaluation."""
     path = root / EVALUATED
     return read_artifact(path)["model"] if path.is_file() else None
 
 
 def _check_files(how: How, name: str, forget: Sequence[Row], params: EvaluationParams) -> None:
-    from lethe.data.prompt_language import as_json, read_language
-    from lethe.evaluation.labels import read_labels
-    from lethe.io.tables import read_calibration
-
     if params.sample.language is not None:
         as_json(read_language(params.sample.language), forget)
     if (calibration := how["calibration"]) is not None:
@@ -185,12 +171,8 @@ def _fitting(
 ) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
     """The rows whose prompts the model's context holds, and the ids of the others; without ``skip`` these are refused.
 
-    A folder that holds no usable model or tokenizer, and answers that the context cannot hold, are refused here, before
-    anything is written.
+    An unusable model, and answers that the context cannot hold, are refused here too, before anything is written.
     """
-    from lethe.models.encoding import Encoder
-    from lethe.sampling.engine import checkpoint
-
     if isinstance(source, Endpoint):
         return dict(splits), ()
     described = checkpoint(source)
@@ -230,17 +212,12 @@ def _fitting(
 
 
 def _last_prompt(encoder: Encoder, row: Row, followups: Sequence[str]) -> tuple[int, ...]:
-    """The prompt of the last turn, where every answer before is empty."""
     questions: list[Any] = [row, *({"question": text} for text in followups)]
     return encoder.conversation(questions[-1], before=[(question, "") for question in questions[:-1]])
 
 
 def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationParams:
     """The params with the marks of thinking: those given, else those of the chat template."""
-    from lethe.models.encoding import CHAT, Encoder
-    from lethe.models.in_memory import tokenizer_of
-    from lethe.scoring import marks_of
-
     tokenizer, score = tokenizer_of(source), params.score
     parts = score.parts or (marks_of(tokenizer) if params.sample.prompt == CHAT else None)
     if parts is None:
@@ -256,9 +233,6 @@ def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationPara
 
 def _marked(params: EvaluationParams, root: Path) -> EvaluationParams:
     """The params with the marks of thinking that a server's answers have."""
-    from lethe.io.parts import read_parts
-    from lethe.scoring import MARKS
-
     for table in sorted((root / "generations").glob("*/forget.parquet")):
         texts = [text for part in read_parts(table, ["prompt_id", "text"]) for text in part["text"].dropna()]
         marks = next((marks for marks in MARKS if any(marks[1] in text for text in texts)), None)
@@ -272,10 +246,6 @@ def _within(
     memory: int, params: EvaluationParams, source: Origin, splits: Mapping[str, list[Row]]
 ) -> EvaluationParams:
     """The params with as many rows in flight as the memory holds, if the longest question is asked in each."""
-    from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import InMemory, tokenizer_of
-    from lethe.sampling.forecast import rows_within
-
     if not isinstance(source, (Path, InMemory)):
         return params
     encoder, sample = Encoder(tokenizer_of(source), params.sample.prompt), params.sample
@@ -289,11 +259,14 @@ def _within(
     return params.model_copy(update={"sample": sample.model_copy(update={"max_rows": min(rows, sample.max_rows)})})
 
 
-def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
-    from lethe.results.verdict import level_of
-    from lethe.scoring.text.rouge import has_words
-    from lethe.statistics.bounds import binary_upper
+def _check_draws(params: EvaluationParams) -> None:
+    most, tau, level = params.sample.most, params.report.tau, level_of(params.metrics.alpha)
+    if params.metrics.binary and binary_lower(most, most, level) <= tau < binary_upper(0, most, level):
+        least = next(n for n in range(most + 1, most + 1000) if binary_lower(n, n, level) > tau)
+        raise BadValue("n", most, f"at least {least}: with fewer answers each model stays open at tau {tau:g}")
 
+
+def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
     unread = [row["id"] for row in forget if not has_words(row["answer"])]
     if unread:
         _tell(
@@ -314,6 +287,8 @@ def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
             f"Without keywords: {len(without)} of {plural(len(forget), 'forget question')} (the first is "
             f"{without[0]!r}): keyword leak judges the others only."
         )
+    if params.sample.language is None and any(row.get("paraphrased_question") for row in forget):
+        _tell("paraphrased_question is not asked: only a language of prompts reads it (--language).")
 
 
 def _tell(sentence: str) -> None:
@@ -321,14 +296,7 @@ def _tell(sentence: str) -> None:
 
 
 def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt: str) -> EvaluationParams:
-    """Return all parameters of an evaluation of one model without training, checked as params.yaml is.
-
-    An error about a parameter names the argument that sets it.
-    """
-    from lethe.config import evaluation_params
-    from lethe.config.evaluating import SAMPLE, Metrics, Sample, is_binary
-    from lethe.sampling.answer_tree.asking import check_scorer
-
+    """All parameters of an evaluation, checked as params.yaml is; an error names the argument that sets the parameter."""
     if how["scorer"] is not None:
         check_scorer(how["scorer"], how["above"])
     scorer = how["scorer"] or ("keyword_leak" if any(row.get("keywords") for row in forget) else None)

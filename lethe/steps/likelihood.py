@@ -1,31 +1,19 @@
 """Stage `likelihood@MODEL`: the model's likelihood of the dataset's answers, token by token."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lethe.config.evaluating import SERVED, Endpoint
+from lethe.config.evaluating import SERVED, Endpoint, Model, Sample
 from lethe.errors import plural
 from lethe.io.artifacts import NO_TABLES
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
-
-if TYPE_CHECKING:
-    from lethe.config.evaluating import Model, Sample
-    from lethe.models.in_memory import Origin
+from lethe.models.checkpoints import Origin, prepare_torch
+from lethe.models.likelihood import given_answers
+from lethe.sampling.tasks import chosen, heldout
 
 
 def run(name: str, sample: Sample, model: Model, root: Path = Path("data"), source: Origin | None = None) -> None:
-    """Write the likelihood of the answers of all sampled and held-out rows to ``root/likelihood/name``.
-
-    Only the prompt and the choice of rows of ``sample`` matter. ``source`` replaces the folder ``model.path``.
-    """
-    from lethe.models.checkpoints import prepare_torch
-    from lethe.models.likelihood import given_answers
-    from lethe.sampling.tasks import chosen, heldout
-
+    """Write the likelihood of the answers of all sampled and held-out rows; ``source`` replaces the folder ``model.path``."""
     if isinstance(source, Endpoint) or (source is None and model.path == SERVED):
         reason = "a server does not state the likelihood of a given answer"
         with atomic_folder(root / "likelihood" / name) as folder:

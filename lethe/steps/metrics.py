@@ -1,22 +1,20 @@
 """Stage `metrics@MODEL`: high-probability bounds on the whole output distribution, from the scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.config.evaluating import JudgeEntry, Metrics
-from lethe.io.artifacts import GREEDY, SECOND, read_split, read_tables
-from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import read_artifact, write_json
-from lethe.io.parts import Tables
-from lethe.io.tables import read_table
-
-if TYPE_CHECKING:
-    from lethe.evaluation.labels import LabelledMeasures
-    from lethe.results.table import Result
-    from lethe.statistics.judge_error import Calibration
+from lethe.evaluation import labels
+from lethe.evaluation.likelihood_metrics import likelihood_metrics
+from lethe.evaluation.measure import measure, measure_language, measure_stopped
+from lethe.io.artifacts import GREEDY, SECOND, Tables, read_split
+from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
+from lethe.io.tables import read_calibration, read_table
+from lethe.results import quantities, table
+from lethe.results.table import Result, Rows, in_language
+from lethe.scoring import applies
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.sequential import Decision
 
 
 def run(
@@ -27,8 +25,6 @@ def run(
     truncated: str = "counts",
 ) -> None:
     """Measure ``root/scores/name``; write ``root/results/metrics/name.parquet``, and its headline for `dvc metrics`."""
-    from lethe.results import quantities, table
-
     rows = _rows(name, metrics, root, judges or {}, truncated)
     if (about := root / "generations" / name / "about.json").is_file():
         rows = table.as_served(rows, read_artifact(about).get("served"))
@@ -44,12 +40,6 @@ def run(
 def _rows(
     name: str, metrics: Metrics, root: Path, judges: Mapping[str, JudgeEntry], truncated: str
 ) -> list[Result]:
-    from lethe.evaluation.likelihood_metrics import likelihood_metrics
-    from lethe.evaluation.measure import measure, measure_language, measure_stopped
-    from lethe.results.table import Rows, in_language
-    from lethe.scoring import applies
-    from lethe.statistics.sequential import Decision
-
     generations = Tables(root / "generations" / name, f"sample@{name}")
     scores = Tables(root / "scores" / name, f"score@{name}")
     tables, calibration, of_answers = (generations, scores), _calibration(metrics, root), Rows(name)
@@ -64,10 +54,9 @@ def _rows(
         of_answers.rows = measure_stopped(name, *tables, metrics, decisions, stopped["decided_by"])
     else:
         of_answers.rows = measure(name, *tables, metrics, inapplicable, calibration, truncated)
-    if read := _labelled(name, generations, scores, metrics, root):
-        read.to_rows(of_answers)
+    _add_labelled(of_answers, generations, scores, metrics, root)
     rows = Rows(name)
-    likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
+    likelihoods = Tables(root / "scores" / name / "likelihood", f"score@{name}")
     if likelihoods:
         likelihood_metrics(rows, likelihoods, scores, metrics.alpha)
     described = root / "generations" / name / "language.json"
@@ -88,9 +77,6 @@ def _rows(
 
 
 def _calibration(metrics: Metrics, root: Path) -> Calibration | None:
-    from lethe.io.tables import read_calibration
-    from lethe.statistics.judge_error import Calibration
-
     if metrics.calibration is None:
         return None
     about = root / "judged" / (metrics.binary or "") / "about.json"
@@ -99,17 +85,12 @@ def _calibration(metrics: Metrics, root: Path) -> Calibration | None:
     return Calibration.of(labelled.labels, labelled.verdicts, judge=labelled.judge)
 
 
-def _labelled(
-    name: str, generations: Tables, scores: Tables, metrics: Metrics, root: Path
-) -> LabelledMeasures | None:
-    """The bounds by a person's labels of this model's answers; None without a file of labels."""
+def _add_labelled(rows: Rows, generations: Tables, scores: Tables, metrics: Metrics, root: Path) -> None:
     folder = metrics.labels.folder
-    place = Path(folder or "", f"{name}.jsonl")
+    place = Path(folder or "", f"{rows.model}.jsonl")
     if folder is None or not place.is_file():
-        return None
-    from lethe.evaluation.labels import Queue, draws_of, measure, read_labels, refuse_references
-
-    refuse_references(root / "generations" / name)
+        return
+    labels.refuse_references(root / "generations" / rows.model)
     drawn = generations["forget"]
     table = drawn[drawn["sample"] != GREEDY].sort_values("sample", kind="stable")
     if metrics.binary is not None:
@@ -117,6 +98,6 @@ def _labelled(
             columns={metrics.binary: "verdict"}
         )
         table = table.merge(verdicts, on=["prompt_id", "sample"], how="left", validate="one_to_one")
-    draws = draws_of(table, {})
-    queue = Queue(draws, metrics.labels.mass, metrics.labels.rest)
-    return measure(draws, queue, read_labels(place), metrics.alpha)
+    draws = labels.draws_of(table, {})
+    queue = labels.Queue(draws, metrics.labels.mass, metrics.labels.rest)
+    labels.measure(rows, draws, queue, labels.read_labels(place), metrics.alpha)

@@ -1,29 +1,27 @@
 """Stage `sample@MODEL`: many answers per forget question, fewer per utility question, and the greedy answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lethe.config.evaluating import Endpoint
+import pandas as pd
+
+from lethe.config.evaluating import Endpoint, Model, Parts, Sample
+from lethe.data.prompt_language import Language, as_json, read_language
 from lethe.errors import BadInput, BadValue, plural
-from lethe.io.artifacts import TURNS
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
-from lethe.io.parts import write_parts
+from lethe.io.artifacts import TURNS, Row, write_parts
+from lethe.io.cache import kept
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
+from lethe.models.checkpoints import Origin, prepare_torch, tokenizer_of
+from lethe.models.encoding import CHAT
+from lethe.sampling import tasks as drawing
+from lethe.sampling.draws import Diverged
+from lethe.sampling.endpoint import EndpointEngine
+from lethe.sampling.engine import SCRATCH, AnswerStore, Engine, Options, open_engine
+from lethe.sampling.forecast import affordable, forecast, quickest
+from lethe.sampling.tasks import Task
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from lethe.config.evaluating import Model, Parts, Sample
-    from lethe.data.prompt_language import Language
-    from lethe.io.artifacts import Row
-    from lethe.models.in_memory import Origin
-    from lethe.sampling.engine import Engine
-    from lethe.sampling.store import AnswerStore
-    from lethe.sampling.tasks import Task
+CHOICE = "engine.json"  # which engine a pilot chose for the answers in a folder
 
 
 def run(
@@ -38,55 +36,46 @@ def run(
 ) -> None:
     """Draw the answers of every split; write ``root/generations/name``.
 
-    With ``sample.language`` every draw of the forget set is a prompt of the language and its answer: the table has a
-    column ``production``, ``language.json`` describes the language, and ``prompts/forget.parquet`` has the second sample.
-    Follow-up questions of the forget set have their answers in ``turns/forget.parquet``.
+    With ``sample.language`` the forget set's table has a column ``production``, ``language.json`` describes the language, and
+    ``prompts/forget.parquet`` has the second sample. Follow-up questions have their answers in ``turns/forget.parquet``.
 
-    A temporary folder keeps finished prompts during the work; ``scratch`` names a permanent folder instead. ``source`` is
-    a model that replaces the folder ``model.path``. ``estimate`` prints time and memory beforehand, from a short pilot.
-    ``parts`` are the marks of the thinking, which ``sample.max_thinking_tokens`` limits.
+    ``scratch`` names a permanent folder for finished prompts, and ``source`` a model that replaces ``model.path``.
+    ``estimate`` prints time and memory beforehand and lets a pilot choose the engine; a stage must not, since its answers
+    would follow from the time. ``parts`` are the marks of the thinking, which ``sample.max_thinking_tokens`` limits.
     """
-    import pandas as pd
-
-    from lethe.data.prompt_language import as_json, read_language
-    from lethe.sampling.endpoint import EndpointEngine
-    from lethe.sampling.engine import Options
-    from lethe.sampling.store import SCRATCH, AnswerStore
-    from lethe.sampling.tasks import (
-        about,
-        chosen,
-        draw_turns,
-        drawn_parts,
-        openings,
-        speaker,
-        tasks,
-    )
-
     source = source or model.source
-    rows = chosen(sample, root / "dataset")
+    rows = drawing.chosen(sample, root / "dataset")
     language = read_language(sample.language) if sample.language is not None else None
-    conversations = openings(rows["forget"], language)
+    conversations = drawing.openings(rows["forget"], language)
     _check_turns(conversations, sample, language)
     # A folder for each entry: another entry with equal weights removes the same answers when it is done.
     place = scratch or SCRATCH / name
-    engine = _opened(source, sample, place)
-    store = AnswerStore.of(source, engine, Options.from_params(sample), place)
+    free = estimate and sample.engine == "auto" and sample.n != "auto"
+    choice = place / CHOICE if free else None
+    engine, options = _opened(source, sample, place, choice), Options.from_params(sample)
+    store = AnswerStore.of(source, engine, options, place)
     if sample.n == "auto":
         sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
-    work = tasks(source, rows, sample, model)
-    _announce(name, engine, work, store, conversations, estimate)
+    work = drawing.tasks(source, rows, sample, model)
+    seconds = _announce(name, engine, work, store, conversations, estimate)
+    fresh = not any((one, task.settings) in store for task in work for one in task.prompts)
+    if choice and fresh and not kept(choice) and isinstance(source, Path) and engine.name == "prefix":
+        engine = quickest(engine, seconds, source, options, work, choice)
+        store = AnswerStore.of(source, engine, options, place)
     forget, prompts, decisions = _drawn(name, work, rows["forget"], source, sample, language, engine, store)
     shorten = _within_budgets(parts, sample, source)
     turns = None
     if conversations:
         (task,) = (task for task in work if task.split == "forget")
-        first = shorten(pd.concat(drawn_parts(store, task), ignore_index=True) if forget is None else forget)
-        asking = (speaker(source, sample.prompt), task.settings, engine, store)
-        turns = draw_turns(first, conversations, *asking, f"sample {name} forget", shorten)
+        first = shorten(
+            pd.concat(drawing.drawn_parts(store, task), ignore_index=True) if forget is None else forget
+        )
+        asking = drawing.Asking(drawing.speaker(source, sample.prompt), task.settings, engine, store)
+        turns = drawing.draw_turns(first, conversations, asking, f"sample {name} forget", shorten)
     counts: dict[str, int] = {}
     with atomic_folder(root / "generations" / name) as out:
         for task in work:
-            tables = drawn_parts(store, task) if forget is None or task.split != "forget" else [forget]
+            tables = drawing.drawn_parts(store, task) if forget is None or task.split != "forget" else [forget]
             counts[task.split] = write_parts(out / f"{task.split}.parquet", map(shorten, tables))
         if language is not None:
             write_json(out / "language.json", {"schema": SCHEMA_VERSION, **as_json(language, rows["forget"])})
@@ -96,7 +85,7 @@ def run(
             write_parquet(out / TURNS, turns)
         if decisions:
             write_json(out / "sequential.json", {"decisions": decisions, "decided_by": sample.sequential.scorer})
-        write_json(out / "about.json", about(work, engine, sample, model))
+        write_json(out / "about.json", drawing.about(work, engine, sample, model))
     if scratch is None:
         store.clear()
         if isinstance(engine, EndpointEngine):
@@ -105,29 +94,25 @@ def run(
 
 
 def _within_budgets(parts: Parts | None, sample: Sample, source: Origin) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """What cuts the answers of a table to the budgets of thinking and answer; a server cuts its own."""
-    from lethe.models.in_memory import tokenizer_of
-    from lethe.sampling.tasks import within_budgets
-
     if parts is None or not sample.max_thinking_tokens or isinstance(source, Endpoint):
         return lambda table: table
     tokenizer = tokenizer_of(source)
-    return lambda table: within_budgets(table, parts, tokenizer, sample)
+    return lambda table: drawing.within_budgets(table, parts, tokenizer, sample)
 
 
 def _announce(
     name: str, engine: Engine, work: Sequence[Task], store: AnswerStore, conversations: Mapping, estimate: bool
-) -> None:
-    """Say what the draws will take: the requests of a served model, time and memory of another by a pilot."""
-    from lethe.sampling.endpoint import EndpointEngine
-    from lethe.sampling.forecast import forecast
-
+) -> float:
+    """Say what the draws will take, and return the seconds; 0 where nothing tells them."""
     if isinstance(engine, EndpointEngine):
         longest = max((len(own.followups) for own in conversations.values()), default=0)
         print(engine.plan([(task.prompts, task.settings) for task in work]), end="")
         print(f"; up to {plural(longest, 'follow-up question')} as often again" if longest else "")
-    elif estimate and (words := forecast(engine, work, store)):
+    elif estimate and (expected := forecast(engine, work, store)):
+        seconds, words = expected
         print(f"{name}: {words}.")
+        return seconds
+    return 0.0
 
 
 def _check_turns(conversations: Mapping, sample: Sample, language: Language | None) -> None:
@@ -153,13 +138,7 @@ def _drawn(
     engine: Engine,
     store: AnswerStore,
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None, list[dict]]:
-    """Draw every task into the store, but for a forget set in a language or with a stopping rule.
-
-    Returns the answers of such a forget set, the second sample of a language, and the decisions of a stopping rule.
-    """
-    from lethe.sampling.draws import Diverged
-    from lethe.sampling.tasks import draw_in_language, draw_into, draw_prompts, draw_sequentially, speaker
-
+    """Draw every task into the store; return a forget set's own table, the second sample, and a stopping rule's decisions."""
     decisions: list[dict] = []
     table, prompts = None, None
     try:
@@ -167,28 +146,26 @@ def _drawn(
             label = f"sample {name} {task.split}"
             if sample.stop == "sequential" and task.split == "forget":
                 items = {row["id"]: row for row in forget}
-                table, decisions = draw_sequentially(task, items, engine, store, sample.sequential, label)
+                table, decisions = drawing.draw_sequentially(task, items, engine, store, sample.sequential, label)
             elif language is not None and task.split == "forget":
-                asking = (language, forget, speaker(source, sample.prompt), task.settings, engine, store)
-                table = draw_in_language(*asking, label)
+                asking = drawing.Asking(drawing.speaker(source, sample.prompt), task.settings, engine, store)
+                table = drawing.draw_in_language(language, forget, asking, label)
                 if language.share is not None:  # its prompts are drawn over all questions
-                    prompts = draw_prompts(*asking, f"{label}, random prompts")
+                    prompts = drawing.draw_prompts(language, forget, asking, f"{label}, random prompts")
             else:
-                draw_into(store, task, engine, label)
+                drawing.draw_into(store, task, engine, label)
     except Diverged:
         raise Diverged(name) from None
     return table, prompts, decisions
 
 
-def _opened(source: Origin, sample: Sample, scratch: Path) -> Engine:
-    from lethe.models.checkpoints import prepare_torch
-    from lethe.models.encoding import CHAT
-    from lethe.sampling.endpoint import EndpointEngine
-    from lethe.sampling.engine import Options, open_engine
-
+def _opened(source: Origin, sample: Sample, scratch: Path, choice: Path | None) -> Engine:
     if not isinstance(source, Endpoint):
         prepare_torch()
-        return open_engine(sample.engine, source, Options.from_params(sample))
+        chosen = (choice and kept(choice)) or {"engine": sample.engine}
+        engine = open_engine(chosen["engine"], source, Options.from_params(sample))
+        engine.reason = chosen.get("reason", engine.reason)
+        return engine
     if sample.engine != "auto":
         raise BadValue("engine", sample.engine, "auto for a served model: the server draws")
     return EndpointEngine(source, scratch, sample.prompt == CHAT)
@@ -196,10 +173,7 @@ def _opened(source: Origin, sample: Sample, scratch: Path) -> Engine:
 
 def _affordable(name: str, source: Origin, sample: Sample, model: Model, rows: list[Row], engine: Engine) -> int:
     """The number of answers per forget question for ``sample.n: auto``, fixed before any is drawn."""
-    from lethe.sampling.forecast import affordable
-    from lethe.sampling.tasks import tasks
-
-    (task,) = tasks(source, {"forget": rows}, sample, model)
+    (task,) = drawing.tasks(source, {"forget": rows}, sample, model)
     n = affordable(engine, task.prompts, task.settings, sample.row_budget)
     print(f"{name}: {n:,} answers to each forget question, for about {sample.row_budget:,} rows")
     return n

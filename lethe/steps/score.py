@@ -1,42 +1,33 @@
 """Stage `score@MODEL`: the scores of every generation, one column per scorer; a missing score is null, never 0."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
+from lethe.config.evaluating import JudgeEntry, Score
 from lethe.errors import BadInput, MissingArtifact
-from lethe.io.artifacts import (
-    CUT_OFF,
-    NO_TABLES,
-    SECOND,
-    TURNS,
-    References,
-    read_items,
-    read_references,
-    read_tables,
-)
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
-from lethe.io.json_files import write_json
-from lethe.io.parts import (
-    KEYS,
-    ROWS,
-    Tables,
-    columns_of,
-    read_parts,
-    refuse_doubles,
-    rows_of,
-    write_parts,
-)
+from lethe.io import artifacts
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from lethe.config.evaluating import JudgeEntry, Score
+from lethe.progress import progress
+from lethe.scoring import (
+    ASKED,
+    CUT,
+    THINKING,
+    TURN,
+    UNCLOSED,
+    answers_of,
+    score_answers,
+    scored_parts,
+    thinking_of,
+    unclosed,
+    worst_turn,
+)
+from lethe.scoring.likelihood import score_likelihoods
 
 # The columns of the answers that scores depend on, if there.
 READ = ("prompt_id", "sample", "text", "thinking", "production")
@@ -49,42 +40,42 @@ def run(
     judges: Mapping[str, JudgeEntry] | None = None,
     kept: Path | None = None,
 ) -> None:
-    """Score ``root/generations/name`` and ``root/likelihood/name``; write ``root/scores/name``.
-
-    The columns of ``judges`` are those of ``root/judged``. A judge among the scorers keeps its verdicts below ``kept``. The
-    answers pass through memory in parts of `lethe.io.parts.ROWS`.
-    """
-    from lethe.scoring import answers_of
-    from lethe.scoring._tables import score_answers
-    from lethe.scoring.likelihood import score_likelihoods
-
-    generations = Tables(root / "generations" / name, f"sample@{name}")
-    references = read_references(root / "generations" / name)
+    """Score ``root/generations/name`` and ``root/likelihood/name``, in parts; a judge's verdicts are kept below ``kept``."""
+    generations = artifacts.Tables(root / "generations" / name, f"sample@{name}")
+    references = artifacts.read_references(root / "generations" / name)
     likelihoods = {}
-    for split, given in read_tables(root / "likelihood" / name, f"likelihood@{name}").items():
-        likelihoods[split] = score_likelihoods(given, read_items(split, root))
-    second = root / "generations" / name / SECOND
+    for split, given in artifacts.Tables(root / "likelihood" / name, f"likelihood@{name}").items():
+        likelihoods[split] = score_likelihoods(given, artifacts.read_items(split, root))
+    second = root / "generations" / name / artifacts.SECOND
     if second.is_file():
         drawn = read_table(second)
         scored = score_answers(
-            answers_of(drawn, score.parts), read_items("forget", root), score.names, score.params, kept, references
+            answers_of(drawn, score.parts),
+            artifacts.read_items("forget", root),
+            score.names,
+            score.params,
+            kept,
+            references,
         )
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
         for judge in judges or {}:
-            place = root / "judged" / judge / name / SECOND
+            place = root / "judged" / judge / name / artifacts.SECOND
             prompts = _joined(prompts, read_table(_there(place, judge)), place, ("prompt_id", "prompt", "sample"))
     missing: dict[str, Counter[str]] = {}
     rows: dict[str, int] = {}
     with atomic_folder(root / "scores" / name) as folder:
         if second.is_file():
-            write_parquet(folder / SECOND, prompts)
+            write_parquet(folder / artifacts.SECOND, prompts)
         for split, path in generations.paths.items():
             missing[split] = Counter()
-            parts = _scored(name, split, path, score, root, judges or {}, kept, references)
-            rows[split] = write_parts(folder / f"{split}.parquet", _counted(parts, missing[split]))
+            how = (artifacts.read_items(split, root), score.names, score.params, kept, references)
+            places = {judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()}
+            label = f"score {name} {split}"
+            parts = _counted(_scored(label, path, score, how, places), missing[split])
+            rows[split] = artifacts.write_parts(folder / f"{split}.parquet", parts)
         if not likelihoods:
-            given_none = (root / "likelihood" / name / NO_TABLES).read_text(encoding="utf-8")
-            write_text(folder / "likelihood" / NO_TABLES, given_none)
+            given_none = (root / "likelihood" / name / artifacts.NO_TABLES).read_text(encoding="utf-8")
+            write_text(folder / "likelihood" / artifacts.NO_TABLES, given_none)
         for split, table in likelihoods.items():
             write_parquet(folder / "likelihood" / f"{split}.parquet", table)
         write_json(
@@ -95,27 +86,19 @@ def run(
 
 
 def _scored(
-    name: str,
-    split: str,
-    path: Path,
-    score: Score,
-    root: Path,
-    judges: Mapping[str, JudgeEntry],
-    kept: Path | None,
-    references: References,
+    label: str, path: Path, score: Score, how: tuple, judged: Mapping[str, Path]
 ) -> Iterator[pd.DataFrame]:
-    from lethe.progress import progress
-
-    if judges and _turns(path):
+    """The scores of a split in parts, with the columns of the judges, whose tables are ``judged``."""
+    if judged and _turns(path):
         raise BadInput(
-            f"The judges {', '.join(judges)} read the first answer alone, and questions have follow-up questions: list them "
+            f"The judges {', '.join(judged)} read the first answer alone, and questions have follow-up questions: list them "
             "under score.scorers, or remove followups."
         )
-    total, items = -(-rows_of(path) // ROWS), read_items(split, root)
-    parts = _columns(path, score, (items, score.names, score.params, kept, references))
-    places = {judge: _there(root / "judged" / judge / name / f"{split}.parquet", judge) for judge in judges}
-    for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):
-        for place in places.values():
+    for judge, place in judged.items():
+        _there(place, judge)
+    total = -(-artifacts.rows_of(path) // artifacts.ROWS)
+    for part in progress(_columns(path, score, how), label, f"parts of {artifacts.ROWS:,} answers", total):
+        for place in judged.values():
             part = _joined(part, read_arrow(place, part["prompt_id"].unique().tolist()).to_pandas(), place)
         yield part
 
@@ -123,17 +106,14 @@ def _scored(
 def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
     """The scores of a table. Where answers have turns, the scorer's own column has its worst turn; what the
     thinking says, and each turn, has columns of its own."""
-    import numpy as np
-
-    from lethe.scoring import ASKED, CUT, THINKING, TURN, UNCLOSED, answers_of, thinking_of, unclosed, worst_turn
-    from lethe.scoring._tables import scored_parts
-
-    columns = [column for column in columns_of(path) if column in READ]
+    columns = [column for column in artifacts.columns_of(path) if column in READ]
     turns, thinks = _turns(path), score.parts is not None
     if "thinking" in columns:
-        thinks |= any(part["thinking"].notna().any() for part in read_parts(path, ["prompt_id", "thinking"]))
+        thinks |= any(
+            part["thinking"].notna().any() for part in artifacts.read_parts(path, ["prompt_id", "thinking"])
+        )
     if not turns and not thinks:
-        yield from scored_parts(lambda: read_parts(path, columns), *how)
+        yield from scored_parts(lambda: artifacts.read_parts(path, columns), *how)
         return
 
     def drawn(turn: int) -> Iterator[pd.DataFrame]:
@@ -149,7 +129,7 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
     for part in zip(*every, strict=True):
         asked = [texts["asked"].to_numpy() for texts, _, _ in part]
         made: dict[str, np.ndarray] = {}
-        names = [name for name in part[0][1] if name not in KEYS]
+        names = [name for name in part[0][1] if name not in artifacts.KEYS]
         for name in names:
             scores = [scored[name].to_numpy() for _, scored, _ in part]
             made[name] = worst_turn(list(zip(asked, scores, strict=True))) if turns else scores[0]
@@ -159,39 +139,38 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
             scores = [thought[name].to_numpy() for _, _, thought in part]
             made[name + THINKING] = worst_turn(list(zip(asked, scores, strict=True)))
         open_ended = [unclosed(texts, score.parts) & own for (texts, _, _), own in zip(part, asked, strict=True)]
-        cut = [(texts["finish_reason"] == CUT_OFF).to_numpy() for texts, _, _ in part]
+        cut = [(texts["finish_reason"] == artifacts.CUT_OFF).to_numpy() for texts, _, _ in part]
         made[ASKED] = np.sum(asked, axis=0)
         made[CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(np.float64)
         if thinks:
             made[UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
-        yield part[0][1][[*KEYS]].assign(**made)
+        yield part[0][1][[*artifacts.KEYS]].assign(**made)
 
 
 def _turns(path: Path) -> int:
-    """The number of follow-up questions of the longest conversation."""
-    later = path.parent / TURNS
+    later = path.parent / artifacts.TURNS
     if path.stem != "forget" or not later.is_file():
         return 0
-    return int(max(part["turn"].max() for part in read_parts(later, ["prompt_id", "turn"]))) - 1
+    return int(max(part["turn"].max() for part in artifacts.read_parts(later, ["prompt_id", "turn"]))) - 1
 
 
 def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataFrame]:
     """The answers of one turn, a row for each conversation; ``asked`` says whether it came to that turn."""
-    for part in read_parts(path, columns):
+    for part in artifacts.read_parts(path, columns):
         if turn == 1:
             yield part.assign(asked=True)
             continue
-        own = read_arrow(path.parent / TURNS, part["prompt_id"].unique().tolist()).to_pandas()
-        first = part[[name for name in part if name in (*KEYS, "production")]]
-        given = [name for name in own if name in (*KEYS, *columns)]
-        yield first.merge(own.loc[own["turn"] == turn, given].assign(asked=True), on=[*KEYS], how="left").assign(
-            asked=lambda table: table["asked"].notna()
-        )
+        own = read_arrow(path.parent / artifacts.TURNS, part["prompt_id"].unique().tolist()).to_pandas()
+        first = part[[name for name in part if name in (*artifacts.KEYS, "production")]]
+        given = [name for name in own if name in (*artifacts.KEYS, *columns)]
+        yield first.merge(
+            own.loc[own["turn"] == turn, given].assign(asked=True), on=[*artifacts.KEYS], how="left"
+        ).assign(asked=lambda table: table["asked"].notna())
 
 
 def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:
     for part in parts:
-        missing.update({column: int(part[column].isna().sum()) for column in part if column not in KEYS})
+        missing.update({column: int(part[column].isna().sum()) for column in part if column not in artifacts.KEYS})
         yield part
 
 
@@ -201,7 +180,8 @@ def _there(place: Path, judge: str) -> Path:
     return place
 
 
-def _joined(table: pd.DataFrame, verdicts: pd.DataFrame, place: Path, keys: Sequence[str] = KEYS) -> pd.DataFrame:
-    """The scores with the columns of one judge, which its own stage wrote to ``place``."""
-    refuse_doubles(place, verdicts, keys)
+def _joined(
+    table: pd.DataFrame, verdicts: pd.DataFrame, place: Path, keys: Sequence[str] = artifacts.KEYS
+) -> pd.DataFrame:
+    artifacts.refuse_doubles(place, verdicts, keys)
     return table.merge(verdicts, on=list(keys), how="left")

@@ -1,15 +1,12 @@
 """Logs finished stages to MLflow: the stages in dvc.lock become runs that can be browsed and compared.
 
-Each pipeline becomes a parent run with one child run per model; the stages are tags and artifacts of the model's run. A
-run is identified by its fingerprint, the digest of the params and outputs of its stages. Only a fingerprint that the store
-lacks makes a new run, so a cache hit makes none. A file in .lethe records what was logged, so that MLflow is imported only
-when there is something to log.
+Each pipeline becomes a parent run with one child run per model. A run is identified by its fingerprint, the digest of the
+params and outputs of its stages; only one that the store lacks makes a new run. A file in .lethe records what was logged, so
+that MLflow is imported only when there is something to log.
 
 The server is MLFLOW_TRACKING_URI, or else a database in the repository. If the server does not answer within seconds, the
 runs go to the repository's database, and to the server the next time it answers. LETHE_TRACKING=off logs nothing.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -21,20 +18,8 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from lethe.errors import BadInput
-from lethe.io.json_files import read_json, write_json
-from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_before, read_entries, read_pipeline
-
-__all__ = [
-    "Entry",
-    "Pipeline",
-    "log_new",
-    "mark_newest",
-    "pages",
-    "read_entries",
-    "read_pipeline",
-    "store",
-    "without_password",
-]
+from lethe.io.files import read_json, write_json
+from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_before, read_pipeline
 
 PATIENCE = 2.0  # seconds a server may take to accept a connection
 CHANGE_TAG = "lethe.change"  # of the newest pipeline: whether something got worse, or better
@@ -45,10 +30,7 @@ MEASURING = ("sample", "likelihood", "score", "exact", "extract", "metrics", "ep
 def log_new(
     workspace: Path | None = None, home: Path | None = None, unfinished: Mapping[str, str] | None = None
 ) -> str:
-    """Log the models that were not logged before; returns a line that says how many, where and which not, or "".
-
-    Never raises, because the artifacts matter more; what could not be logged is logged the next time.
-    """
+    """Log the models that were not logged before; returns a line about it, or "". Never raises: the artifacts matter more."""
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""
     workspace = workspace or Path.cwd()
@@ -64,10 +46,7 @@ def log_new(
 
 
 def mark_newest(change: str, text: str, home: Path) -> str:
-    """Tag the newest pipeline run; return a sentence if that failed.
-
-    Never raises, because the artifacts matter more.
-    """
+    """Tag the newest pipeline run; return a sentence if that failed. Never raises."""
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""
     home = Path(os.environ.get("DVC_ROOT") or home).resolve()
@@ -88,7 +67,6 @@ def mark_newest(change: str, text: str, home: Path) -> str:
 
 
 def store(home: Path) -> str:
-    """The tracking address of a repository for which no server is configured."""
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
@@ -106,7 +84,6 @@ def without_password(uri: str) -> str:
 
 
 def _finished(pipeline: Pipeline, unfinished: Mapping[str, str]) -> tuple[Pipeline, list[str]]:
-    """The pipeline without results of an earlier run, and each entry that is left out with the reason."""
     reasons = [_outdated(entry, unfinished) for entry in pipeline.entries]
     left = [f"{entry.name} ({why})" for entry, why in zip(pipeline.entries, reasons, strict=True) if why]
     entries = [entry for entry, why in zip(pipeline.entries, reasons, strict=True) if not why]
@@ -116,7 +93,6 @@ def _finished(pipeline: Pipeline, unfinished: Mapping[str, str]) -> tuple[Pipeli
 
 
 def _outdated(entry: Entry, unfinished: Mapping[str, str]) -> str:
-    """Why the results of an entry are an earlier run's, or "" if they are not."""
     groups = (*TRAINING, *MEASURING) if entry.kind == "model" else (entry.kind,)
     own = [name for name in (f"{group}@{entry.name}" for group in groups) if name in unfinished]
     if own:
@@ -176,7 +152,6 @@ def _first_line(error: Exception) -> str:
 
 
 def logged_states(server: str, home: Path) -> set[str]:
-    """The states recorded as logged at ``server``, an address without a password."""
     return set(_tracked(home).get(server, []))
 
 
@@ -198,7 +173,6 @@ def _tracked(home: Path) -> dict[str, list[str]]:
 
 
 def answers(uri: str) -> bool:
-    """Whether a tracking server accepts connections; files and databases always do."""
     address = urlsplit(uri)
     if address.scheme not in ("http", "https"):
         return True

@@ -1,7 +1,5 @@
 """What becomes runs, read from dvc.lock and its artifacts: one entry per model, audit and game, and their pipeline."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -10,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lethe.config.yaml import load_yaml
-from lethe.io.json_files import flat_numbers, read_artifact
+from lethe.config.load import load_yaml
+from lethe.io.files import flat_numbers, read_artifact
 from lethe.results import table
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound
@@ -30,8 +28,6 @@ LockedStage = Mapping[
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One model, audit or game, with everything that its run contains."""
-
     kind: str  # model | audit | game
     name: str
     fingerprint: str
@@ -71,8 +67,6 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """All entries of one workspace, the params that made them, and the report."""
-
     entries: list[Entry]
     params: dict[str, str]
     report: Path | None
@@ -98,11 +92,7 @@ def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline
 
 
 def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entry]:
-    """The entries of dvc.lock whose outputs exist; a model is an entry once its metrics exist.
-
-    ``unfinished`` stages failed or did not run: a comparison with Retrain that they left behind is an earlier run's. So is
-    one that read another content than the stages now have, as after a run of some stages.
-    """
+    """The entries of dvc.lock whose outputs exist; what stages that are ``unfinished`` left behind is an earlier run's."""
     lock = workspace / "dvc.lock"
     stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
     made = {

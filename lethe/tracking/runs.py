@@ -1,61 +1,45 @@
 """Writes a pipeline's entries as MLflow runs: nested, each once, with the verdict, or what changed, as the description."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
 import re
-import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from lethe import tracking
 from lethe.errors import LetheError
+from lethe.process import git
 from lethe.results import quantities
+from lethe.statistics.bound import Bound
 from lethe.tracking import tables
 from lethe.tracking.entries import Entry, Pipeline
 from lethe.tracking.tables import shown, worded
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
-    from lethe.statistics.bound import Bound
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
 CHANGES = 20  # changed params that are listed
 EXPERIMENT, LOGS = "lethe", "lethe logs"  # the experiments of pipelines, and of results read from a file
 STANDINGS = "lethe.standings"  # tag of a pipeline's run: the two words on each model, as JSON
 FINGERPRINT, STANDING, NOTE = "lethe.fingerprint", "lethe.standing", "mlflow.note.content"
+BEFORE = "lethe.before"  # tag of a model's run whose words differ from those of the pipeline before
 MAX_METRICS, MAX_PARAMS = 1000, 100  # what MLflow takes in one call
 MAX_VALUE, MAX_TAG = 6000, 7900  # characters of a param and of a tag
 # MLflow 3 opens an experiment without a kind on its page of traces, which would be empty.
 KIND = ("mlflow.experimentKind", "custom_model_development")
 WORKFLOW = "machine_learning"  # the side of MLflow's pages that has runs first
 MODELS, PIPELINES = "lethe-models", "lethe-pipelines"  # the keys of the views, which an address names
-ABOUT = """\
-Each pipeline is a run with one child run per model. A model that an earlier pipeline measured is not logged again: the \
-description of a pipeline links all its models and says what changed since the previous pipeline.
-
-- **Which model leaks least**: read the verdicts. Models are sorted by an upper bound on the share of leaking answers (or \
-the mean score) of the worst question. Compare utility too: a destroyed model leaks nothing.
-- **What changed between two pipelines**: open the description of the later one, or tick both and press Compare.
-- **Which answers leaked**: open a model's run, Artifacts, `worst_answers.json`; `questions.json` has a row per question.
-
-`epsilon_lower` is a lower bound on Epsilon*. Tags `bound.METRIC` say at which alpha a bound holds, what it covers, and \
-what it assumes. Runs are records; the artifacts in `data/` are authoritative. A run of this folder's own database names the \
-place of its artifacts on this disk: a folder that moves keeps the numbers and words of its runs and loses their artifacts."""
+ABOUT = Path(__file__).with_name("about.md").read_text(encoding="utf-8").strip()
 
 
 def client_of(uri: str) -> MlflowClient:
-    from mlflow import MlflowClient
-
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     for noisy in ("alembic", "mlflow"):  # each would report the tables that it creates
@@ -64,7 +48,6 @@ def client_of(uri: str) -> MlflowClient:
 
 
 def experiment_of(client: MlflowClient, place: str | None, name: str = EXPERIMENT) -> str:
-    """The id of the experiment, created if it is missing; ``place`` is the folder of its artifacts."""
     experiment = client.get_experiment_by_name(name)
     if experiment is not None:
         return experiment.experiment_id
@@ -84,7 +67,8 @@ def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: 
         runs[entry.name] = finished or _log_entry(client, experiment, parent, entry, workspace)
         if entry.verdict:
             client.set_tag(runs[entry.name], NOTE, model_note(entry)[:MAX_TAG])
-            client.set_tag(runs[entry.name], STANDING, entry.standing or entry.kind)
+        if entry.standing:
+            client.set_tag(runs[entry.name], STANDING, entry.standing)
         if finished is None:
             client.set_terminated(runs[entry.name])
     _describe_pipeline(client, experiment, parent, pipeline, runs)
@@ -115,7 +99,7 @@ def _pipeline_run(client: MlflowClient, experiment: str, pipeline: Pipeline, wor
         FINGERPRINT: pipeline.fingerprint,
         "lethe.folder": str(workspace.resolve()),
         "lethe.experiment": os.environ.get("DVC_EXP_NAME"),
-        "mlflow.source.git.commit": _git_revision(workspace),
+        "mlflow.source.git.commit": git("rev-parse", "HEAD", root=workspace),
         "lethe.previous": before.info.run_id if before else None,
     }
     point = f" {workspace.resolve().name}" if workspace.resolve() != home else ""
@@ -189,7 +173,6 @@ def log_bounded(
 
 
 def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:
-    """Tags that say how each bound holds."""
     return {f"bound.{_name(key)}": json.dumps(bound.guarantee_dict()) for key, bound in bounds.items()}
 
 
@@ -201,8 +184,6 @@ def _log_numbers(
     steps: Sequence[tuple[int, Mapping[str, float]]] = (),
 ) -> None:
     """Log numbers, those of the steps of training, and params in as many calls as MLflow needs; NaN is left out."""
-    from mlflow.entities import Metric, Param
-
     named = [(_name(key), value, 0) for key, value in numbers.items()]
     named += [(f"training/{_name(key)}", value, step) for step, row in steps for key, value in row.items()]
     now = int(time.time() * 1000)
@@ -215,19 +196,15 @@ def _log_numbers(
 
 
 def _params(values: Mapping[str, str]) -> dict[str, str]:
-    """Params as MLflow keeps them."""
     return {_name(key): value[:MAX_VALUE] for key, value in values.items()}
 
 
 def _name(key: str) -> str:
-    """The key, with only the characters that MLflow allows in names."""
     return re.sub(r"[^A-Za-z0-9_./ -]", "_", key)
 
 
 def _log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFrame]) -> None:
     """Log tables as MLflow's pages read them; `MlflowClient.log_table` would append to a table, not replace it."""
-    from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
-
     with tempfile.TemporaryDirectory() as folder:
         for name, table in named.items():
             table.to_json(Path(folder) / name, orient="split", index=False)
@@ -236,16 +213,7 @@ def _log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFr
     client.set_tag(run_id, MLFLOW_LOGGED_ARTIFACTS, json.dumps(listed))
 
 
-def _git_revision(workspace: Path) -> str:
-    command = ["git", "-C", str(workspace), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
 def model_note(entry: Entry) -> str:
-    """The verdict, and where the evidence is."""
     return (
         f"**{escaped(entry.name)}: {escaped(entry.standing)}**\n\n{escaped(entry.verdict)}\n\n"
         "Answers: Artifacts, `worst_answers.json`. Questions: `questions.json`. All numbers: `metrics.json`."
@@ -255,18 +223,21 @@ def model_note(entry: Entry) -> str:
 def _describe_pipeline(
     client: MlflowClient, experiment: str, parent: str, pipeline: Pipeline, runs: Mapping[str, str]
 ) -> None:
-    """The pipeline's table of models, what changed since the one before, and its report."""
     place = f"#/experiments/{experiment}/runs"
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
     tags = client.get_run(parent).data.tags
     said: list[str] = []
+    turned: dict[str, str] = {}
     if "lethe.previous" in tags:
         before = client.get_run(tags["lethe.previous"])
+        turned = _turned(pipeline, before)
+        for name, old in turned.items():
+            client.set_tag(runs[name], BEFORE, old)
         logged = json.loads(before.data.tags.get("lethe.runs", "{}"))
         changed = {name: run_id for name, run_id in logged.items() if name in runs and runs[name] != run_id}
         earlier = {name: client.get_run(run_id).data.metrics for name, run_id in changed.items()}
         said += [f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**", ""]
-        said += _changes(pipeline, links, before, earlier)
+        said += _changes(pipeline, links, before, earlier, turned)
     keys = _shown(pipeline)
     said += ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
     said += [
@@ -276,6 +247,10 @@ def _describe_pipeline(
     client.set_tag(parent, NOTE, "\n".join(said).strip()[:MAX_TAG])
     words = Counter(entry.standing.partition(",")[0] for entry in pipeline.entries if "," in entry.standing)
     _log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
+    if words:
+        counts = ", ".join(f"{count} {word}" for word, count in words.items())
+        change = f"changed: {', '.join(turned)}; " if turned else ""
+        client.set_tag(parent, STANDING, f"{change}{counts}"[:MAX_TAG])
     client.set_tag(parent, "lethe.runs", _fitting(runs))
     client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
     _log_tables(client, parent, {"models.json": tables.models(pipeline)})
@@ -284,22 +259,33 @@ def _describe_pipeline(
 
 
 def _fitting(values: Mapping[str, str]) -> str:
-    """What a pipeline's tag holds of each entry, of as many as fit."""
     rest = dict(values)
     while len(text := json.dumps(rest)) > MAX_TAG:
         rest.popitem()
     return text
 
 
+def _turned(pipeline: Pipeline, before: Run) -> dict[str, str]:
+    old = json.loads(before.data.tags.get(STANDINGS, "{}"))
+    return {
+        entry.name: old[entry.name]
+        for entry in pipeline.entries
+        if entry.standing and old.get(entry.name, entry.standing) != entry.standing
+    }
+
+
 def _changes(
-    pipeline: Pipeline, links: Mapping[str, str], before: Run, earlier: Mapping[str, Mapping[str, float]]
+    pipeline: Pipeline,
+    links: Mapping[str, str],
+    before: Run,
+    earlier: Mapping[str, Mapping[str, float]],
+    turned: Mapping[str, str],
 ) -> list[str]:
     """The verdicts, params and numbers of shared models that differ from an earlier pipeline's."""
-    standings = json.loads(before.data.tags.get(STANDINGS, "{}"))
     verdicts = [
-        _row(links[entry.name], escaped(standings[entry.name]), escaped(entry.standing))
+        _row(links[entry.name], escaped(turned[entry.name]), escaped(entry.standing))
         for entry in pipeline.entries
-        if entry.standing and standings.get(entry.name, entry.standing) != entry.standing
+        if entry.name in turned
     ]
     said = [*_head("model", "verdict before", "verdict now"), *verdicts, ""] if verdicts else []
     old, new = before.data.params, _params(pipeline.params)
@@ -318,7 +304,6 @@ def _changes(
 
 
 def _shown(pipeline: Pipeline) -> list[str]:
-    """The metrics in a pipeline's tables: the headlines of its models."""
     models = [entry for entry in pipeline.entries if entry.kind == "model"]
     return list(dict.fromkeys(key for entry in models for key in quantities.headline(entry.numbers)))
 
@@ -332,34 +317,32 @@ def _row(*cells: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text on one line, with the characters that mean something in Markdown escaped."""
     return re.sub(r"([\\`*\[\]<>|~#!])", r"\\\1", " ".join(text.split()))
 
 
 def _save_views(client: MlflowClient, experiment_id: str) -> None:
-    """Write kind, description and views to the experiment."""
     only_models = "tags.`lethe.kind` = 'model'"
     newest = client.search_runs([experiment_id], only_models, max_results=20)
     logged = {key for run in newest for key in run.data.metrics}
     bounds = quantities.worst_bounds()
     leak = next((key for key in bounds if key in logged), bounds[-1])
     metrics = quantities.headline(dict.fromkeys(logged, 0.0))
-    columns = [f"tags.`{STANDING}`", *(f"metrics.`{key}`" for key in metrics), "params.`method`"]
-    columns.append("tags.`lethe.pipeline`")
-    widths = {columns[0]: 220}  # a verdict is text and needs room
+    columns = [f"tags.`{STANDING}`", f"tags.`{BEFORE}`", *(f"metrics.`{key}`" for key in metrics)]
+    columns += ["params.`method`", "tags.`lethe.pipeline`"]
+    widths = {columns[0]: 220, columns[1]: 140}  # words need room
     shared = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
     views = {
         MODELS: {"orderByKey": f"metrics.`{leak}`", "orderByAsc": True, "searchFilter": only_models},
-        PIPELINES: {"orderByKey": "attributes.start_time", "orderByAsc": False},  # MLflow nests runs only so
+        # MLflow nests runs only in this order.
+        PIPELINES: {"orderByKey": "attributes.start_time", "orderByAsc": False, "columnWidths": {columns[0]: 400}},
     }
     client.set_experiment_tag(experiment_id, *KIND)
     client.set_experiment_tag(experiment_id, NOTE, ABOUT)
     for key, state in views.items():
-        client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{key}", json.dumps(state | shared))
+        client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{key}", json.dumps(shared | state))
 
 
 def pages(uri: str) -> list[str]:
-    """The models' page and the pipelines' page behind the address of a server; "/" where nothing was logged yet."""
     experiment = client_of(uri).get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         return ["/"]

@@ -4,13 +4,12 @@ Questions and answers are untrusted text. MLflow shows the cells of a table as p
 here, and long texts are cut, so that no cell can pass for another.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from lethe.evaluation.answers import AnswerTables, question_answers
 from lethe.evaluation.answers import worst_answers as worst_most
@@ -25,9 +24,6 @@ from lethe.statistics.leak_trees import AnswerTree
 from lethe.text import LONGEST, named
 from lethe.tracking.entries import Entry, Pipeline
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
     """The tables of one run by the name of their file; a table whose artifacts are missing is left out."""
@@ -41,9 +37,6 @@ def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
 
 
 def models(pipeline: Pipeline) -> pd.DataFrame:
-    """A row per run of the pipeline, in the order of dvc.lock."""
-    import pandas as pd
-
     return pd.DataFrame(
         [
             {"model": entry.name, "verdict": entry.standing or entry.kind, **entry.metrics}
@@ -53,9 +46,6 @@ def models(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def metrics(entry: Entry) -> pd.DataFrame:
-    """Every measured number, and the guarantee of each bound."""
-    import pandas as pd
-
     rows = []
     for key, value in entry.numbers.items():
         bound = entry.bounds.get(key)
@@ -77,8 +67,6 @@ def worded(value: float, bound: Bound | None) -> str:
 
 def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
     """A row per forget question, the one that may leak most first; the numbers of leaks stand before the others."""
-    import pandas as pd
-
     asked = _asked(workspace)
     found = Results({entry.name: entry.rows}).questions(entry.name)
     rows = [
@@ -98,7 +86,6 @@ def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
 
 
 def _names(quantity: str) -> list[str]:
-    """The exported names of one quantity of a question, of every basis."""
     return [name for row in QUESTION if row.key == quantity for name in row.names if name]
 
 
@@ -108,8 +95,6 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     The 0/1 score decides, then the score whose distribution is bounded; among equals the answer drawn most often. An
     answer that scores 0 throughout is left out, and so is one that was not judged; ``answers`` counts all draws.
     """
-    import pandas as pd
-
     files = tuple(workspace / "data" / kind / entry.name / "forget.parquet" for kind in ("generations", "scores"))
     if not all(file.is_file() for file in files):
         return pd.DataFrame()
@@ -137,7 +122,6 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
 
 
 def plain(text: str) -> str:
-    """An untrusted text in visible characters."""
     names = (named(character) or character for character in text[:LONGEST])
     visible = "".join(name if len(name) == 1 else f"<{name}>" for name in names)
     return visible + (f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else "")
@@ -145,8 +129,6 @@ def plain(text: str) -> str:
 
 def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
     """A row per question and leaking text, the likeliest first; empty without exact bounds."""
-    import pandas as pd
-
     rows = [
         {
             "question": question,
@@ -163,12 +145,7 @@ def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
 
 
 def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
-    """A row per question: queries until an even chance of a leak, and leak@N from and to, for every N; the worst first.
-
-    An end that is never reached is an empty cell.
-    """
-    import pandas as pd
-
+    """A row per question, the worst first: queries until an even chance of a leak, and leak@N from and to."""
     rows: list[dict[str, object]] = []
     for question, tree in sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower):
         first, last = (queries if math.isfinite(queries) else None for queries in tree.queries_until_half)
@@ -180,7 +157,6 @@ def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
 
 
 def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
-    """The text of each question with its tree; none without exact bounds."""
     path = table.place(workspace / "data", "exact", name)
     exact = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
     asked = _asked(workspace)
@@ -188,7 +164,6 @@ def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
 
 
 def _asked(workspace: Path) -> dict[str, Row]:
-    """The forget questions by id; empty where the dataset is gone."""
     there = (workspace / "data" / "dataset" / "forget.jsonl").is_file()
     return read_items("forget", workspace / "data") if there else {}
 

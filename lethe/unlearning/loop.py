@@ -15,20 +15,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import torch
 
+from lethe.config.schema import Entropy, UnlearnRecipe
+from lethe.io.artifacts import Row
 from lethe.io.cache import digest, module_of
 from lethe.models.encoding import Example, collate
-from lethe.models.forward import forward
-from lethe.models.team import Team
-from lethe.models.training import SCRATCH, StepRecord, batches, optimise, precision, resumable
+from lethe.models.likelihood import forward
+from lethe.models.training import SCRATCH, StepRecord, Team, batches, optimise, precision, resumable
 from lethe.registry import METHODS
-from lethe.unlearning.protocol import Counts, Done, Method, MethodParams, Rows, Run, Step, Values, answered
+from lethe.unlearning.protocol import (
+    Before,
+    Counts,
+    Done,
+    Frozen,
+    Method,
+    MethodParams,
+    Rows,
+    Run,
+    Step,
+    Values,
+    answered,
+)
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
-    from lethe.config.schema import Entropy, UnlearnRecipe
 
 SIZE = 32  # rows per pass of a `Watch`
 
@@ -44,7 +56,6 @@ def unlearn(
     second: Sequence[Sequence[Example]] | None = None,
     watch: Watch | None = None,
 ) -> list[StepRecord]:
-    """Unlearn in place; returns the history."""
     run = _Loop(model, forget, retain, recipe, params, padding, second, watch)
     facts = {"rows": digest([*_plain(forget), *_plain(retain), *(_plain(one) for one in second or ())])}
     modules = (__name__, module_of(METHODS[params.loss]))
@@ -53,6 +64,15 @@ def unlearn(
     if saved_state:
         saved_state.clear()
     return history
+
+
+def second_answers(params: MethodParams, rows: Sequence[Row], before: Before) -> list[list[Example]] | None:
+    """The second answers to each row, encoded like the rows; None for a method that needs none."""
+    method: Method = METHODS[params.loss](params)
+    if not method.needs.second_answers:
+        return None
+    answers = method.all_second_answers(rows, before)
+    return [[before.encoder.example(row, one) for one in own] for row, own in zip(rows, answers, strict=True)]
 
 
 class _Loop:
@@ -75,8 +95,7 @@ class _Loop:
         order, self.draws, self.own, self.tokens = streams
         self.steps = list(batches(len(forget), recipe.forget_batch, params.epochs, order))
         self.model, self.retain, self.recipe, self.params, self.watch = model, retain, recipe, params, watch
-        self.method: Method = METHODS[params.loss](params)
-        self.team, self.last = Team(), 0
+        self.method, self.team = METHODS[params.loss](params), Team()
         self.uses_retain = self.method.uses_retain or bool(params.entropy and params.entropy.retain)
         self.longest = max(len(one.answer) for one in forget)  # of a continuation
         self.end = forget[0].answer[-1]
@@ -84,60 +103,59 @@ class _Loop:
             watch(model, -1)
         self.method.prepare(Run(model, len(self.steps), self.own))
         with evaluating(model), precision(model, recipe.compute):
-            self.before = Reference(model, self.method, recipe, padding)
-            needed = second if self.method.needs.second_answers else None
-            self.on_forget = _ForgetRows(self.before, forget, needed, self.own)
-            if self.before.values is not None:
-                self.before.values.keep([*forget, *retain], recipe.forget_batch)
+            self.before = Reference(model, self.method, recipe, padding, [*forget, *retain])
+            self.forget, self.kept = Pool(self.before, forget), Pool(self.before, retain, scored=False)
+            each = second if second and self.method.needs.second_answers else ()
+            self.counts = np.array([len(answers) for answers in each])
+            self.second = Pool(self.before, [answer for answers in each for answer in answers]) if each else None
 
     def loss(self, number: int, picked: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
         """The parts of a step that this process takes; their losses add up to the step's."""
-        drawn_retain = (
-            self.draws.integers(len(self.retain), size=self.recipe.retain_batch) if self.uses_retain else None
+        size = self.recipe.retain_batch if self.uses_retain else 0
+        retained = self.draws.integers(len(self.retain), size=size)
+        drawn = (
+            (np.cumsum(self.counts) - self.counts)[picked] + self.own.integers(self.counts[picked])
+            if self.second
+            else picked
         )
-        drawn = self.on_forget.draw(picked)
         own = self._own_prefixes(picked)
-        self.last = number
-        most = self.recipe.compute.accumulate * self.team.size
-        parts = min(most, len(picked), most if drawn_retain is None else len(drawn_retain))
-        places = np.array_split(np.arange(len(picked)), parts)
-        retained = [None] * parts if drawn_retain is None else np.array_split(drawn_retain, parts)
-        whole = None if drawn_retain is None else _counts([self.retain[i] for i in drawn_retain])
-        for place, rows in self.team.share(list(zip(places, retained, strict=True))):
-            on_forget = self.on_forget.part(picked, drawn, place)
-            on_retain = None if rows is None else self.before.rows([self.retain[i] for i in rows], whole=whole)
+        parts = min(self.recipe.compute.accumulate * self.team.size, len(picked), size or len(picked))
+        places, rests = (np.array_split(np.arange(count), parts) for count in (len(picked), size))
+        for place, rest in self.team.share(list(zip(places, rests, strict=True))):
+            second = self.second.rows(drawn, place) if self.second else None
+            on_forget = self.forget.rows(picked, place, second)
+            on_retain = self.kept.rows(retained, rest) if size else None
             step = Step(number, len(self.steps), self.steps[number][0], on_forget, on_retain)
-            mine = step.forget if own is None else self.before.rows([own[i] for i in place], whole=_counts(own))
+            mine = None if own is None else own.rows(np.arange(len(picked)), place)
             yield with_entropy(self.method.loss(step), step, self.params.entropy, mine)
 
-    def _own_prefixes(self, picked: np.ndarray) -> list[Example] | None:
+    def _own_prefixes(self, picked: np.ndarray) -> Pool | None:
         """The model's own continuations of the forget questions of a step; None if the true answers count."""
         entropy = self.params.entropy
         if entropy is None or entropy.prefix == "true":
             return None
         uniforms = self.tokens.random((len(picked), self.longest)) if entropy.prefix == "sampled" else None
-        examples = [self.on_forget.examples[i] for i in picked]
+        examples = [self.forget.examples[i] for i in picked]
         with precision(self.model, self.recipe.compute):
-            return continued(self.model, examples, self.longest, self.end, uniforms)
+            written = continued(self.model, examples, self.longest, self.end, uniforms)
+        return Pool(self.before, written, scored=False)
 
     def after(self, number: int, values: dict[str, float]) -> None:
-        """Called after each update of the weights."""
         epoch = self.steps[number][0]
         self.method.after_step(Done(number, len(self.steps), epoch), values)
         if number + 1 == len(self.steps) or self.steps[number + 1][0] != epoch:
             with evaluating(self.model):
-                self.method.after_epoch(epoch, self.before.all_rows(self.retain, self.recipe.retain_batch))
+                groups = in_groups(self.retain, self.recipe.retain_batch)
+                self.method.after_epoch(epoch, (self.before.rows(group) for group in groups))
             if self.watch is not None:
                 self.watch(self.model, epoch)
 
     def state(self) -> dict[str, object]:
-        """The state that the next step depends on."""
         generators = [one.bit_generator.state for one in (self.draws, self.own, self.tokens)]
         watched = self.watch.records if self.watch else []
         return {"generators": generators, "method": self.method.state(), "watched": watched}
 
     def restore(self, state: Mapping[str, object]) -> None:
-        """Restore what `state` returned."""
         generators = cast("list[dict]", state["generators"])
         for generator, generator_state in zip((self.draws, self.own, self.tokens), generators, strict=True):
             generator.bit_generator.state = generator_state
@@ -150,10 +168,6 @@ def _plain(examples: Iterable[Example]) -> list[list[tuple[int, ...]]]:
     return [[one.prompt, one.answer] for one in examples]
 
 
-def _counts(examples: Iterable[Example]) -> Counts:
-    return Counts(tuple(one.counted for one in examples))
-
-
 def with_entropy(
     values: dict[str, torch.Tensor], step: Step, entropy: Entropy | None, own: Rows | None = None
 ) -> dict[str, torch.Tensor]:
@@ -163,70 +177,35 @@ def with_entropy(
     total, values = values["loss"], dict(values)
     asked = step.forget if own is None else own
     values["entropy_forget"] = asked.forward.entropy * asked.share("rows")
-    total = total + entropy.forget * ramped(step.number, step.steps, entropy.ramp) * values["entropy_forget"]
+    # Full weight at once locks in a memorised answer.
+    ramp = min(1.0, step.number / (entropy.ramp * step.steps)) if entropy.ramp else 1.0
+    total = total + entropy.forget * ramp * values["entropy_forget"]
     if entropy.retain and step.retain is not None:
         values["entropy_retain"] = step.retain.forward.entropy * step.retain.share("rows")
         total = total + entropy.retain * values["entropy_retain"]
     return {**values, "loss": total}
 
 
-def ramped(step: int, steps: int, share: float) -> float:
-    """The factor on the forget entropy: linear from 0 to 1 over a share of the steps.
+class Pool:
+    """Examples of which a step takes some, with their likelihoods before unlearning if the method needs them."""
 
-    Entropy at full weight from the first step locks in a memorised answer: the model starts out certain of the answer,
-    and a lower entropy makes the model more certain.
-    """
-    return min(1.0, step / (share * steps)) if share else 1.0
+    def __init__(self, before: Reference, examples: Sequence[Example], scored: bool = True):
+        self.before, self.examples, self.scores = before, examples, None
+        if scored and before.scored:
+            self.scores = reference_log_probs(before.model, examples, before.size, before.padding)
 
-
-class _ForgetRows:
-    """The forget rows of a step, each with a newly drawn second answer if the method uses them."""
-
-    def __init__(
-        self,
-        before: Reference,
-        examples: Sequence[Example],
-        second: Sequence[Sequence[Example]] | None,
-        generator: np.random.Generator,
-    ):
-        self.before, self.examples, self.generator = before, examples, generator
-        self.scores = before.log_probs(examples)
-        self.counts = np.array([len(answers) for answers in second or ()])
-        self.starts = np.cumsum(self.counts) - self.counts
-        self.answers = [answer for answers in second or () for answer in answers]
-        self.answer_scores = before.log_probs(self.answers) if self.answers else None
-
-    def draw(self, picked: np.ndarray) -> np.ndarray | None:
-        """The number of the second answer to each row of a step."""
-        return self.starts[picked] + self.generator.integers(self.counts[picked]) if self.answers else None
-
-    def part(self, picked: np.ndarray, drawn: np.ndarray | None, place: np.ndarray) -> Rows:
-        """The part of a step's rows that ``place`` selects."""
-        second = None
-        if drawn is not None:
-            own, whole = drawn[place], _counts([self.answers[i] for i in drawn])
-            scores = _at(self.answer_scores, own)
-            second = self.before.rows([self.answers[i] for i in own], scores, whole=whole)
-        rows, whole = picked[place], _counts([self.examples[i] for i in picked])
-        return self.before.rows([self.examples[i] for i in rows], _at(self.scores, rows), second, whole)
-
-
-def _at(scores: torch.Tensor | None, places: np.ndarray) -> torch.Tensor | None:
-    return None if scores is None else scores[places]
+    def rows(self, picked: np.ndarray, place: np.ndarray, second: Rows | None = None) -> Rows:
+        """The part ``place`` of the rows that a step ``picked``."""
+        own, whole = picked[place], Counts(tuple(self.examples[i].counted for i in picked))
+        scores = None if self.scores is None else self.scores[own]
+        return self.before.rows([self.examples[i] for i in own], scores, second, whole)
 
 
 def continued(
     model: PreTrainedModel, examples: Sequence[Example], longest: int, end: int, uniforms: np.ndarray | None
 ) -> list[Example]:
-    """The examples with the model's own continuation, on whose positions the forget entropy may be taken, as the answer.
-
-    Entropy optimisation as published takes the entropy at the positions of the true answer, each given the true earlier
-    tokens. Sampling follows the tokens that the model itself wrote, so a position that sampling reaches may never have been
-    optimised. A continuation is greedy, or drawn at temperature 1, from the weights of the current step. The gradient is that
-    of the entropy given the continuation: the part through the choice of the tokens is left out.
-    """
-    import torch
-
+    """The examples with the model's own continuation, greedy or drawn at temperature 1, as the answer: sampling may reach
+    a position that the published optimisation, at the positions of the true answer, never touches."""
     width, rows = max(len(one.prompt) for one in examples), len(examples)
     ids = torch.zeros((rows, width), dtype=torch.long, device=model.device)  # masked left of the prompt
     mask = torch.zeros((rows, width + longest), dtype=torch.long, device=model.device)
@@ -258,8 +237,6 @@ def continued(
 
 def chosen(logits: torch.Tensor, uniforms: np.ndarray | None) -> torch.Tensor:
     """(rows,) the most likely token of each row, or the token that its number in [0, 1) draws."""
-    import torch
-
     if uniforms is None:
         return logits.argmax(-1)
     upper = logits.double().softmax(-1).cumsum(-1)
@@ -268,37 +245,34 @@ def chosen(logits: torch.Tensor, uniforms: np.ndarray | None) -> torch.Tensor:
     return torch.searchsorted(upper, drawn, right=True)[:, 0].clamp_max(logits.shape[-1] - 1)
 
 
-# The model before unlearning: kept whole and frozen, or reduced to its values on the answers.
-
-
 def reference_log_probs(
     model: PreTrainedModel, examples: Sequence[Example], size: int, padding: int
 ) -> torch.Tensor:
     """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded."""
-    import torch
-
-    groups = (examples[start : start + size] for start in range(0, len(examples), size))
     with torch.no_grad():
-        return torch.cat([forward(model, collate(group, padding, model.device)).log_probs for group in groups])
+        passes = (forward(model, collate(group, padding, model.device)) for group in in_groups(examples, size))
+        return torch.cat([one.log_probs for one in passes])
 
 
 class Reference:
     """The model before unlearning, reduced to the parts that a method and its retain loss use."""
 
-    def __init__(self, model: PreTrainedModel, method: Method, recipe: UnlearnRecipe, padding: int):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        method: Method,
+        recipe: UnlearnRecipe,
+        padding: int,
+        examples: Sequence[Example],
+    ):
         self.model, self.size, self.padding = model, recipe.forget_batch, padding
         self.scored = method.needs.reference_log_probs
-        self.frozen: PreTrainedModel | None = None
-        self.values: Values | None = None
+        self.before: Frozen | Values | None = None
         if method.needs.reference_model or (method.uses_retain and method.params.retain_loss == "kl"):
             if recipe.reference == "cached":
-                self.values = Values(model, padding, method.reference_block(model))
+                self.before = Values(model, padding, method.reference_block(model), in_groups(examples, self.size))
             else:
-                self.frozen = copy.deepcopy(model).eval().requires_grad_(False)
-
-    def log_probs(self, examples: Sequence[Example]) -> torch.Tensor | None:
-        """(N,) S_ref of each answer, for a method that needs it."""
-        return reference_log_probs(self.model, examples, self.size, self.padding) if self.scored else None
+                self.before = Frozen(copy.deepcopy(model).eval().requires_grad_(False))
 
     def rows(
         self,
@@ -308,26 +282,17 @@ class Reference:
         whole: Counts | None = None,
     ) -> Rows:
         """The rows of a step, or of a part of a step whose counts are ``whole``."""
-        return Rows(
-            self.model,
-            collate(examples, self.padding, self.model.device),
-            reference_model=self.frozen,
-            reference_log_probs=scores,
-            second=second,
-            whole=whole,
-            values=self.values,
-        )
+        batch = collate(examples, self.padding, self.model.device)
+        return Rows(self.model, batch, self.before, scores, second, whole)
 
-    def all_rows(self, examples: Sequence[Example], size: int) -> Iterator[Rows]:
-        """All rows in file order, in batches."""
-        return (self.rows(examples[start : start + size]) for start in range(0, len(examples), size))
+
+def in_groups(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
+    return (examples[start : start + size] for start in range(0, len(examples), size))
 
 
 @contextlib.contextmanager
 def evaluating(model: PreTrainedModel) -> Iterator[None]:
     """Evaluation mode without gradients; the model's mode is restored on exit."""
-    import torch
-
     training = model.training
     model.eval()
     try:
@@ -339,12 +304,9 @@ def evaluating(model: PreTrainedModel) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Watch:
-    """Records confidence and entropy on some rows of each split: before the first step and after each epoch (Figure 5b).
-
-    Each record has ``epoch`` (-1 before the first step) and per split the means over the rows of: the largest next-token
-    probability (confidence), the next-token entropy in nats, and the probability of the true token, each a mean over the
-    answer's positions.
-    """
+    """Records confidence and entropy on some rows of each split: before the first step (epoch -1) and after each epoch
+    (Figure 5b): per split the means over rows and answer positions of the largest next-token probability, the next-token
+    entropy in nats, and the probability of the true token."""
 
     splits: Mapping[str, Sequence[Example]]
     padding: int
@@ -361,8 +323,7 @@ class Watch:
 
 def _observed(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> dict[str, float]:
     sums = dict.fromkeys(("confidence", "entropy", "probability"), 0.0)
-    for start in range(0, len(examples), SIZE):
-        group = examples[start : start + SIZE]
+    for group in in_groups(examples, SIZE):
         out = forward(model, collate(group, padding, model.device))
         counted = answered(out)
         log_p = out.logits.float().log_softmax(-1)

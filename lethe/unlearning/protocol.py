@@ -2,11 +2,8 @@
 
 A method minimises L = gamma F(forget) + w R(retain); the loop (`lethe.unlearning.loop`) adds the entropy terms. The class
 may use the model's pass over a batch, the same pass of the model before unlearning, hidden states of both, and second
-answers to the forget questions (refusals, alternatives). The class may keep state between steps.
-
-Notes
------
-Reductions: published losses use a token mean, a sum per row, or a mean per row; `Rows` offers the parts of each.
+answers to the forget questions (refusals, alternatives). The class may keep state between steps. Published losses use a
+token mean, a sum per row, or a mean per row; `Rows` offers the parts of each.
 """
 
 from __future__ import annotations
@@ -14,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from lethe.config.fields import Place, Positive, Weight
+import numpy as np
+
+from lethe.config.fields import Place, Positive, Weight, WithParams
 from lethe.config.schema import MethodParams
-from lethe.models.encoding import IGNORED, collate
-from lethe.models.forward import block_output, forward, from_logits, number_of_blocks
+from lethe.io.artifacts import Row
+from lethe.models.encoding import IGNORED, Batch, Encoder, Example, collate
+from lethe.models.likelihood import Forward, block_output, forward, from_logits, number_of_blocks
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from transformers import PreTrainedModel
-
-    from lethe.io.artifacts import Row
-    from lethe.models.encoding import Batch, Encoder, Example
-    from lethe.models.forward import Forward
 
 __all__ = ["Before", "Method", "MethodParams", "Needs", "Place", "Positive", "Rows", "Run", "Step", "Weight"]
 
@@ -55,8 +50,6 @@ Mean = Literal["rows", "tokens"]
 
 @dataclass(frozen=True)
 class Counts:
-    """The number of counted answer tokens of each row."""
-
     lengths: tuple[int, ...]
 
     def total(self, mean: Mean, without_first: int = 0) -> int:
@@ -66,37 +59,49 @@ class Counts:
         return sum(max(0, length - without_first) for length in self.lengths)
 
 
-class Values:
-    """Logits, or the states of one block, of the model before unlearning on the answers of known examples.
+class Frozen:
+    """The model before unlearning, whole: its passes over batches, without a gradient."""
 
-    The values take CPU memory for answer tokens x vocabulary (or hidden width) numbers in the model's number format.
-    """
+    def __init__(self, model: PreTrainedModel):
+        self.model = model
 
-    def __init__(self, model: PreTrainedModel, padding: int, block: int | None):
-        self.model, self.padding, self.block = model, padding, block
-        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
-
-    def keep(self, examples: Sequence[Example], size: int) -> None:
-        """Run the model on the examples."""
+    def forward(self, batch: Batch) -> Forward:
         import torch
 
-        for start in range(0, len(examples), size):
-            group = examples[start : start + size]
-            batch = collate(group, self.padding, self.model.device)
+        with torch.no_grad():
+            return forward(self.model, batch)
+
+    def hidden(self, batch: Batch, block: int) -> torch.Tensor:
+        import torch
+
+        with torch.no_grad():
+            return block_output(self.model, batch, block)
+
+
+class Values:
+    """Logits, or states of one block, of the model before unlearning on the answers of known examples, in CPU memory."""
+
+    def __init__(
+        self, model: PreTrainedModel, padding: int, block: int | None, groups: Iterable[Sequence[Example]]
+    ):
+        import torch
+
+        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
+        for group in groups:
+            batch = collate(group, padding, model.device)
             with torch.no_grad():
-                if self.block is None:
-                    values = self.model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
+                if block is None:
+                    values = model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
                     on_answer = batch.labels[:, 1:] != IGNORED
                 else:
-                    values, on_answer = block_output(self.model, batch, self.block), batch.labels != IGNORED
+                    values, on_answer = block_output(model, batch, block), batch.labels != IGNORED
             for example, own, places in zip(group, values, on_answer, strict=True):
                 self.kept[example.prompt + example.answer] = own[places].cpu()
 
-    def logits(self, batch: Batch) -> torch.Tensor:
-        return self._spread(batch, batch.labels[:, 1:] != IGNORED)
+    def forward(self, batch: Batch) -> Forward:
+        return from_logits(self._spread(batch, batch.labels[:, 1:] != IGNORED), batch)
 
-    def states(self, batch: Batch, block: int) -> torch.Tensor:
-        assert block == self.block
+    def hidden(self, batch: Batch, block: int) -> torch.Tensor:
         return self._spread(batch, batch.labels != IGNORED)
 
     def _spread(self, batch: Batch, on_answer: torch.Tensor) -> torch.Tensor:
@@ -112,30 +117,24 @@ class Values:
 
 
 class Rows:
-    """Rows of one step; each pass is computed at its first use.
-
-    ``batch`` holds the encoded rows. ``reference_model``, ``reference_log_probs`` (B,) and ``second``, the same questions
-    with the drawn second answers, are there if `Needs` requests them. ``whole`` has the counts of all rows of the step, if
-    these rows are a part of them. ``values`` are kept instead of the reference model.
-    """
+    """Rows of one step; each pass is computed at its first use. ``batch`` holds the encoded rows. The passes of the model
+    ``before`` unlearning, ``reference_log_probs`` (B,) and ``second``, the same questions with the drawn second answers, are
+    there if `Needs` requests them. ``whole`` has the counts of all rows of the step, if these rows are a part of them."""
 
     def __init__(
         self,
         model: PreTrainedModel,
         batch: Batch,
-        *,
-        reference_model: PreTrainedModel | None = None,
+        before: Frozen | Values | None = None,
         reference_log_probs: torch.Tensor | None = None,
         second: Rows | None = None,
         whole: Counts | None = None,
-        values: Values | None = None,
     ):
         self.model, self.batch = model, batch
         self.counts = Counts(tuple((batch.labels[:, 1:] != IGNORED).sum(-1).tolist()))
-        self.whole, self._values = whole or self.counts, values
-        self._reference_model, self._second = reference_model, second
+        self.whole, self._model_before, self._second = whole or self.counts, before, second
         self._reference_log_probs = reference_log_probs
-        self._hidden: dict[tuple[bool, int], torch.Tensor] = {}
+        self._hidden: dict[int, torch.Tensor] = {}
 
     @cached_property
     def forward(self) -> Forward:
@@ -145,18 +144,10 @@ class Rows:
     @cached_property
     def reference(self) -> Forward:
         """The pass of the model before unlearning, without a gradient."""
-        import torch
-
-        if self._values is not None:
-            return from_logits(self._values.logits(self.batch), self.batch)
-        with torch.no_grad():
-            return forward(self._frozen(), self.batch)
+        return self._before.forward(self.batch)
 
     def share(self, mean: Mean) -> float:
-        """The weight of these rows in a mean over all rows, or all answer tokens, of the step; 1 if these are all rows.
-
-        The mean over these rows times this weight is their part of the step's mean: the parts add up.
-        """
+        """The weight of these rows in a mean over the step's rows or answer tokens: the parts' means add up to the step's."""
         return self.counts.total(mean) / max(1, self.whole.total(mean))
 
     @property
@@ -178,32 +169,24 @@ class Rows:
 
     def hidden(self, block: int) -> torch.Tensor:
         """(B, T, D) output of transformer block ``block``, counted from 0, at each token, with a gradient."""
-        return self._states(self.model, block)
+        if block not in self._hidden:
+            self._hidden[block] = block_output(self.model, self.batch, block)
+        return self._hidden[block]
 
     def reference_hidden(self, block: int) -> torch.Tensor:
         """(B, T, D) output of the same block in the model before unlearning, without a gradient."""
-        import torch
-
-        if self._values is not None:
-            return self._values.states(self.batch, block)
-        with torch.no_grad():
-            return self._states(self._frozen(), block)
+        return self._before.hidden(self.batch, block)
 
     @property
     def on_answer(self) -> torch.Tensor:
         """(B, T) whether a token belongs to the answer; `Forward.labels` are shifted by one position."""
         return self.batch.labels != IGNORED
 
-    def _states(self, model: PreTrainedModel, block: int) -> torch.Tensor:
-        key = (model is self.model, block)
-        if key not in self._hidden:
-            self._hidden[key] = block_output(model, self.batch, block)
-        return self._hidden[key]
-
-    def _frozen(self) -> PreTrainedModel:
-        if self._reference_model is None:
+    @property
+    def _before(self) -> Frozen | Values:
+        if self._model_before is None:
             raise LookupError("no reference model: the method's `needs` must request one")
-        return self._reference_model
+        return self._model_before
 
 
 @dataclass(frozen=True)
@@ -241,7 +224,7 @@ class Run:
     generator: np.random.Generator
 
 
-class Method(Generic[P]):
+class Method(WithParams[P]):
     """An unlearning method; the loop creates one instance per run, so attributes are state between steps.
 
     A module of `lethe.unlearning.methods` holds one class ``Method``, derived from this class with its own parameters::
@@ -265,14 +248,6 @@ class Method(Generic[P]):
     # Whether F and R are means over rows or tokens: a step taken in parts weighs each part by its share.
     forget_mean: ClassVar[Mean] = "rows"
     retain_mean: ClassVar[Mean] = "tokens"
-
-    def __init_subclass__(cls, params: type[MethodParams] | None = None, **others: object):
-        super().__init_subclass__(**others)
-        if params is not None:
-            cls.Params = params
-
-    def __init__(self, params: P):
-        self.params = params
 
     def second_answers(self, row: Row) -> Sequence[str]:
         """The second answers to a row of the dataset, at least one; called if ``needs`` requests them."""
@@ -342,20 +317,13 @@ def kl_from_reference(rows: Rows) -> torch.Tensor:
     return token_mean(divergence, answered(rows.forward))
 
 
-# The parts that several losses share. A token mean is one sum over the answer tokens of the batch, divided by their number,
-# so a long answer weighs more; a preference loss takes one number per row and then the mean over rows.
-
-
 def answered(forward: Forward) -> torch.Tensor:
     """(B, T-1) whether a position predicts an answer token; prompt and padding are excluded."""
     return forward.labels != IGNORED
 
 
 def token_mean(values: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """The mean of ``values`` (B, T-1) over the positions ``counted``; 0 with a gradient of 0 where no position counts.
-
-    Other positions may hold any number, even infinity: they are never multiplied.
-    """
+    """The mean of ``values`` (B, T-1) over ``counted``; 0 with a gradient of 0 where none counts. Others may be infinite."""
     picked = values[counted]
     return picked.sum() / max(1, picked.numel())
 
@@ -366,12 +334,8 @@ def cross_entropy(target: torch.Tensor, forward: Forward) -> torch.Tensor:
 
 
 def preference(margins: torch.Tensor, beta: float) -> torch.Tensor:
-    """-(2/beta) log sigmoid(beta m), the mean over rows, for one margin m per row.
-
-    The factor 2/beta is that of the NPO authors (Zhang et al., "Negative Preference Optimization", 2024); plain DPO has
-    none. The logarithm comes from a stable routine, because the naive log sigmoid(x) of an x of minus some hundreds is
-    minus infinity in float32.
-    """
+    """-(2/beta) log sigmoid(beta m), the mean over rows, for one margin m per row; plain DPO has no factor 2/beta. A stable
+    routine takes the logarithm: the naive one of minus some hundreds is minus infinity in float32."""
     from torch.nn.functional import logsigmoid
 
     return -(2 / beta) * logsigmoid(beta * margins).mean()

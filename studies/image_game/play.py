@@ -1,43 +1,185 @@
-"""The unlearning game on images with interclass confusion for comparison, and the tables and figure of its paper.
+"""The unlearning game on images with interclass confusion for comparison, its adversaries, tables and figure of its paper.
 
-The paper is "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View" (Tu et al. 2024). Tables 1, 3
-and 4: quality, interclass confusion and attack AUC by privacy budget. Table 2: the standard deviation of the quality over
-repetitions, swapped pairs against two random splits. Figure 2: quality by data set size (A) and by repetition (B). The
-tables play one game varied in four ways, and the variants share their common models.
+Tu et al. (2024), "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View". Tables 1, 3 and 4:
+quality, interclass confusion and attack AUC by privacy budget. Table 2: the standard deviation of the quality over
+repetitions, swapped pairs against two random splits. Figure 2: quality by data set size (A) and by repetition (B).
+
+The game fits an adversary **once**, on the shadow half of the data, disjoint from every forget and test set: refitted on
+each split it would find chance differences even in a retrained model. All attacks are weak (the answer on a point ignores
+the others) and black-box.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
+from scipy.special import log_softmax, logsumexp, xlogy
 
-from lethe.audits import SCRATCH, Runner, in_processes
+from lethe.audits import SCRATCH, AuditResult, Runner, in_processes
 from lethe.audits.unlearning_game import RoundsParams
-from lethe.audits.unlearning_game.result import (
-    AttackOutcome,
-    Confusion,
-    Figure,
-    GameResult,
-    PlayedMethod,
-    Table,
-    Tables,
-)
-from lethe.audits.unlearning_game.rounds import NOTHING, Adversary, Game, Job, Played, Shadow
+from lethe.audits.unlearning_game import result as results
+from lethe.audits.unlearning_game.rounds import NOTHING, Adversary, Game, Job, Played, Shadow, ThresholdAttack
 from lethe.config.fields import Count, Integer, MemberOf, Name, NameIn, Positive, Real, Section, Seed, Share
 from lethe.config.schema import GameParams
 from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
 from lethe.io.cache import digest, versions
-from lethe.statistics.unlearning_game import Quality, Split, group_bound
-from studies.image_game.attacks import ATTACKS, View
-from studies.image_game.unlearning import DEFENDERS, LOGITS, DefenderParams, make
+from lethe.statistics.unlearning_game import Split, group_bound
+from studies.image_game.models import DEFENDERS, LOGITS, DefenderParams, make
+
+SMALLEST_SPREAD = 1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
+FLOOR = -15.0  # lower log-probabilities add no information and would dominate the attack network's input
+
+
+@dataclass(frozen=True)
+class View:
+    """An adversary's view of one image model on n points: ``logits`` (n, classes), ``labels`` (n,).
+
+    ``reference`` (shadow models, n, classes) has the shadow models' logits, NaN where one learned the point.
+    """
+
+    logits: np.ndarray
+    labels: np.ndarray
+    reference: np.ndarray
+    model: Path | None = None
+
+    @property
+    def log_probabilities(self) -> np.ndarray:
+        return log_softmax(self.logits.astype(np.float64), axis=-1)
+
+    @property
+    def log_confidence(self) -> np.ndarray:
+        """The (n,) ln p_y, which orders points as p_y does, without ties where p_y rounds to 1."""
+        return self.log_probabilities[np.arange(len(self.labels)), self.labels]
+
+
+Shadows = Sequence[Shadow[View]]
+
+
+def by_threshold(score: Callable[[View], np.ndarray], shadows: Shadows, seed: int) -> ThresholdAttack[View]:
+    return ThresholdAttack(score, shadows)
+
+
+class Correctness:
+    """Accept the points that the model classifies correctly (Yeom et al. 2018). Nothing is fitted."""
+
+    def __init__(self, shadows: Shadows, seed: int):
+        pass
+
+    def score(self, view: View) -> np.ndarray:
+        return (view.logits.argmax(axis=-1) == view.labels).astype(np.float64)
+
+    accept = score
+
+
+def logit_confidence(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return ln p_y - ln(1 - p_y) = logit_y - logsumexp of the others, (..., n) from logits (..., n, classes)."""
+    picks, others = np.arange(len(labels)), logits.astype(np.float64)
+    others[..., picks, labels] = -np.inf
+    return logits[..., picks, labels].astype(np.float64) - logsumexp(others, axis=-1)
+
+
+def deviation(view: View) -> np.ndarray:
+    """Return (n,) the model's confidence minus the mean over the shadow models that did not learn the point."""
+    reference = np.nanmean(logit_confidence(view.reference, view.labels), axis=0)
+    return logit_confidence(view.logits, view.labels) - reference
+
+
+def likelihood_ratio(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
+    """The likelihood-ratio attack of Carlini et al. (2022), limited to the data of a fair adversary.
+
+    z = ln p_y - ln(1 - p_y) is about normal, and shadow models that did not learn the point give its mean mu_out(x). The
+    score is the ratio of two normal densities of z - mu_out(x), fitted on the shadow points of members and of non-members.
+    """
+    sides = [[one.members for one in shadows], [one.nonmembers for one in shadows]]
+    deviations = [np.concatenate([deviation(view) for view in side]) for side in sides]
+    normals = [(own.mean(), max(own.std(), SMALLEST_SPREAD)) for own in deviations]
+
+    def score(view: View) -> np.ndarray:
+        d = deviation(view)
+        inside, outside = (-(((d - mean) / sd) ** 2) / 2 - np.log(sd) for mean, sd in normals)
+        return inside - outside
+
+    return ThresholdAttack(score, shadows)
+
+
+def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
+    """The shadow-model attack of Shokri et al. (2017): a network per class, on sorted and true log-probabilities.
+
+    A class that lacks members or non-members has no network, and each of its points the score 1/2.
+    """
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    views = [view for one in shadows for view in (one.members, one.nonmembers)]
+    answers = np.concatenate([np.full(len(view.labels), i % 2 == 0, float) for i, view in enumerate(views)])
+    inputs = np.concatenate([_inputs(view) for view in views])
+    labels = np.concatenate([view.labels for view in views])
+    networks = {}
+    warnings.filterwarnings("ignore", category=ConvergenceWarning)  # 200 epochs are enough here
+    for label in np.unique(labels).tolist():
+        own = labels == label
+        if len(np.unique(answers[own])) == 2:
+            network = make_pipeline(StandardScaler(), MLPClassifier((64,), alpha=1e-2, random_state=seed))
+            networks[label] = network.fit(inputs[own], answers[own])
+
+    def score(view: View) -> np.ndarray:
+        scores = np.full(len(view.labels), 0.5)
+        for label in np.intersect1d(view.labels, list(networks)).tolist():
+            rows = view.labels == label
+            scores[rows] = networks[label].predict_proba(_inputs(view)[rows])[:, 1]
+        return scores
+
+    return ThresholdAttack(score, shadows)
+
+
+def _inputs(view: View) -> np.ndarray:
+    ordered = np.sort(view.log_probabilities, axis=1)[:, ::-1]
+    return np.maximum(np.hstack([ordered, view.log_confidence[:, None]]), FLOOR)
+
+
+LOG_FLOOR = 1e-30  # replaces a probability of 0 inside a logarithm
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """-sum_j p_j ln p_j over the last axis, in nats."""
+    return -xlogy(probabilities, np.maximum(probabilities, LOG_FLOOR)).sum(axis=-1)
+
+
+def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8).
+
+    Unlike the entropy, it is low only when the model is confident in the *right* class.
+    """
+    probabilities, points = np.asarray(probabilities, float), np.arange(len(labels))
+    p = probabilities[points, labels]
+    others = xlogy(probabilities, np.maximum(1 - probabilities, LOG_FLOOR))
+    others[points, labels] = 0
+    return -(1 - p) * np.log(np.maximum(p, LOG_FLOOR)) - others.sum(axis=1)
+
+
+# Confidence, entropy and modified entropy, which counts certainty of a wrong class as uncertainty: Song and Mittal (2021).
+ATTACKS: dict[str, Callable[[Shadows, int], Adversary[View]]] = {
+    "confidence": partial(by_threshold, lambda view: view.log_confidence),
+    "correctness": Correctness,
+    "entropy": partial(by_threshold, lambda view: -entropy(np.exp(view.log_probabilities))),
+    "likelihood_ratio": likelihood_ratio,
+    "modified_entropy": partial(
+        by_threshold, lambda view: -modified_entropy(np.exp(view.log_probabilities), view.labels)
+    ),
+    "shadow": shadow,
+}
+
 
 AttackName = Annotated[str, NameIn((ATTACKS,))]
 DefenderEntry = Annotated[DefenderParams, MemberOf(DEFENDERS, "method", DefenderParams, needs=True)]
@@ -92,7 +234,7 @@ class ImageTablesParams(GameParams):
 
 
 NO_PRIVACY = "inf"  # the column of learning without differential privacy
-Measure = Callable[[PlayedMethod], float | None]
+Measure = Callable[[results.PlayedMethod], float | None]
 
 
 class ImageGame(Game["ImageGameParams", np.ndarray, View]):
@@ -101,7 +243,7 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
     unit, performs = "images", "accuracy"
 
     def load(self) -> None:
-        self.images = _images(self.settings.data.model_dump_json())
+        self.images = _images(self.settings.data)
         self.units = len(self.images)
         pair, classes = self.settings.confused_classes, self.images.classes
         if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
@@ -115,9 +257,9 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
 
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
         settings = self.settings
-        modules = ["studies.image_game.unlearning"]
+        modules = ["studies.image_game.models"]
         facts: dict[str, object] = {
-            "data": _content(settings.data.model_dump_json()),
+            "data": _content(settings.data),
             "learning": settings.learning,
             "privacy": settings.privacy,
             "libraries": versions("numpy", "torch", *(("opacus", "dp-accounting") if settings.privacy else ())),
@@ -177,14 +319,14 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         predicted = self.observe(job)[job.forget].argmax(axis=1)
         return float((predicted == labels[job.forget]).mean())
 
-    def result(self, outcomes: Sequence[AttackOutcome], split: Split) -> GameResult:
+    def result(self, outcomes: Sequence[results.AttackOutcome], split: Split) -> results.GameResult:
         result = super().result(outcomes, split)
         methods = {}
         for name, method in result.methods.items():
             mine = [one for one in self.confused() if one.method == name]
             confusion = None
             if mine:
-                confusion = Confusion(
+                confusion = results.Confusion(
                     score=1 - float(np.mean([self.memorisation(one.job) for one in mine])),
                     accuracy=float(np.mean([self.performance(one.job, one.split.test) for one in mine])),
                 )
@@ -196,17 +338,16 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
 
 def play(
     settings: ImageGameParams, scratch: Path = SCRATCH, run: Runner = in_processes
-) -> tuple[GameResult, list[AttackOutcome]]:
+) -> tuple[results.GameResult, list[results.AttackOutcome]]:
     return ImageGame(settings, scratch).play(run)
 
 
 def play_tables(
     settings: ImageTablesParams, scratch: Path = SCRATCH, run: Runner = in_processes
-) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play every variant; the result holds the game without privacy, ``tables`` and ``figure``."""
+) -> tuple[results.GameResult, list[results.AttackOutcome]]:
     base = settings.game
 
-    def variant(**changes: object) -> GameResult:
+    def variant(**changes: object) -> results.GameResult:
         return play(base.model_copy(update=changes), scratch, run)[0]
 
     plain, outcomes = play(base, scratch, run)
@@ -215,48 +356,40 @@ def play_tables(
         for privacy in settings.budgets
     }
     repeated = variant(pairs=settings.repeats, random_splits=True, confused_classes=None)
-    by_points = {
-        points: variant(
-            data=base.data.model_copy(update={"points": points}), random_splits=False, confused_classes=None
-        )
-        for points in settings.points
-    }
+    by_points = {}
+    for points in settings.points:
+        data = base.data.model_copy(update={"points": points})
+        game = variant(data=data, random_splits=False, confused_classes=None)
+        by_points[points] = {method: values.quality.value for method, values in game.methods.items()}
+    repeats = {method: values.by_pair for method, values in repeated.methods.items()}
     result = replace(
         plain,
         kind="image_tables",
         tables=tables({**budgets, NO_PRIVACY: plain}, repeated),
-        figure=Figure(
-            points={
-                points: {method: values.quality.value for method, values in game.methods.items()}
-                for points, game in by_points.items()
-            },
-            repetitions=settings.repeats,
-            repeats={method: values.by_pair for method, values in repeated.methods.items()},
-        ),
+        figure=results.Figure(by_points, settings.repeats, repeats),
         bounds={epsilon: game.privacy for epsilon, game in budgets.items()},
     )
     return result, outcomes
 
 
-def tables(budgets: dict[str, GameResult], repeated: GameResult) -> Tables:
-    """Compute Tables 1, 3 and 4 from the games by budget, and Table 2 from the game of many pairs."""
-
-    def by_budget(measure: Measure) -> dict[str, dict[str, float | None]]:
-        return {
-            epsilon: {name: measure(method) for name, method in game.methods.items()}
-            for epsilon, game in budgets.items()
-        }
-
-    def table(measure: Measure, accuracy: Measure) -> Table:
-        return Table(by_budget(measure), by_budget(accuracy))
+def tables(budgets: dict[str, results.GameResult], repeated: results.GameResult) -> results.Tables:
+    def table(*measures: Measure) -> results.Table:
+        values, accuracy = (
+            {
+                epsilon: {name: measure(method) for name, method in game.methods.items()}
+                for epsilon, game in budgets.items()
+            }
+            for measure in measures
+        )
+        return results.Table(values, accuracy)
 
     def confused(part: str) -> Measure:
         return lambda method: getattr(method.confusion, part) if method.confusion else None
 
-    def on_test(method: PlayedMethod) -> float:
+    def on_test(method: results.PlayedMethod) -> float:
         return method.performance["test"]
 
-    return Tables(
+    return results.Tables(
         quality=table(lambda method: method.quality.value, on_test),
         confusion=table(confused("score"), confused("accuracy")),
         mia=table(lambda method: method.mia_score, on_test),
@@ -265,20 +398,21 @@ def tables(budgets: dict[str, GameResult], repeated: GameResult) -> Tables:
 
 
 @lru_cache(maxsize=1)
-def _images(data: str) -> Images:
-    import json
-
-    return image_data.load(**json.loads(data))
+def _images(data: ImageData) -> Images:
+    return image_data.load(**dict(data))
 
 
 @lru_cache(maxsize=1)
-def _content(data: str) -> str:
+def _content(data: ImageData) -> str:
     images = _images(data)
     return digest(images.pixels, images.labels, images.classes, images.white)
 
 
-def interval_note(quality: Quality) -> str:
-    ends = quality.bounds()
-    if ends is None:
-        return "No intervals: one model per split."
-    return f"ci_low to ci_high: {ends[0].guarantee()}, for each method by itself ({ends[0].method})."
+def _kind(params: type[GameParams], function: Callable[..., tuple]) -> SimpleNamespace:
+    def whole(settings: GameParams, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
+        return results.played(*function(settings, scratch or SCRATCH, run or in_processes))
+
+    return SimpleNamespace(Params=params, play=whole)
+
+
+KINDS = {"images": _kind(ImageGameParams, play), "image_tables": _kind(ImageTablesParams, play_tables)}

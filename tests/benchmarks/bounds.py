@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,7 @@ def conbo() -> dict[str, float]:
 
 def main() -> int:
     from lethe.io.cache import Levels
+    from lethe.statistics import betting
     from lethe.statistics.bands import berk_jones_eta
     from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds, tighter_bounds
 
@@ -71,10 +73,7 @@ def main() -> int:
         binary_lower(hits, N, ALPHA)
 
     solving = best(lambda: berk_jones_eta(N, ALPHA, {}), 1)
-    times = {
-        "paper": best(paper_set),
-        "tighter": best(lambda: tighter_bounds(rows, ALPHA, THRESHOLDS, levels), 2),
-    }
+    times = {"paper": best(paper_set), "tighter": best(lambda: tighter_bounds(rows, ALPHA, THRESHOLDS, levels), 2)}
     print(f"{PROMPTS} prompts x {N} samples, alpha {ALPHA}, processor time of one thread, best of {REPEATS} runs")
     for name, seconds in times.items():
         verdict = "met" if seconds <= LIMITS[name] else "MISSED"
@@ -82,6 +81,13 @@ def main() -> int:
     print(
         f"(besides, once for each n and alpha: the Berk-Jones level solved in {1000 * solving:.0f} ms, then on disk)"
     )
+    print("bets on both ends of the mean and on the sd: ms, and ms of the former bets, whose stakes were steady")
+    for prompts, n in ((1, 64), (1, 1024), (4, 256), (40, 1024), (400, 1024)):
+        few = rows[:prompts, :n]
+        tables = few, 1.0 - few, betting.predictable_squares(few)
+        now = best(partial(betting.all_ends, few, few, ALPHA, tables[2]))
+        former = sum(best(partial(betting.mean_upper, one, ALPHA, recomputed=False)) for one in tables)
+        print(f"{prompts:4} x {n:<5} {1000 * now:8.1f} {1000 * former:8.1f}")
     if not SIDE.exists():
         print(f"conbo: no {SIDE}, run `python -m tests.benchmarks bounds`")
     else:

@@ -9,9 +9,7 @@ benchmarks); its exit status is 1 above `MOST` processor seconds.
 import argparse
 import contextlib
 import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +18,7 @@ from typing import Any
 
 from flows import workspace
 from lethe.results import table
-from tests.small import make_repository, run, small_params, write_params
+from tests.small import ROOT, make_repository, run, small_params, write_params
 
 FEW = ("base", "retrain")
 PER_MODEL = ("sample", "likelihood", "score", "exact", "extract", "metrics", "epsilon_star")
@@ -124,13 +122,7 @@ def _dvc(root: Path, *arguments: str) -> None:
 
 
 def _child(root: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.dvc_graph", "--read", str(root)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    done = run(ROOT, "tests.benchmarks.dvc_graph", "--read", str(root.resolve()), timeout=1800)
     return json.loads(done.stdout.splitlines()[-1])
 
 

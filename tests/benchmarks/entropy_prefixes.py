@@ -17,8 +17,9 @@ from flows import workspace
 from flows.grid import Point
 from flows.settings import read_preset
 from lethe.errors import MissingArtifact
-from lethe.io.json_files import read_json
+from lethe.io.files import read_json
 from lethe.results import table as results
+from lethe.statistics.bound import Side
 from lethe.text import number
 from studies.seeds import FOLDER, points, run_seeds
 from tests.benchmarks import marks
@@ -76,8 +77,8 @@ def table(found: Sequence[Seed], count: int, guaranteed: str) -> str:
         if name not in ("base", "retrain")
     ]
     note = (
-        f"Median (lowest to highest) over {len(found)} of {count} seeds. Below: the number of seeds in which the value is "
-        f"lower than that of {CONTROL} with the same seed. Medians, ranges and counts describe the runs and are no bounds. "
+        f"Median (lowest to highest) over {len(found)} of {count} seeds; *lower in*: the seeds in which the value is below "
+        f"that of {CONTROL}. These describe the runs and are no bounds. "
         f"{guaranteed}"
     )
     return f"{marks.markdown(['model', *COLUMNS.values()], rows)}\n\n{note}"
@@ -86,8 +87,8 @@ def table(found: Sequence[Seed], count: int, guaranteed: str) -> str:
 def cell(found: Sequence[Seed], name: str, key: str) -> str:
     """Median and range, and the seeds in which the model is below the control."""
     values = [seed[name][key] for seed in found]
-    rounding = "up" if key == "m_bin_worst" else "near"
-    middle, low, high = (number(one, 4, rounding) for one in (statistics.median(values), min(values), max(values)))
+    side: Side | None = "upper" if key == "m_bin_worst" else None
+    middle, low, high = (number(one, 4, side) for one in (statistics.median(values), min(values), max(values)))
     shown = middle if low == high else f"{middle} ({low} to {high})"
     if name == CONTROL:
         return shown

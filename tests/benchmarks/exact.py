@@ -28,8 +28,7 @@ from lethe.results.exact_bounds import certificates_of
 from lethe.sampling.answer_tree import PLAIN, Effort, Law, Question, enumerate_answers, first_look
 from lethe.sampling.answer_tree.asking import Asker
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton
-from lethe.sampling.answer_tree.enumeration import grow
-from lethe.sampling.answer_tree.growth import Growth
+from lethe.sampling.answer_tree.enumeration import Growth, grow
 from lethe.sampling.engine import Options, Prompt, Settings
 from lethe.sampling.predictor import ModelPredictor, measured_allowance
 from lethe.sampling.prefix_engine import PrefixEngine
@@ -56,11 +55,10 @@ def asked_of(data: Path, name: str, every: int) -> tuple[ModelPredictor, Law, li
         adaptive_threshold=settings.models[name].adaptive_threshold,
     )
     asker = Asker(predictor.checkpoint, settings.sample.prompt, settings.score.keyword_match)
-    return predictor, law, [asker.about_keywords(row) for row in read_rows(data / "dataset/forget.jsonl")[::every]]
+    return predictor, law, [asker.ask(row) for row in read_rows(data / "dataset/forget.jsonl")[::every]]
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """A result and the processor seconds that it took."""
     began = time.process_time()
     return work(), time.process_time() - began
 
@@ -184,13 +182,13 @@ def real(asked: argparse.Namespace) -> int:
     law = Law(predictor.checkpoint.end_ids, asked.max_new_tokens)
     effort = Effort(rows=(asked.rows or [4500])[0], exact_only=True, pilot=16)
     rows = read_rows(QUESTIONS)
-    prompts = [np.array(asker.about_keywords(row).prompt) for row in rows]
+    prompts = [np.array(asker.ask(row).prompt) for row in rows]
     allowance = measured_allowance(predictor, prompts, asked.max_new_tokens)
     rounding = Rounding(allowance, asked.max_new_tokens)
     print(f"{predictor.dtype}, vocabulary {predictor.vocabulary:,}, logit error {allowance:.1g} (measured)")
     engine, leak = PrefixEngine(asked.model, options), scorer("keyword_leak")
     for row in rows:
-        question = asker.about_keywords(row)
+        question = asker.ask(row)
         look, seconds = timed(lambda question=question: first_look(question, law, predictor, effort))
         lower = leak_interval(look.masses, Remainder(), ALPHA, rounding).lower
         print(

@@ -34,10 +34,8 @@ def verdicts(settings: Params, data: Path, subject: str, retrains: list[str], ta
 def table(settings: Params, data: Path) -> str:
     """The words by tolerance, of pairs and of each model beside the four others."""
     names = list(settings.models)
-    lines = [
-        "| tolerance | Retrains beside it | cases | leaks | forgot | open | proved above chance |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    head = ("tolerance", "Retrains beside it", "cases", "leaks", "forgot", "open", "proved above chance")
+    rows = []
     for tau in TAUS:
         pairs = [(subject, [other]) for subject, other in permutations(names, 2)]
         whole = [(name, [other for other in names if other != name]) for name in names]
@@ -45,11 +43,9 @@ def table(settings: Params, data: Path) -> str:
             found = [verdicts(settings, data, subject, others, tau) for subject, others in cases]
             words = Counter(one.word for one in found)
             above = sum(one.above_chance for one in found)
-            lines.append(
-                f"| {tau:g} | {many} | {len(cases)} | {words['leaks']} | {words['forgot']} | {words['open']} "
-                f"| {above} |"
-            )
-    return "\n".join(lines)
+            counts = (words["leaks"], words["forgot"], words["open"], above)
+            rows.append([f"{tau:g}", str(many), str(len(cases)), *map(str, counts)])
+    return marks.markdown(head, rows)
 
 
 def main() -> None:

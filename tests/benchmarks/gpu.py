@@ -1,17 +1,27 @@
-"""A model of a billion weights from a configuration to its sampled answers (`gpu` of the benchmarks): time,
-tokens, memory by stage.
+"""A model of a billion weights from a configuration to its bounds, and a chat model as its user has it: time, tokens,
+peak memory (`gpu` of the benchmarks). The chat model is the folder of `real-model`, where it exists.
 
-Without a GPU the same stages run at a tiny size: ``--tiny``, which the tests use too.
+Without a GPU the same stages run at a tiny size: ``--tiny``.
 """
 
+from __future__ import annotations
+
 import argparse
+import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lethe import config
 from tests.benchmarks import marks
+
+if TYPE_CHECKING:
+    from lethe.models.checkpoints import Source
+    from lethe.models.encoding import Encoder
+    from lethe.sampling.engine import Engine
 
 BILLION = {"hidden": 2048, "layers": 16, "heads": 32, "kv_heads": 8, "feed_forward": 8192}
 TINY = {"hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1, "feed_forward": 64, "vocabulary": 400}
@@ -26,10 +36,13 @@ class Size:
     epochs: int
     n: int
     questions: int
+    rows: int
     precision: str
 
 
-LARGE, SMALL = Size(BILLION, 100, 4, 1024, 30, "bfloat16"), Size(TINY, 20, 1, 8, 3, "bfloat16")
+LARGE, SMALL = Size(BILLION, 100, 4, 1024, 30, 5_000, "bfloat16"), Size(TINY, 20, 1, 8, 3, 200, "bfloat16")
+CHAT = Path("data/models/smollm2-135m-instruct")
+ASKED = Path(__file__).parent / "exact_questions/harry_potter.jsonl"
 
 
 @dataclass(frozen=True)
@@ -66,17 +79,16 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def benchmark(size: Size) -> Iterator[Measured]:
-    """Train, unlearn, sample with both engines, in this order."""
+def billion(size: Size) -> Iterator[Measured]:
+    """Train, unlearn, sample with both engines, bound exactly, in this order."""
     import torch
 
-    from lethe.data import load_splits
+    import lethe
+    from lethe.data.rows import load_splits
     from lethe.models import checkpoints
     from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import InMemory
     from lethe.models.training import learn
     from lethe.registry import METHODS
-    from lethe.sampling.engine import Options, Prompt, Settings, open_engine
     from lethe.unlearning.loop import unlearn
 
     value = config.read_yaml("params.yaml")
@@ -114,31 +126,80 @@ def benchmark(size: Size) -> Iterator[Measured]:
         return round(sum(lengths[0]) * size.epochs + drawn)
 
     yield measured("unlearn (npo)", forgetting)
-    dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
-    sampled = InMemory(model.to(dtype), tokenizer)
-    prompts = [Prompt(row["id"], encoder.prompt(row)) for row in forget[: size.questions]]
+    model = model.to(torch.bfloat16 if torch.cuda.is_available() else torch.float32)
+    asked = forget[: size.questions]
+    tokens = params.sample.max_new_tokens
+    yield from sampling(checkpoints.InMemory(model, tokenizer), encoder, asked, size.n, tokens)
+    few = forget[: max(1, size.questions // 3)]
+
+    def bounded() -> int:
+        bounds = lethe.exact(
+            model, few, tokenizer=tokenizer, rows=size.rows, max_new_tokens=tokens, prompt=params.sample.prompt
+        )
+        return sum(tree.rows for tree in bounds.certificates.trees)
+
+    yield measured(f"exact {len(few)} x {size.rows:,} rows", bounded)
+
+
+def sampling(source: Source, encoder: Encoder, asked: Sequence[dict], n: int, tokens: int) -> Iterator[Measured]:
+    """Both engines that need no server; `transformers` is `generate` with every row of a question in one batch."""
+    from lethe.sampling.engine import Options, Prompt, Settings, open_engine
+
+    prompts = [Prompt(row["id"], encoder.prompt(row)) for row in asked]
     for name in ("prefix", "transformers"):
+        engine = open_engine(name, source, Options())
 
-        def sample(name: str = name) -> int:
-            engine = open_engine(name, sampled, Options())
-            settings = Settings(n=size.n, max_new_tokens=params.sample.max_new_tokens, seed=0)
-            return sum(int(sum(answer.tokens)) for answer in engine.answer(prompts, settings))
+        def sample(engine: Engine = engine) -> int:
+            settings = Settings(n=n, max_new_tokens=tokens, seed=0)
+            return sum(int(sum(answers.tokens)) for answers in engine.answer(prompts, settings))
 
-        yield measured(f"sample {len(prompts)} x {size.n} ({name})", sample)
+        yield measured(f"sample {len(prompts)} x {n:,} ({name})", sample)
+
+
+def chat(folder: Path, n: int, rows: int) -> Iterator[Measured]:
+    """`lethe.evaluate`, `lethe.exact` and both engines on a chat model, with the defaults of the commands."""
+    import lethe
+    from lethe.config.evaluating import SAMPLE
+    from lethe.io.tables import read_table
+    from lethe.models import checkpoints
+    from lethe.models.encoding import Encoder
+
+    asked = [json.loads(line) for line in ASKED.read_text().splitlines()]
+
+    def evaluate() -> int:
+        with tempfile.TemporaryDirectory() as place:
+            lethe.evaluate(folder, ASKED, n=n, folder=place)
+            drawn = list(Path(place).rglob("generations/**/*.parquet"))
+            return sum(int(read_table(path)["tokens"].sum()) for path in drawn)
+
+    def exact() -> int:
+        return sum(tree.rows for tree in lethe.exact(folder, ASKED, rows=rows).certificates.trees)
+
+    yield measured(f"eval {len(asked)} x {n:,}, page included", evaluate)
+    yield measured(f"exact {len(asked)} x {rows:,} rows", exact)
+    encoder = Encoder(checkpoints.tokenizer_of(folder), checkpoints.default_prompt(folder))
+    yield from sampling(folder, encoder, asked, n, SAMPLE.max_new_tokens)
 
 
 def table(rows: Sequence[Measured]) -> str:
     """The measurements as Markdown."""
-    lines = ["| stage | seconds | tokens | tokens/s | peak memory, GiB |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {one.stage} | {one.seconds:.1f} | {one.tokens:,} | {one.tokens / one.seconds:,.0f} | {one.memory:.2f} |"
-        for one in rows
-    ]
-    return "\n".join(lines)
+    head = ["stage", "seconds", "tokens", "tokens/s", "peak memory, GiB"]
+    return marks.markdown(
+        head,
+        [
+            [
+                one.stage,
+                f"{one.seconds:.1f}",
+                f"{one.tokens:,}",
+                f"{one.tokens / one.seconds:,.0f}",
+                f"{one.memory:.2f}",
+            ]
+            for one in rows
+        ],
+    )
 
 
 def device() -> str:
-    """The name of the device that the numbers are of."""
     import platform
 
     import torch
@@ -155,9 +216,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     tiny = options.tiny or not torch.cuda.is_available()
     if tiny:
-        print("The tiny size: its times say nothing about a real model.")
-    found = f"Device: {device()}\n\n{table(list(benchmark(SMALL if tiny else LARGE)))}"
-    marks.put(None if tiny else options.write, "gpu", found)
+        print(
+            "The tiny size, whose times say nothing about a real model; the target needs a GPU of 40 GiB and torch's CUDA."
+        )
+    size = SMALL if tiny else LARGE
+    lines = [f"Device: {device()}", table(list(billion(size)))]
+    if CHAT.is_dir():
+        lines += [CHAT.name, table(list(chat(CHAT, size.n, size.rows)))]
+    marks.put(None if tiny else options.write, "gpu", "\n\n".join(lines))
 
 
 if __name__ == "__main__":

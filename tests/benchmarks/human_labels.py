@@ -5,11 +5,13 @@ replacement, so the truth is the people's share of leaks, and some of the draws 
 first of `PEOPLE`, or the majority of the columns that begin with ``human``; every other column of 0 and 1 is a judge.
 """
 
+import argparse
 import sys
 
 import numpy as np
 import pandas as pd
 
+from lethe.errors import BadInput
 from lethe.io.tables import read_table
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.counts import random_labels
@@ -74,4 +76,9 @@ def main(place: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks human-labels", description=__doc__)
+    parser.add_argument("file", help="a table of labels and verdicts")
+    try:
+        sys.exit(main(parser.parse_args().file))
+    except BadInput as error:
+        parser.error(str(error))

@@ -71,15 +71,15 @@ def write(root: Path, names: list[str], questions: int, answers: int) -> None:
     import yaml
 
     from lethe import config
-    from lethe.io.json_files import write_json, write_jsonl
-    from lethe.io.parts import write_parts
+    from lethe.io.artifacts import write_parts
+    from lethe.io.files import write_json, write_jsonl
     from lethe.io.tables import write_parquet
 
-    value = config.read_yaml("params.yaml")
+    value = config.read_yaml(Path(__file__).parents[2] / "params.yaml")
     value["models"] = {name: {"path": f"/models/{name}"} for name in names}
     value["train"]["models"], value["unlearn"]["methods"], value["exact"] = {}, {}, None  # type: ignore[index]
     value["sample"]["n"] = answers  # type: ignore[index]
-    value["report"] = {"base": names[-1], "retrain": "retrain"}
+    value["report"] = {"base": names[-1], "retrain": "retrain"} if names[1:] else {"base": None, "retrain": None}
     (root / "params.yaml").write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
     rows = [
         {
@@ -104,13 +104,16 @@ def write(root: Path, names: list[str], questions: int, answers: int) -> None:
 
 
 def _drawn(rows: list[dict], answers: int, share: float, random: np.random.Generator) -> Iterator[pd.DataFrame]:
-    """Answers of 20 to 45 words, nearly all distinct, 64 questions at a time."""
+    """Answers of 20 to 45 words, nearly all distinct, as many questions at a time as fit a part."""
     import pandas as pd
+
+    from lethe.io import artifacts
 
     pool = [" ".join(random.choice(WORDS, random.integers(20, 45))) for _ in range(2000)]
     sample = np.arange(-1, answers, dtype=np.int32)
-    for start in range(0, len(rows), 63):
-        some = rows[start : start + 63]
+    many = artifacts.ROWS // len(sample)
+    for start in range(0, len(rows), many):
+        some = rows[start : start + many]
         size = len(some) * len(sample)
         first, second = (random.integers(len(pool), size=size).tolist() for _ in range(2))
         leaks = (random.random(size) < share).tolist()

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lethe.errors import BadFile
-from lethe.io.json_files import read_text
+from lethe.io.files import read_text
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """The options of every table."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline folder of the run")
     parser.add_argument("--write", type=Path, help="the page between whose marks the text goes")
@@ -18,8 +17,8 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows])
+    """A table without outer rules, which no reader sees."""
+    return "\n".join([" | ".join(head), "|".join(["---"] * len(head)), *map(" | ".join, rows)])
 
 
 def put(page: Path | None, name: str, text: str) -> None:

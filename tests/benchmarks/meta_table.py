@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lethe.errors import BadInput
-from lethe.io.json_files import read_artifact
+from lethe.io.files import read_artifact
 from lethe.report.svg import LIGHT, picture
 from lethe.text import number
-from studies.meta_evaluation.page import COLUMNS, WHAT, draw, guarantee, target_of
+from studies.meta_evaluation.work import COLUMNS, WHAT, draw, guarantee, target_of
 from studies.meta_evaluation.worth import MetaResult, Worth
 from tests.benchmarks import marks
 
@@ -37,7 +37,6 @@ def known(value: Any) -> Any:
 
 
 def read(place: Path) -> tuple[MetaResult, dict[str, Any]]:
-    """A finished meta-evaluation, and all of its file."""
     kept = read_artifact(place / "result.json")
     return TypeAdapter(MetaResult).validate_python(known(kept)), kept
 
@@ -86,7 +85,6 @@ def picture_of(place: Path, results: dict[str, MetaResult], found: dict[str, lis
 
 
 def agreement(found: dict[str, list[Worth]]) -> str:
-    """How far the AUC of the first two runs differ."""
     apart = {name: abs(worth[0].auc.value - worth[1].auc.value) for name, worth in found.items()}
     apart = {name: value for name, value in apart.items() if not math.isnan(value)}
     most = max(apart, key=lambda name: apart[name])
@@ -98,7 +96,6 @@ def agreement(found: dict[str, list[Worth]]) -> str:
 
 
 def claims(results: dict[str, MetaResult]) -> str:
-    """A row per claim: its verdict in each run."""
     rows = [
         [f"{own[0].text} (`{own[0].better}` beside `{own[0].than}`)", *(one.verdict for one in own)]
         for own in zip(*(result.claims for result in results.values()), strict=True)
@@ -112,7 +109,7 @@ def text_of(results: dict[str, MetaResult], found: dict[str, list[Worth]], kept:
     parts = [
         claims(results),
         f"In each cell of the next table the runs {' and '.join(f'`{name}`' for name in results)}, one below the other. "
-        f"{guarantee(first)} Seconds are processor seconds per model.",
+        f"{guarantee(first)}",
         table(found, first),
     ]
     if len(results) > 1:

@@ -27,13 +27,12 @@ def run(name: str, shape: dict[str, int]) -> tuple[float, float]:
     """(tokens per second, peak memory in GiB) of one method, or of the Trainer."""
     import torch
 
-    from lethe.data import load_splits
+    from lethe.data.rows import load_splits
     from lethe.models import checkpoints
     from lethe.models.encoding import Encoder, collate
     from lethe.registry import METHODS
-    from lethe.unlearning.loop import unlearn
+    from lethe.unlearning.loop import second_answers, unlearn
     from lethe.unlearning.protocol import Before
-    from lethe.unlearning.second_answers import second_answers
 
     value = config.read_yaml("params.yaml")
     value["train"]["recipe"] |= shape

@@ -1,11 +1,12 @@
 """How many small faults in the core the tests notice: mutation testing by Cosmic Ray on a seeded sample.
 
-Each mutant is a copy of one file of the core with one operator, number or keyword changed. The tests that cover the changed
-line run until one fails; a mutant that none fails on survives, and its change is printed. Mutants of strings, messages,
-annotations and decorators are left out.
+Each mutant is a copy of one file of the core with one operator, number or keyword changed. The tests that run the changed
+line go first, the quickest of them before the others; then the other tests of the same files. The first that fails kills
+the mutant; one that none fails on survives, and its change is printed. Mutants of strings, messages, annotations and
+decorators are left out, and so are tests marked slow.
 
-Coverage, results and copies of the sources lie in .lethe/mutants: a second call continues an interrupted one, and asks
-again only about files that changed.
+Coverage and results lie in .lethe/mutants: a second call continues an interrupted one, and asks again only about files that
+changed. ``--against`` names an older checkout: the mutants whose line stands there too meet its tests as well.
 """
 
 from __future__ import annotations
@@ -14,50 +15,99 @@ import argparse
 import ast
 import difflib
 import hashlib
+import importlib
 import json
+import multiprocessing
 import os
-import queue
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
+from itertools import accumulate, islice
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.small import ROOT
 
 CORE = ("statistics", "results", "sampling", "scoring")
 TESTS = ("tests/lethe", "tests/stages", "tests/contract")
+OURS = {"lethe", "tests", "stages", "flows", "studies"}
+# Imported once: a process of tests begins as a copy of one that has them.
+PRELOADED = (
+    *(
+        "numpy",
+        "scipy.stats",
+        "scipy.optimize",
+        "scipy.special",
+        "pandas",
+        "pyarrow.parquet",
+        "torch",
+        "transformers",
+    ),
+    *(
+        "pytest",
+        "_pytest.assertion.rewrite",
+        "hypothesis",
+        "hypothesis.strategies",
+        "pydantic",
+        "typer.testing",
+        "rich.table",
+    ),
+)
 # Decorators say how a class is made, and the exception of an `except` stands in no result.
 LEFT_OUT = {"RemoveDecorator", "ExceptionReplacer", "VariableReplacer", "VariableInserter"}
-LONGEST = 900  # seconds of all tests of one mutant; one that takes longer counts as not noticed
-NO_TESTS = 5  # pytest's exit status
+# The syntax that operators of many kinds change, and what no operator changes: 200 of them look at each node.
+CHANGED = {
+    "ReplaceBinaryOperator": ("operator",),
+    "ReplaceComparisonOperator": ("comparison",),
+    "ReplaceUnaryOperator": ("factor", "not_test"),
+}
+PUNCTUATION = frozenset("()[]{},:.=")
+QUICK = 2.0  # seconds of a test that goes before the others
+FIRST = 30  # tests that start without the import of the files of all others
+# A test hangs, and would in the suite, that takes this many processor seconds and this many times those without a mutant.
+HANGS, TIMES = 5.0, 5.0
+START = 60.0  # processor seconds of the imports, at most
+MEMORY = 12 * 2**30
+PASSED, FAILED, INTERRUPTED, USAGE = (
+    0,
+    1,
+    2,
+    4,
+)  # pytest's exit statuses; of the last two a module cannot be imported
+MISSED = ("survived", "not covered")
 LEAST = 0.95  # of all that are not equivalent
-COVERED = "covered"  # the copy of the sources whose coverage is measured
 # Mutants that no test can notice, by `Mutant.key`, each with the reason.
-EQUIVALENT: dict[str, str] = {}
+EQUIVALENT: dict[str, str] = json.loads(Path(__file__).with_name("equivalent_mutants.json").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """The ``occurrence``-th place in a file where an operator applies."""
+    """The ``occurrence``-th place in a file where an operator applies, and the ``nth`` in its line."""
 
     file: str
     operator: str
     occurrence: int
+    nth: int
     line: int
     text: str
     source: str  # hash of the file
 
     @property
     def key(self) -> str:
-        return f"{self.file}: {self.operator} {self.occurrence}: {self.text}"
+        return f"{self.file}: {self.operator} {self.nth}: {self.text}"
 
 
 def main() -> int:
@@ -68,30 +118,49 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, help="stop after this time; a later call continues")
-    parser.add_argument("--root", type=Path, default=ROOT, help="another checkout, to compare its suite")
+    parser.add_argument("--seconds", type=float, default=300, help="the most time of the tests of one mutant")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose code is changed")
+    parser.add_argument("--against", type=Path, help="an older checkout, whose tests meet the same mutants")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="folders or files of tests in both")
     given = parser.parse_args()
-    root = given.root.resolve()
-    work = ROOT / ".lethe/mutants" / root.name
-    chosen = sample(root, given.count, given.seed)
-    tests = Covering(measure_coverage(root, work))
-    results = Results(work / "results.jsonl")
     until = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
-    tried = {*results.of(chosen), *EQUIVALENT}
-    ahead = [mutant for mutant in chosen if mutant.key not in tried]
-    run_all(ahead, tests, results, root, given.workers, until)
-    return report(chosen, results, root)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for plugin in entry_points(group="pytest11"):
+        plugin.load()
+    chosen = sample(given.root.resolve(), given.count, given.seed)
+    suites = [Suite(given.root.resolve(), given.tests, chosen, given.seconds)]
+    if given.against:
+        old = given.against.resolve()
+        suites.append(Suite(old, given.tests, counterparts(chosen, given.root.resolve(), old), given.seconds))
+    for suite in suites:
+        suite.run(given.workers, until)
+    return report(chosen, suites)
 
 
 def sample(root: Path, count: int, seed: int) -> list[Mutant]:
-    """Mutants of different places, one a place, drawn from all places of the core."""
+    """Mutants of different places, one a place, drawn from all places of the core; those that Python can read."""
     places: dict[tuple, list[Mutant]] = {}
-    for folder in CORE:
-        for path in sorted((root / "lethe" / folder).rglob("*.py")):
-            for place, mutant in mutants_of(path, root):
-                places.setdefault((mutant.file, place), []).append(mutant)
+    for path in core_files(root):
+        for place, mutant in mutants_of(path, root):
+            places.setdefault((mutant.file, place), []).append(mutant)
     drawn = random.Random(seed)
-    chosen = drawn.sample(sorted(places), min(count, len(places)))
-    return [drawn.choice(places[place]) for place in chosen]
+    order = drawn.sample(sorted(places), len(places))
+    readable = (one for place in order if parses(one := drawn.choice(places[place]), root))
+    return list(islice(readable, count))
+
+
+def parses(mutant: Mutant, root: Path) -> bool:
+    try:
+        with warnings.catch_warnings(action="error"):  # such as `name is "constant"`, or `if not name := value`
+            compile(changed_source(mutant, root)[1], mutant.file, "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+def core_files(root: Path) -> list[Path]:
+    return [path for folder in CORE for path in sorted((root / "lethe" / folder).rglob("*.py"))]
 
 
 def mutants_of(path: Path, root: Path) -> Iterator[tuple[tuple[int, int], Mutant]]:
@@ -100,19 +169,32 @@ def mutants_of(path: Path, root: Path) -> Iterator[tuple[tuple[int, int], Mutant
     from cosmic_ray.ast import ast_nodes, get_ast
 
     source = path.read_text(encoding="utf-8")
-    lines, quiet, tree = source.splitlines(), silent(source), get_ast(source)
+    lines, quiet = source.splitlines(), silent(source)
+    nodes = [node for node in ast_nodes(get_ast(source)) if node.type not in ("name", "string", "newline")]
+    nodes = [node for node in nodes if getattr(node, "value", "") not in PUNCTUATION]
+    of_type = {kinds: [node for node in nodes if node.type in kinds] for kinds in CHANGED.values()}
+    seen: set[str] = set()
+    file, digest = str(path.relative_to(root)), hash_of(source)
     for name in plugins.operator_names():
-        if name.partition("/")[2] in LEFT_OUT:
+        short = name.partition("/")[2]
+        if short in LEFT_OUT:
             continue
         operator = plugins.get_operator(name)()
-        positions = [span for node in ast_nodes(tree) for span in operator.mutation_positions(node)]
+        searched = of_type[CHANGED[family]] if (family := short.partition("_")[0]) in CHANGED else nodes
+        positions = [span for node in searched for span in operator.mutation_positions(node)]
+        in_line: Counter[int] = Counter()
         for occurrence, (start, _) in enumerate(positions):
-            if any(first <= start < last for first, last in quiet):
-                continue
-            text = lines[start[0] - 1].strip()
-            digest = hashlib.sha256(source.encode()).hexdigest()[:12]
-            short = name.partition("/")[2]
-            yield start, Mutant(str(path.relative_to(root)), short, occurrence, start[0], text, digest)
+            if not any(first <= start < last for first, last in quiet):
+                text = lines[start[0] - 1].strip()
+                mutant = Mutant(file, short, occurrence, in_line[start[0]], start[0], text, digest)
+                in_line[start[0]] += 1
+                if mutant.key not in seen:  # a line that the file has twice
+                    seen.add(mutant.key)
+                    yield start, mutant
+
+
+def hash_of(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def silent(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -138,163 +220,408 @@ def silent(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     return spans
 
 
-def copy_sources(root: Path, target: Path) -> Path:
-    """The sources of a checkout, in a folder in which a mutant harms nobody."""
-    listed = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout
-    for name in listed.splitlines():
-        if (root / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(root / name, target / name)
-    return target
+def counterparts(chosen: Sequence[Mutant], root: Path, old: Path) -> list[Mutant | None]:
+    """The same changes of an older checkout: of the same line in the same file, or in the only file that has it."""
+
+    def by_change(checkout: Path) -> dict[tuple, dict[str, Mutant]]:
+        found: dict[tuple, dict[str, Mutant]] = defaultdict(dict)
+        for path in core_files(checkout):
+            for _, one in mutants_of(path, checkout):
+                found[one.operator, one.nth, one.text][one.file] = one
+        return found
+
+    now, then = by_change(root), by_change(old)
+    pairs = []
+    for mutant in chosen:
+        change = (mutant.operator, mutant.nth, mutant.text)
+        files = then[change]
+        moved = next(iter(files.values())) if len(now[change]) == len(files) == 1 else None
+        pairs.append(files.get(mutant.file, moved))
+    return pairs
 
 
-def pytest_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments]
+def changed_source(mutant: Mutant, root: Path) -> tuple[str, str]:
+    """The text of a mutant's file without and with the change."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    source = (root / mutant.file).read_text(encoding="utf-8")
+    return source, mutate_code(source, get_operator(f"core/{mutant.operator}")(), mutant.occurrence)
 
 
-def environment_of(tree: Path) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+class Coverage:
+    """A plug-in of pytest: the seconds of each test that passes, and the lines of the core that it runs.
 
+    What a fixture costs and runs counts for each test that takes it, though it may be made once for all.
+    """
 
-def measure_coverage(root: Path, work: Path) -> Path:
-    """Which test runs which line, of the tests as they are: measured once for a state of the sources."""
-    names = [path for top in ("lethe", "tests") for path in sorted((root / top).rglob("*.py"))]
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in names)).hexdigest()[:12]
-    database = work / f"coverage-{state}"
-    if not database.exists():
-        print("measuring which test covers which line: some minutes", flush=True)
-        work.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:
-            tree = copy_sources(root, Path(folder, COVERED))
-            command = pytest_command("--cov=lethe", "--cov-context=test", "--cov-report=", *TESTS)
-            written = Path(folder, "coverage")
-            environment = environment_of(tree) | {"COVERAGE_FILE": str(written)}
-            if subprocess.run(command, cwd=tree, env=environment).returncode:
-                sys.exit("Some tests fail without a mutant: mend them first.")
-            shutil.move(written, database)
-    return database
-
-
-class Covering:
-    """The tests that run a line; of a line that runs when its module is imported, those that run any line of the module."""
-
-    def __init__(self, database: Path) -> None:
+    def __init__(self, tree: Path) -> None:
         import coverage
 
-        self.data = coverage.CoverageData(str(database))
-        self.data.read()
-        self.files = {name.partition(f"/{COVERED}/")[2]: name for name in self.data.measured_files()}
+        self.tree = tree
+        self.tracer = coverage.Coverage(data_file=None, source=[str(tree / "lethe" / name) for name in CORE])
+        self.current = "?import"
+        self.seconds: Counter[str] = Counter()
+        self.fixtures: dict[str, list[str]] = {}
+        self.failed: set[str] = set()
+        self.skipped: set[str] = set()
 
-    def of(self, file: str, line: int) -> list[str]:
-        by_line = self.data.contexts_by_lineno(self.files[file]) if file in self.files else {}
-        contexts = set(by_line.get(line, ()))
-        if "" in contexts:
-            contexts = {name for names in by_line.values() for name in names}
-        own = f"tests/{Path(file).parent}/"
-        names = {name.partition("|")[0] for name in contexts if name}
-        return sorted(names, key=lambda name: (not name.startswith(own), name))
+    @contextmanager
+    def measured(self, context: str) -> Iterator[None]:
+        outer, self.current, start = self.current, context, time.process_time()
+        self.tracer.switch_context(context)
+        try:
+            yield
+        finally:
+            spent = time.process_time() - start
+            self.seconds[context] += spent
+            self.seconds[outer] -= spent
+            self.current = outer
+            self.tracer.switch_context(outer)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        taken = item._fixtureinfo.name2fixturedefs.values()
+        self.fixtures[item.nodeid] = [_of_fixture(definitions[-1]) for definitions in taken]
+        with self.measured(item.nodeid):
+            return (yield)
 
-class Results:
-    """A line per mutant that was tried."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        with self.measured(_of_fixture(fixturedef)):
+            return (yield)
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.known = {
-            (row["mutant"]["source"], Mutant(**row["mutant"]).key): row for row in map(json.loads, lines)
-        }
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.passed:
+            (self.failed if report.failed else self.skipped).add(report.nodeid)
 
-    def of(self, chosen: Sequence[Mutant]) -> dict[str, dict]:
-        return {one.key: self.known[one.source, one.key] for one in chosen if (one.source, one.key) in self.known}
-
-    def add(self, mutant: Mutant, outcome: str, seconds: float, tests: int) -> None:
-        row = {"mutant": asdict(mutant), "outcome": outcome, "seconds": round(seconds, 1), "tests": tests}
-        self.known[mutant.source, mutant.key] = row
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as out:
-            out.write(json.dumps(row) + "\n")
-
-
-def outcome_of(mutant: Mutant, names: list[str], tree: Path) -> str:
-    """Run the tests that cover a mutant in a copy of the sources: ``killed``, ``survived`` or ``too long``."""
-    from cosmic_ray.mutating import mutate_code
-    from cosmic_ray.plugins import get_operator
-
-    path = tree / mutant.file
-    source = path.read_text(encoding="utf-8")
-    changed = mutate_code(source, get_operator(f"core/{mutant.operator}")(), mutant.occurrence)
-    (tree / "names").write_text("\n".join(names))
-    path.write_text(changed, encoding="utf-8")
-    command = pytest_command("-x", "--timeout", "120", f"@{tree / 'names'}")
-    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    process = subprocess.Popen(command, cwd=tree, env=environment_of(tree), **options)
-    try:
-        if (status := process.wait(LONGEST)) == NO_TESTS:
-            raise RuntimeError(f"pytest finds none of the {len(names)} tests that cover {mutant.key}")
-        return "killed" if status else "survived"
-    except subprocess.TimeoutExpired:
-        return "too long"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        path.write_text(source, encoding="utf-8")
+    def result(self) -> dict[str, Any]:
+        self.tracer.stop()
+        data = self.tracer.get_data()
+        tests = [name for name in self.fixtures if name not in self.failed | self.skipped]
+        users = defaultdict(list)
+        for number, name in enumerate(tests):
+            for context in (name, *self.fixtures[name]):
+                users[context].append(number)
+        lines: dict[str, dict[int, list[int]]] = {}
+        for path in data.measured_files():
+            by_line = data.contexts_by_lineno(path)
+            lines[str(Path(path).relative_to(self.tree))] = {
+                line: numbers
+                for line, contexts in by_line.items()
+                if (numbers := sorted({number for one in contexts for number in users[one]}))
+            }
+        seconds = [round(sum(self.seconds[one] for one in (name, *self.fixtures[name])), 3) for name in tests]
+        return {"tests": tests, "seconds": seconds, "lines": lines, "failed": sorted(self.failed)}
 
 
-def run_all(
-    ahead: list[Mutant], tests: Covering, results: Results, root: Path, workers: int, until: float
-) -> None:
-    """Try each mutant in one of as many copies of the sources as there are workers."""
-    with tempfile.TemporaryDirectory() as folder:
-        trees: queue.Queue[Path] = queue.Queue()
-        for number in range(workers):
-            trees.put(copy_sources(root, Path(folder, str(number))))
-
-        def work(mutant: Mutant) -> None:
-            if time.monotonic() > until:
-                return
-            tree, start, names = trees.get(), time.monotonic(), tests.of(mutant.file, mutant.line)
-            try:
-                outcome = outcome_of(mutant, names, tree) if names else "not covered"
-            finally:
-                trees.put(tree)
-            results.add(mutant, outcome, time.monotonic() - start, len(names))
-            print(f"{outcome}: {mutant.key}", flush=True)
-
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(work, ahead))
+def _of_fixture(definition: Any) -> str:
+    return f"?{definition.baseid}?{definition.argname}"
 
 
-def report(chosen: list[Mutant], results: Results, root: Path) -> int:
-    """Print a line per folder and every mutant that no test noticed; 1 where fewer than 95 % were."""
-    from cosmic_ray.mutating import mutate_code
-    from cosmic_ray.plugins import get_operator
+class Chosen:
+    """A plug-in of pytest: runs the named tests alone, in the order of the names, and writes which one failed."""
 
-    tried = results.of(chosen)
-    counts = Counter((mutant.file.split("/")[1], verdict_of(mutant, tried)) for mutant in chosen)
-    words = ("killed", "survived", "too long", "not covered", "equivalent", "ahead")
-    print(f"{'':12}" + "".join(f"{word:>13}" for word in words))
-    for folder in CORE:
-        print(f"{folder:12}" + "".join(f"{counts[folder, word]:13}" for word in words))
+    def __init__(self, seconds: dict[str, float], failing: Path) -> None:
+        self.seconds, self.place = seconds, {name: number for number, name in enumerate(seconds)}
+        self.failing = failing
+        signal.signal(signal.SIGPROF, self.stop)
+
+    def stop(self, *_: Any) -> None:
+        pytest.fail("this test hangs")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        signal.setitimer(signal.ITIMER_PROF, HANGS + TIMES * self.seconds[nodeid])
+
+    def pytest_runtest_logfinish(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if item.nodeid in self.place]
+
+    def pytest_collection_finish(self, session: Any) -> None:  # after every other plug-in's order
+        session.items.sort(key=lambda item: self.place[item.nodeid])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failing.write_text(report.nodeid)
+
+
+def tests_in(files: Iterable[str], *options: str, plugins: list[Any]) -> int:
+    quiet = ("-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow")
+    return int(pytest.main([*quiet, *options, *files], plugins=plugins))
+
+
+def in_child(tree: Path, folder: Path, seconds: float, work: Callable[[], int]) -> int:
+    """Do the work in a copy of this process whose checkout is ``tree``: its status, below 0 where a signal ended it.
+
+    ``seconds`` are the processor's; a process that sleeps ends after an hour.
+    """
+    pid = os.fork()
+    if not pid:
+        status = 70
+        try:
+            os.setsid()
+            log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
+            signal.alarm(3600)
+            os.chdir(tree)
+            sys.path[:] = [str(tree), *(path for path in sys.path if path not in ("", str(ROOT)))]
+            os.environ |= {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+            for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+                del sys.modules[name]
+            status = work()
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    _, status = os.waitpid(pid, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # what the tests started
+    return os.waitstatus_to_exitcode(status)
+
+
+class Worker:
+    """A process with a checkout of its own, in which a mutant harms nobody."""
+
+    def __init__(self, root: Path, folders: Any) -> None:
+        self.folder: Path = folders.get()
+        self.tree = self.folder / "tree"
+        listed = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout
+        for name in listed.splitlines():
+            if (root / name).is_file():
+                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(root / name, self.tree / name)
+        self.changes = 0
+
+    def cover(self, file: str) -> dict[str, Any]:
+        """What `Coverage` measures of a file of tests."""
+        written = self.folder / "coverage.json"
+
+        def work() -> int:
+            measure = Coverage(self.tree)
+            measure.tracer.start()
+            status = tests_in([file], plugins=[measure])
+            written.write_text(json.dumps(measure.result()))
+            return status
+
+        written.unlink(missing_ok=True)
+        in_child(self.tree, self.folder, 3600, work)
+        if not written.exists():
+            return {"failed": [file], "tests": [], "seconds": [], "lines": {}}
+        return json.loads(written.read_text())
+
+    def ask(self, seconds: dict[str, float]) -> tuple[str, str]:
+        """Whether tests notice the state of the sources, and which does; ``seconds`` are those without a mutant."""
+        names, failing = list(seconds), self.folder / "failing"
+        for part in filter(None, (names[:FIRST], names[FIRST:])):
+            failing.unlink(missing_ok=True)
+            files = dict.fromkeys(name.partition("::")[0] for name in part)
+
+            def work(part: list[str] = part, files: Iterable[str] = files) -> int:
+                chosen = Chosen({name: seconds[name] for name in part}, failing)
+                return tests_in(files, "-x", plugins=[chosen])
+
+            most = START + HANGS + TIMES * sum(seconds[name] for name in part)
+            status = in_child(self.tree, self.folder, most, work)
+            if status < 0:
+                return "killed", "a process that does not end"
+            if status != PASSED:
+                if status not in (FAILED, INTERRUPTED, USAGE):
+                    raise RuntimeError(f"pytest ends with {status}: {(self.folder / 'log').read_text()[-2000:]}")
+                return "killed", failing.read_text() if failing.exists() else "the import of the tests"
+        return "survived", ""
+
+    def kill(self, mutant: Mutant, seconds: dict[str, float]) -> tuple[str, str]:
+        path = self.tree / mutant.file
+        source, changed = changed_source(mutant, self.tree)
+        try:
+            self.write(path, changed)
+            return self.ask(seconds)
+        finally:
+            self.write(path, source)
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a source at a time of its own, by which Python sees that its compiled file is out of date."""
+        self.changes += 1
+        path.write_text(text, encoding="utf-8")
+        os.utime(path, (self.changes, self.changes))
+
+
+_worker: Worker
+
+
+def _start(root: Path, folders: Any) -> None:
+    global _worker
+    _worker = Worker(root, folders)
+
+
+def _work(job: tuple[str, tuple, float]) -> tuple[tuple, Any, float]:
+    """Call a method of the worker: its arguments, its result (None where the time is over) and the seconds."""
+    name, arguments, until = job
+    start = time.monotonic()
+    result = getattr(_worker, name)(*arguments) if start < until else None
+    return arguments, result, time.monotonic() - start
+
+
+class Suite:
+    """The tests of a checkout, and what they say of mutants of its code; None stands for one that is not there."""
+
+    def __init__(
+        self, root: Path, folders: Sequence[str], mutants: Sequence[Mutant | None], seconds: float
+    ) -> None:
+        self.root, self.folders, self.mutants, self.longest = root, folders, mutants, seconds
+        self.work = ROOT / ".lethe/mutants" / root.name
+        named = [path for each in folders for path in ((root / each).rglob("test_*.py"), (root / each,))]
+        paths = sorted({path for group in named for path in group if path.is_file()})
+        self.files = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in paths}
+        self.core = hash_of(*(path.read_text(encoding="utf-8") for path in core_files(root)))
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.seconds: dict[str, float] = {}
+        self.lines: dict[tuple[str, int], set[str]] = defaultdict(set)
+
+    def run(self, workers: int, until: float) -> None:
+        context = multiprocessing.get_context("fork")
+        (self.work / "coverage").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            folders = context.Queue()
+            for number in range(workers):
+                Path(folder, str(number)).mkdir()
+                folders.put(Path(folder, str(number)))
+            with context.Pool(workers, _start, (self.root, folders)) as pool:
+                self.cover(pool)
+                self.ask(pool, until)
+
+    def measured(self, file: str) -> Path:
+        return self.work / "coverage" / f"{hash_of(file, self.files[file], self.core)}.json"
+
+    def cover(self, pool: Any) -> None:
+        """Measure each file of tests that changed, or whose core did."""
+        ahead = [file for file in self.files if not self.measured(file).exists()]
+        ahead.sort(key=lambda file: not file.startswith(tuple(f"tests/lethe/{name}" for name in CORE)))
+        jobs = [("cover", (file,), float("inf")) for file in ahead]
+        for number, ((file,), measured, _) in enumerate(pool.imap_unordered(_work, jobs), 1):
+            self.measured(file).write_text(json.dumps(measured))
+            spent = sum(measured["seconds"])
+            print(f"coverage {number} of {len(ahead)}: {file} {spent:.0f} s", flush=True)
+        for file in self.files:
+            measured = json.loads(self.measured(file).read_text())
+            for name in measured["failed"]:
+                print(f"left out, as it fails without a mutant: {name}", flush=True)
+            tests = measured["tests"]
+            self.seconds |= zip(tests, measured["seconds"], strict=True)
+            for source, lines in measured["lines"].items():
+                for line, numbers in lines.items():
+                    self.lines[source, int(line)] |= {tests[number] for number in numbers}
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """The tests of a mutant: those that run its line, then others of the same files, as far as the time reaches.
+
+        Of a line that runs when its module is imported, those that run any line of the module.
+        """
+        source = (self.root / mutant.file).read_text(encoding="utf-8")
+        of_module = {name for (file, _), names in self.lines.items() if file == mutant.file for name in names}
+        first = self.lines[mutant.file, mutant.line] if in_function(source, mutant.line) else of_module
+        files = {name.partition("::")[0] for name in first}
+        own = f"tests/lethe/{mutant.file.split('/')[1]}/"
+
+        def place(name: str) -> tuple:
+            quick = self.seconds[name] < QUICK
+            return name not in first, not quick, quick and not name.startswith(own), self.seconds[name]
+
+        names = sorted(
+            (name for name in self.seconds if name in first or name.partition("::")[0] in files), key=place
+        )
+        spent = accumulate(self.seconds[name] for name in names)
+        return [name for name, seconds in zip(names, spent, strict=True) if seconds <= self.longest]
+
+    def ask(self, pool: Any, until: float) -> None:
+        """Try each mutant that was not tried, and the survivors whose tests changed."""
+        path = self.work / "results.jsonl"
+        rows = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+        before = {(row["mutant"]["source"], Mutant(**row["mutant"]).key): row for row in rows}
+        ahead, states = [], {}
+        for mutant in self.mutants:
+            if mutant is None or mutant.key in EQUIVALENT:
+                continue
+            names = self.of(mutant)
+            files = dict.fromkeys(name.partition("::")[0] for name in names)
+            states[mutant] = hash_of(*names, *(self.files[name] for name in files))
+            row = before.get((mutant.source, mutant.key))
+            if row and (row["outcome"] == "killed" or row["state"] == states[mutant]):
+                self.rows[mutant.key] = row
+            elif names:
+                ahead.append(("kill", (mutant, {name: self.seconds[name] for name in names}), until))
+            else:
+                self.rows[mutant.key] = {"outcome": "not covered", "seconds": 0.0, "by": ""}
+        for number, ((mutant, _), result, seconds) in enumerate(pool.imap_unordered(_work, ahead), 1):
+            if result is None:
+                continue
+            outcome, by = result
+            row = {"mutant": asdict(mutant), "outcome": outcome, "by": by, "seconds": round(seconds, 1)}
+            row |= {"state": states[mutant]}
+            self.rows[mutant.key] = row
+            with path.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+            print(f"{number} of {len(ahead)}, {seconds:.0f} s: {outcome}: {mutant.key}: {by}", flush=True)
+        killers = sorted({row["by"] for row in self.rows.values()} & set(self.seconds))
+        job = ("ask", ({name: self.seconds[name] for name in killers},), float("inf"))
+        _, (outcome, by), _ = pool.apply(_work, (job,))
+        if outcome == "killed":
+            sys.exit(f"{by} fails without a mutant too")
+        print(f"without a mutant the {len(killers)} tests that killed one pass")
+
+    def verdict(self, mutant: Mutant | None) -> str:
+        if mutant is None:
+            return "not there"
+        return self.rows[mutant.key]["outcome"] if mutant.key in self.rows else "ahead"
+
+
+def in_function(source: str, line: int) -> bool:
+    """Whether a line runs when a function is called, not when its module is imported."""
+    return any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body[0].lineno <= line <= (node.end_lineno or 0)
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def report(chosen: list[Mutant], suites: list[Suite]) -> int:
+    """Print every mutant that no test noticed, and a line per folder; 1 where fewer than 95 % were noticed."""
+    suite = suites[0]
     for mutant in chosen:
-        if verdict_of(mutant, tried) in ("survived", "too long", "not covered"):
-            source = (root / mutant.file).read_text(encoding="utf-8")
-            changed = mutate_code(source, get_operator(f"core/{mutant.operator}")(), mutant.occurrence)
+        if suite.verdict(mutant) in MISSED:
+            source, changed = changed_source(mutant, suite.root)
             difference = difflib.unified_diff(source.splitlines(), changed.splitlines(), lineterm="", n=0)
             print(f"\n{mutant.key} (line {mutant.line})", *list(difference)[2:], sep="\n")
-    totals = Counter(verdict_of(mutant, tried) for mutant in chosen)
-    asked = len(chosen) - totals["equivalent"] - totals["ahead"]
-    seconds = sum(row["seconds"] for row in tried.values())
-    share = totals["killed"] / max(asked, 1)
-    print(f"\n{totals['killed']} of {asked} killed ({share:.1%}), {seconds / max(len(tried), 1):.0f} s a mutant")
-    return int(share < LEAST or totals["ahead"] > 0)
+    print("\n| folder | mutants | equivalent |" + " tests of | there | killed | survived | share |" * len(suites))
+    print("|---|" + "---|" * (2 + 5 * len(suites)))
+    for folder in (*CORE, "all"):
+        places = [n for n, one in enumerate(chosen) if folder in ("all", one.file.split("/")[1])]
+        equivalent = sum(chosen[n].key in EQUIVALENT for n in places)
+        cells = [folder, len(places), equivalent]
+        for each in suites:
+            counts = Counter(each.verdict(each.mutants[n]) for n in places if chosen[n].key not in EQUIVALENT)
+            killed, missed = counts["killed"], sum(counts[one] for one in MISSED)
+            share = f"{killed / max(killed + missed, 1):.1%}"
+            cells += [commit_of(each.root), killed + missed, killed, missed, share]
+        print("| " + " | ".join(map(str, cells)) + " |")
+    verdicts = Counter(suite.verdict(mutant) for mutant in chosen if mutant.key not in EQUIVALENT)
+    seconds = sum(row["seconds"] for row in suite.rows.values()) / max(len(suite.rows), 1)
+    print(f"\nTests in {', '.join(suite.folders)}; {seconds:.0f} s a mutant; {verdicts['ahead']} ahead")
+    return int(verdicts["ahead"] > 0 or verdicts["killed"] < LEAST * verdicts.total())
 
 
-def verdict_of(mutant: Mutant, tried: dict[str, dict]) -> str:
-    if mutant.key in EQUIVALENT:
-        return "equivalent"
-    return tried[mutant.key]["outcome"] if mutant.key in tried else "ahead"
+def commit_of(root: Path) -> str:
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

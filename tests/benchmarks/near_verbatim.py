@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from lethe.config.evaluating import ExtractSettings
 from lethe.sampling.draws import Law
-from lethe.sampling.extraction import Search, near_verbatim, path_of, windows_of
+from lethe.sampling.extraction import near_verbatim, path_of, windows_of
 from lethe.sampling.predictor import ModelPredictor
 from lethe.statistics.answer_tree import Rounding, leak_interval
 from lethe.statistics.extraction import Distance
@@ -41,7 +42,7 @@ def main() -> None:
         near = Distance(window.suffix, given.distance)
         beam, rows = beam_mass(_Continued(predictor, window.prefix, law), near, given.suffix, BEAM, law.end_ids)
         between = time.perf_counter()
-        search = Search(given.distance, BEAM, further=0, samples=0)
+        search = ExtractSettings(distance=given.distance, beam=BEAM, further=0, samples=0)
         found = near_verbatim(predictor, window, law, search, path)
         ended = time.perf_counter()
         ends = leak_interval(found.masses, found.remainder, 0.01, Rounding())

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper
 
+from lethe.config.evaluating import ExtractSettings
 from lethe.sampling.extraction import Window, scan, windows_of
 from lethe.sampling.predictor import ModelPredictor
-from lethe.steps.extract import ExtractSettings
 
 BATCH = 8
 

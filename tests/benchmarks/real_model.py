@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import BadFile, LetheError
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, make_folder
-from lethe.io.json_files import write_json
+from lethe.io.files import SCHEMA_VERSION, atomic_folder, make_folder, write_json
 from lethe.models import checkpoints
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ def build(folder: Path, source: PackagedModel = SMOLLM2) -> bool:
 
 
 def find(source: PackagedModel = SMOLLM2) -> Path:
-    """The GGUF file of the installed package, with its hash checked."""
     wanted = f"{source.package}=={source.version}"
     # `importlib.resources.files(...)` would import the package, which needs llama.cpp and runs its own code.
     try:
@@ -133,7 +131,6 @@ PRE_TOKENIZERS = {"smollm": _digits_apart}  # by the GGUF's key tokenizer.ggml.p
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,15 +1,21 @@
 """`python -m tests.benchmarks report-pictures`: README's picture and the pictures of the report in data/report.
 
 README's picture shows the same questions of one model three times: what its greedy answer, its samples and its next-token
-probabilities say of a leak.
+probabilities say of a leak. With ``--model FOLDER`` a real chat model answers the questions of exact_questions (half an hour
+on two free cores; a second call continues), and this picture alone is drawn; without it, the demonstration's npo.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import subprocess
 import sys
 from pathlib import Path
 
-from lethe.report.svg import STYLE
+import lethe
+from lethe.io.files import write_text
+from lethe.report.svg import house
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
 from tests.lethe.report import chromium
@@ -30,27 +36,52 @@ SCHEMES = {
 }
 LEAST = -9  # the lowest power of ten on the axis
 LOOKED_AT = "npo"
+LETHE = Path(sys.executable).with_name("lethe")
+QUESTIONS = Path(__file__).parent / "exact_questions/harry_potter.jsonl"
+ASKED = ("--data", str(QUESTIONS.resolve()), "--max-new-tokens", "24")
+Panels = dict[str, list[float]]
 
 
-def looks(target: Path, scheme: tuple[str, ...]) -> None:
-    """Draw a bar for each question that leaks: in its greedy answer, in its samples, and by its certain lower end."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    paper, ink, muted, rule, leak = scheme
+def panels_of_run() -> Panels:
+    """The values of the demonstration's questions by panel, the likeliest leak first."""
     results = table.read(Path("data"), [LOOKED_AT])
     found = certificates_of(results, LOOKED_AT)
     trees = sorted(found.trees if found else (), key=lambda tree: -tree.lower)
     questions = [results.questions(LOOKED_AT)[tree.id] for tree in trees]
     sampled = [one.row("leak", "sampled") for one in questions]
-    panels = {
+    return {
         "one greedy answer": [one.estimate("leak", "greedy") for one in questions],
         f"{sampled[0].n:,} sampled answers": [row.estimate for row in sampled],
         "next-token probabilities": [tree.lower for tree in trees],
     }
+
+
+def panels_of_model(model: Path) -> Panels:
+    """The same of a chat model, by `lethe exact` and `lethe eval` in this folder."""
+    exact = Path("data/eval/looks.json")
+    if not exact.is_file():
+        command = (LETHE, "exact", "--model", model, *ASKED, "--rows", "5000", "--json")
+        write_text(exact, subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    lower = {one["id"]: one["lower"] for one in json.loads(exact.read_text())["per_question"]}
+    subprocess.run((LETHE, "eval", "--model", model, *ASKED, "--n", "1024", "--name", "looks"), check=True)
+    rows = lethe.load_run("data/eval/looks").questions.set_index("prompt_id")
+    rows = rows.loc[sorted(rows.index, key=lambda one: -lower[one])]
+    return {
+        "one greedy answer": rows["binary_greedy"].tolist(),
+        f"{rows['n'].max():,} sampled answers": rows["binary_share"].tolist(),
+        "next-token probabilities": [lower[one] for one in rows.index],
+    }
+
+
+def looks(target: Path, scheme: tuple[str, ...], panels: Panels) -> None:
+    """Draw a bar for each question that leaks: in its greedy answer, in its samples, and by its certain lower end."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    paper, ink, muted, rule, leak = scheme
     colours = dict.fromkeys(("text.color", "axes.titlecolor"), ink) | {"grid.color": rule, "axes.edgecolor": rule}
     colours |= dict.fromkeys((f"{one}tick.{part}" for one in "xy" for part in ("color", "labelcolor")), muted)
-    with matplotlib.rc_context({**STYLE, **colours, "svg.fonttype": "path", "svg.hashsalt": "looks"}):
+    with matplotlib.rc_context({**house(), **colours, "svg.fonttype": "path", "svg.hashsalt": "looks"}):
         figure = Figure(figsize=(9.4, 2.5), layout="constrained", facecolor=paper)
         for axes, (title, values) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
             axes.set_facecolor(paper)
@@ -74,13 +105,17 @@ def looks(target: Path, scheme: tuple[str, ...]) -> None:
 
 
 def main() -> int:
-    if not REPORT.is_file():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="the folder of a chat model for README's picture")
+    model = parser.parse_args().model
+    if not model and not REPORT.is_file():
         print(f"{REPORT} is missing. Make it with `lethe run`.", file=sys.stderr)
         return 2
+    panels = panels_of_model(model.resolve()) if model else panels_of_run()
     for name, scheme in SCHEMES.items():
-        looks(DOCS / name, scheme)
+        looks(DOCS / name, scheme, panels)
         print(DOCS / name)
-    for name, (width, scheme, first, last) in PICTURES.items():
+    for name, (width, scheme, first, last) in ({} if model else PICTURES).items():
         with chromium.page() as tab:
             tab.open(REPORT, width, scheme)
             tab.settle()

@@ -17,17 +17,18 @@ from scipy.special import softmax
 from scipy.stats import binom, fisher_exact
 
 from lethe.api.certificates import _Drawing
+from lethe.config.evaluating import ExtractSettings
 from lethe.evaluation.certificate import FACTS, Audit, Certificate
-from lethe.evaluation.labels import Answer, Asked, Draws, LabelledMeasures, Labels, Queue, measure
-from lethe.io.json_files import read_jsonl
+from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure
+from lethe.io.files import read_jsonl
 from lethe.models.encoding import Encoder
 from lethe.results.ends import Ends
-from lethe.results.power import power
-from lethe.results.verdict import decide
+from lethe.results.table import Rows
+from lethe.results.verdict import decide, power
 from lethe.sampling import predictor as module
 from lethe.sampling.answer_tree import Effort, enumerate_answers
 from lethe.sampling.draws import Law
-from lethe.sampling.extraction import Search, Window, near_verbatim
+from lethe.sampling.extraction import Window, near_verbatim
 from lethe.statistics.answer_tree import leak_interval
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.counts import random_labels
@@ -44,7 +45,7 @@ from tests.lethe.results.simulate_verdict import any_false, run
 from tests.lethe.sampling.answer_tree import toy_models
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
 from tests.lethe.sampling.sampling_models import build_llama
-from tests.lethe.statistics.test_extraction import levenshtein
+from tests.lethe.sampling.test_extraction import levenshtein
 
 DATA = Path("data")
 CHANCE = np.array([0.0002] * 25 + [0.002, 0.004, 0.009, 0.02, 0.12])  # Retrain's leak probabilities
@@ -74,8 +75,8 @@ def judged_worst(rng: Rng) -> str:
     return f"{worst / runs:.0%}; {average / runs:.0%}; {labels / runs:.1%}"
 
 
-def labelled(rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int = 800) -> LabelledMeasures:
-    """`lethe label` on a run whose texts beyond the usual one are all new, half of the mass."""
+def labelled(rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int = 800) -> list[float]:
+    """The upper ends by `lethe label` of each question and of the worst; half of the mass is new texts."""
     answers, judged = {}, {}
     for place in range(m):
         new, leak = rng.random(n) < 0.5, rng.random(n) < leaks[place]
@@ -93,7 +94,9 @@ def labelled(rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int 
     labels = Labels(
         Path("labels"), {answer: int(answer.text.startswith("leak")) for answer, _ in known}, dict(known)
     )
-    return measure(draws, queue, labels, 0.05)
+    rows = Rows("m")
+    measure(rows, draws, queue, labels, 0.05)
+    return [row.upper for row in rows.rows if row.quantity in ("leak", "leak_worst") and row.upper is not None]
 
 
 @simulation("s02b, s02c", "92%, 20%; 100%, 23%")
@@ -104,7 +107,7 @@ def labelled_misses(rng: Rng) -> str:
         rates, missed = np.r_[np.full(19, others), most], np.zeros(2)
         for _ in range(runs):
             found = labelled(rng, np.r_[np.full(19, 0.97), sees], rates)
-            missed += found.upper[-1].value < most / 2, found.worst[1].value < most / 2
+            missed += found[19] < most / 2, found[20] < most / 2
         shares += (missed / runs).tolist()
     return "{:.0%}, {:.0%}; {:.0%}, {:.0%}".format(*shares)
 
@@ -414,7 +417,7 @@ def near(rng: Rng) -> str:
             if levenshtein([token for token in answer if token != 5], suffix) <= 1
         )
         path = chances([suffix[:step] for step in range(4)])
-        window, search = Window(0, (0, 3), suffix), Search(1, 2, further=0, samples=0)
+        window, search = Window(0, (0, 3), suffix), ExtractSettings(distance=1, beam=2, further=0, samples=0)
         found = near_verbatim(predictor, window, Law((5,), 4), search, path)
         ends = leak_interval(found.masses, found.remainder, 0.01)
         beam = beam_mass(chances, Distance(suffix, 1), 4, 2, (5,))[0]

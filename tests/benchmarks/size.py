@@ -1,6 +1,7 @@
-"""Lines, files, public names and longest functions of the product, beside the budgets of pyproject.toml."""
+"""Lines, files, public names and longest functions of the product beside the budgets of pyproject.toml; words of docs/."""
 
 import ast
+import json
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,6 @@ PRODUCT = ("lethe", "stages", "flows", "studies")
 
 
 def files() -> list[Path]:
-    """The Python files of the product and the tests."""
     return sorted(path for folder in (*PRODUCT, "tests") for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -29,8 +29,21 @@ def lines_by_folder() -> Counter[str]:
 
 
 def budgets() -> dict[str, int]:
-    """The most lines of each folder."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["lethe"]["budget"]
+
+
+def pages() -> list[Path]:
+    """The pages of docs/, the notebook among them."""
+    return sorted(path for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb"))
+
+
+def text_of(page: Path) -> str:
+    """The text of a page; of a notebook, that of its cells and of what they print."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".md":
+        return text
+    parts = [[cell, *cell.get("outputs", ())] for cell in json.loads(text)["cells"]]
+    return "\n".join("".join(part.get("source", part.get("text"))) for cell in parts for part in cell)
 
 
 def main() -> None:
@@ -59,6 +72,11 @@ def main() -> None:
         f"public names of modules: {public:,}; modules with one importer: {sum(importers[m] == 1 for m in modules)}"
     )
     print("longest function bodies: " + "; ".join(f"{name} {size}" for size, name in sorted(functions)[-5:][::-1]))
+    words = {page.name: text_of(page).split() for page in (ROOT / "README.md", *pages())}
+    print(", ".join(f"{name} {len(own):,}" for name, own in words.items()))
+    own = [word for name, page in words.items() if name != "README.md" for word in page]
+    bars = sum(not word.strip("|-:") for word in own)
+    print(f"docs/: {len(own):,} words as `wc -w` counts, {bars:,} of them rules of tables")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ from lethe import config
 from lethe.errors import BadFile
 from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.run import Model, Run, load
-from lethe.io.json_files import read_json
+from lethe.io.files import read_json
 from lethe.report.studies import METHODS_NOTE, leakage_against, spreads, studies
 from lethe.report.svg import COLOURS, picture
-from lethe.text import NONE, Rounding, number
+from lethe.statistics.bound import Side
+from lethe.text import NONE, number
 from tests.benchmarks import marks
 
 SWEEPS = ("fig-4a", "fig-4b", "fig-5a", "fig-5c")
@@ -36,7 +37,6 @@ TEST = " by permutations; a claim is tested at 0.05"  # of every sentence, said 
 
 
 def run_of(folder: Path) -> Run:
-    """The finished run of a pipeline folder."""
     return load(config.load(folder / config.FILE), folder / "data", {})
 
 
@@ -47,10 +47,8 @@ def methods(folder: Path, page: Path | None) -> str:
 
 def methods_of(run: Run) -> str:
     """A row per method: the mean over its seeds, the least and the greatest value; the guarantee of its bound."""
-    own = {model.name: model for model in run.models}
     named = {model.name: [model] for role in ("base", "retrain") if (model := run.role(role))}
-    for one in spreads(run):
-        named[f"{one.loss} + entropy" if one.entropy else one.loss] = [own[name] for name in one.models]
+    named |= {one.title: one.models for one in spreads(run)}
     if len(named) < 3:
         raise BadFile("data/results", "holds no method with several seeds", "Run `lethe run --preset methods`.")
     rows = [[name, *(spread_of(models, key) for key in METHODS)] for name, models in named.items()]
@@ -67,9 +65,9 @@ def spread_of(models: Sequence[Model], key: str) -> str:
     values = [value for model in models if (value := model.value(key)) is not None]
     if not values:
         return NONE
-    rounding: Rounding = "up" if key == "m_bin_worst" else "near"
-    mean, least, greatest = (number(one, rounding=rounding) for one in (fmean(values), min(values), max(values)))
-    return mean if len(models) == 1 else f"{mean} ({least} to {greatest})"
+    side: Side | None = "upper" if key == "m_bin_worst" else None
+    mean, least, greatest = (number(one, side=side) for one in (fmean(values), min(values), max(values)))
+    return mean if least == greatest else f"{mean} ({least} to {greatest})"
 
 
 def attacks(folder: Path, page: Path | None) -> str:
@@ -102,12 +100,12 @@ def attacks_of(run: Run) -> str:
 
 def draw(place: Path, found: Sequence[Curve]) -> None:
     """One panel per attack: each model with its band, Base dashed and Retrain dotted."""
-    titles = list(dict.fromkeys(curve.title for curve in found))
+    titles = list(dict.fromkeys(curve.result.title for curve in found))
     rows = -(-len(titles) // COLUMNS)
-    subjects = list(dict.fromkeys(curve.path for curve in found if curve.role == "subject"))
+    subjects = list(dict.fromkeys(curve.result.path for curve in found if curve.role == "subject"))
     with picture(place, 9.0, 2.5 * rows + 0.3, nrows=rows, ncols=COLUMNS) as (figure, grid):
         for axes, title in zip(grid.flat, titles, strict=False):
-            own = [curve for curve in found if curve.title == title]
+            own = [curve for curve in found if curve.result.title == title]
             for curve in own:
                 places = np.arange(len(curve.points))
                 means = [point.mean for point in curve.points]
@@ -117,10 +115,12 @@ def draw(place: Path, found: Sequence[Curve]) -> None:
                         places, means, color=colour, linestyle=style, linewidth=1.1, label=curve.role.title()
                     )
                     continue
-                colour = COLOURS[subjects.index(curve.path) % len(COLOURS)]
+                colour = COLOURS[subjects.index(curve.result.path) % len(COLOURS)]
                 sides = ([getattr(point, side).value for point in curve.points] for side in ("lower", "upper"))
                 axes.fill_between(places, *sides, color=colour, alpha=0.2, linewidth=0)
-                axes.plot(places, means, color=colour, marker="o", markersize=3, label=Path(curve.path).name)
+                axes.plot(
+                    places, means, color=colour, marker="o", markersize=3, label=Path(curve.result.path).name
+                )
             leakage_against(axes, own[0])
             axes.set_title(title.split(" (")[0] + rows_of(title))
         for axes in list(grid.flat)[len(titles) :]:

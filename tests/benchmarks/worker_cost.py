@@ -33,7 +33,6 @@ def timed(part: str, work: Callable[[], Any]) -> Any:
 
 
 def pipeline(folder: Path) -> Repository:
-    """The miniature, run here, with its results in a remote."""
     repository = make(folder / "mini", {"PREFECT_HOME": str(folder / "prefect")}, methods=["npo"])
     with open(repository.folder / ".dvc/config", "a") as config:
         config.write(f"    remote = store\n['remote \"store\"']\n    url = {folder / 'store'}\n")

@@ -8,205 +8,273 @@ than chance allows.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-from scipy.stats import binom
+from scipy.stats import binom, poisson
 
+from lethe.evaluation.certificate import Certificate
 from lethe.statistics import betting
+from lethe.statistics.answer_tree import Masses, Remainder, together_below
+from lethe.statistics.bounds import tighter_bounds
 from lethe.statistics.counts import at_least_once, labelled_average, random_labels
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_rates import Rate, share_exceeding
+from lethe.statistics.leak_rates import Band, Rate, share_exceeding
+from lethe.statistics.many_prompts import binary_p_value, holm
 from lethe.statistics.mean_difference import difference, mean_of_differences
 from tests.lethe.statistics.draws import tolerated
 
 Rng = np.random.Generator
-Case = Callable[
-    [Rng, int, float], float
-]  # the share of the runs that a bound misses at alpha, by the side that misses more
-Cases = Iterator[tuple[str, Case]]
+# The share of the runs that a bound misses at alpha, by the side that misses more, for some values of its parameters.
+Miss = Callable[..., float]
+Case = Callable[[Rng, int, float], float]
 ROUNDING = 1e-9
+BOUNDS: dict[str, list[tuple[str, Case]]] = {}
+
+
+def cases(name: str, title: str, **values: Sequence[Any]) -> Callable[[Miss], Miss]:
+    """Add a case of the bound ``name`` for each combination of the values; ``title`` is filled with them."""
+
+    def add(miss: Miss) -> Miss:
+        for chosen in itertools.product(*values.values()):
+            given = dict(zip(values, chosen, strict=True))
+            BOUNDS.setdefault(name, []).append((title.format(**given), functools.partial(miss, **given)))
+        return miss
+
+    return add
 
 
 def more(*missed: np.ndarray) -> float:
     return float(max(np.mean(side) for side in missed))
 
 
-def means() -> Cases:
-    for p, n in itertools.product((0.005, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98), (8, 24, 64, 200, 600)):
-
-        def coins(rng: Rng, runs: int, alpha: float, p: float = p, n: int = n) -> float:
-            return more(betting.mean_upper((rng.random((runs, n)) < p) * 1.0, alpha) < p - ROUNDING)
-
-        yield f"coins of {p:g}, n={n}", coins
-    for a, b, n in itertools.product((0.2, 1, 5), (0.2, 5), (24, 200)):
-
-        def betas(rng: Rng, runs: int, alpha: float, a: float = a, b: float = b, n: int = n) -> float:
-            return more(betting.mean_upper(rng.beta(a, b, (runs, n)), alpha) < a / (a + b) - ROUNDING)
-
-        yield f"Beta({a:g}, {b:g}), n={n}", betas
+SIZES = (8, 24, 64, 200, 600)
+COINS = "coins of {p:g}, n={n}"
 
 
-def paired() -> Cases:
-    for up, down, n in itertools.product((0.02, 0.2, 0.5), (0.0, 0.02, 0.2, 0.5), (16, 64, 300)):
-
-        def pairs(rng: Rng, runs: int, alpha: float, up: float = up, down: float = down, n: int = n) -> float:
-            draws = rng.random((runs, n))
-            halves = np.where(draws < up, 1.0, np.where(draws < up + down, 0.0, 0.5))
-            low = betting.mean_lower(halves, alpha / 2, recomputed=False)
-            return 2 * more(low > 0.5 + (up - down) / 2 + ROUNDING)  # two sides, each at half of alpha
-
-        yield f"rises {up:g}, falls {down:g}, n={n}", pairs
+@cases("betting, mean", COINS, p=(0.005, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98), n=SIZES)
+def mean_of_coins(rng: Rng, runs: int, alpha: float, p: float, n: int) -> float:
+    return more(betting.mean_upper((rng.random((runs, n)) < p) * 1.0, alpha) < p - ROUNDING)
 
 
-def apart() -> Cases:
+@cases("betting, mean", "Beta({a:g}, {b:g}), n={n}", a=(0.2, 1, 5), b=(0.2, 5), n=(24, 200))
+def mean_of_betas(rng: Rng, runs: int, alpha: float, a: float, b: float, n: int) -> float:
+    return more(betting.mean_upper(rng.beta(a, b, (runs, n)), alpha) < a / (a + b) - ROUNDING)
+
+
+@cases("betting, sd", COINS, p=(0.005, 0.02, 0.1, 0.3, 0.5, 0.8), n=SIZES)
+def sd_of_coins(rng: Rng, runs: int, alpha: float, p: float, n: int) -> float:
+    sd = np.sqrt(p * (1 - p))
+    return more(tighter_bounds((rng.random((runs, n)) < p) * 1.0, alpha, np.ones(1)).sd_upper < sd - ROUNDING)
+
+
+@cases(
+    *("betting, pairs", "rises {up:g}, falls {down:g}, n={n}"),
+    up=(0.02, 0.2, 0.5), down=(0.0, 0.02, 0.2, 0.5), n=(16, 64, 300),
+)  # fmt: skip
+def pairs(rng: Rng, runs: int, alpha: float, up: float, down: float, n: int) -> float:
+    draws = rng.random((runs, n))
+    halves = np.where(draws < up, 1.0, np.where(draws < up + down, 0.0, 0.5))
+    low = betting.mean_lower(halves, alpha / 2, recomputed=False)
+    return 2 * more(low > 0.5 + (up - down) / 2 + ROUNDING)  # two sides, each at half of alpha
+
+
+@functools.cache
+def fisher(alpha: float, n: int, m: int) -> np.ndarray:
+    """The interval of every pair of counts."""
+    sides = [[np.repeat([1.0, 0.0], [k, size - k]) for k in range(size + 1)] for size in (n, m)]
+    found = [[difference(a, b, alpha, True, draws="apart") for b in sides[1]] for a in sides[0]]
+    return np.array([[(one.low, one.high) for one in row] for row in found])
+
+
+@cases(
+    *("two seeds, Fisher (exact)", "{p:g} of {sizes[0]}, {q:g} of {sizes[1]}"),
+    sizes=((6, 6), (10, 4)), p=(0.02, 0.1, 0.3, 0.5), q=(0.02, 0.1, 0.3, 0.5, 0.9),
+)  # fmt: skip
+def apart(rng: Rng, runs: int, alpha: float, sizes: tuple[int, int], p: float, q: float) -> float:
     """Exact: the chance of every pair of counts."""
-    cells: dict[tuple[float, int, int], np.ndarray] = {}
-    for (n, m), p, q in itertools.product(((6, 6), (10, 4)), (0.02, 0.1, 0.3, 0.5), (0.02, 0.1, 0.3, 0.5, 0.9)):
-
-        def exact(rng: Rng, runs: int, alpha: float, n: int = n, m: int = m, p: float = p, q: float = q) -> float:
-            if (alpha, n, m) not in cells:
-                sides = [[np.repeat([1.0, 0.0], [k, size - k]) for k in range(size + 1)] for size in (n, m)]
-                found = [[difference(a, b, alpha, True, draws="apart") for b in sides[1]] for a in sides[0]]
-                cells[alpha, n, m] = np.array([[(one.low, one.high) for one in row] for row in found])
-            low, high = np.moveaxis(cells[alpha, n, m], 2, 0)
-            chance = np.outer(binom.pmf(np.arange(n + 1), n, p), binom.pmf(np.arange(m + 1), m, q))
-            return float(chance[(low > q - p + ROUNDING) | (high < q - p - ROUNDING)].sum())
-
-        yield f"{p:g} of {n}, {q:g} of {m}", exact
+    n, m = sizes
+    low, high = np.moveaxis(fisher(alpha, n, m), 2, 0)
+    chance = np.outer(binom.pmf(np.arange(n + 1), n, p), binom.pmf(np.arange(m + 1), m, q))
+    return float(chance[(low > q - p + ROUNDING) | (high < q - p - ROUNDING)].sum())
 
 
-def one_each() -> Cases:
-    for m, same in itertools.product((6, 15, 60), (0.0, 0.5, 0.9)):
-
-        def signs(rng: Rng, runs: int, alpha: float, m: int = m, same: float = same) -> float:
-            rejected = 0
-            for _ in range(runs // 4):
-                a = rng.random((m, 1)) < 0.5
-                b = np.where(rng.random((m, 1)) < same, a, rng.random((m, 1)) < 0.5)
-                found = mean_of_differences(list(a * 1.0), list(b * 1.0), alpha, True)
-                rejected += found is not None and found.p_value <= alpha
-            return rejected / (runs // 4)
-
-        yield f"{m} questions, {same:.0%} alike", signs
+@cases("one answer each, sign test", "{m} questions, {same:.0%} alike", m=(6, 15, 60), same=(0.0, 0.5, 0.9))
+def signs(rng: Rng, runs: int, alpha: float, m: int, same: float) -> float:
+    rejected = 0
+    for _ in range(runs // 4):
+        a = rng.random((m, 1)) < 0.5
+        b = np.where(rng.random((m, 1)) < same, a, rng.random((m, 1)) < 0.5)
+        found = mean_of_differences(list(a * 1.0), list(b * 1.0), alpha, True)
+        rejected += found is not None and found.p_value <= alpha
+    return rejected / (runs // 4)
 
 
-def leaks_at_k() -> Cases:
-    ks = [1, 5, 20, 200]
-    for m, n in ((4, 30), (20, 100), (40, 1024)):
-        laws = {
-            "all .0005": np.full(m, 0.0005),
-            "all .05": np.full(m, 0.05),
-            "all .5": np.full(m, 0.5),
-            "one .5": np.r_[np.zeros(m - 1), 0.5],
-            "half .05": np.repeat([0.0, 0.05], [m // 2, m - m // 2]),
-            "one .02": np.r_[np.zeros(m - 1), 0.02],
-        }
-        for name, p in laws.items():
-
-            def rates(rng: Rng, runs: int, alpha: float, n: int = n, p: np.ndarray = p) -> float:
-                truth, missed = at_least_once(p, ks).mean(axis=0), []
-                for _ in range(runs // 4):
-                    band = Rate.of(rng.binomial(n, p), n).mean(alpha, ks)
-                    missed.append(((band.lower > truth + ROUNDING).any(), (band.upper < truth - ROUNDING).any()))
-                return more(*np.transpose(missed))
-
-            yield f"{name} of {m}, n={n}", rates
+LEAKING = {"all .02": 0.02, "all .5": 0.5, "one .5": np.eye(1, 10)[0] / 2, "one 1": np.eye(1, 10)[0]}
+POOLED: dict[
+    tuple[object, ...], tuple[float, float]
+] = {}  # the pooled counts decide, so each pair is compared once
 
 
-def shares() -> Cases:
-    for prompts, n, tau, share in itertools.product((20, 64), (16, 64), (0.1, 0.2), (0.05, 0.3, 0.7)):
-
-        def languages(
-            rng: Rng,
-            runs: int,
-            alpha: float,
-            prompts: int = prompts,
-            n: int = n,
-            tau: float = tau,
-            share: float = share,
-        ) -> float:
-            missed = []
-            for _ in range(runs // 4):
-                above = rng.random(prompts) < share
-                high = Rate.of(rng.binomial(n, np.where(above, tau * 1.0001, 0.0)), n)
-                low = Rate.of(rng.binomial(n, np.where(above, 1.0, tau)), n)
-                missed.append(
-                    (
-                        share_exceeding(high, tau, alpha, "upper").value < share - ROUNDING,
-                        share_exceeding(low, tau, alpha, "lower").value > share + ROUNDING,
-                    )
-                )
-            return more(*np.transpose(missed))
-
-        yield f"{prompts} prompts, {share:g} at tau={tau:g}, n={n}", languages
+def averages(
+    rng: Rng, runs: int, alpha: float, draws: Any, law: str, rise: float, sizes: tuple[int, int]
+) -> float:
+    m, n = sizes
+    p = np.broadcast_to(LEAKING[law], 10)[:m, None]
+    q, missed = np.minimum(1, p + rise), np.zeros(2)
+    for _ in range(runs // 4):
+        shared = rng.random((2, m, n))
+        a, b = shared[0] < p, shared[int(draws == "apart")] < q
+        sides = (a & ~b, b & ~a) if draws == "pairs" else (a, b)
+        key = alpha, draws, m, n, *(int(own.sum()) for own in sides)
+        if key not in POOLED:
+            one = mean_of_differences(list(a * 1.0), list(b * 1.0), alpha, True, draws=draws)
+            assert one
+            POOLED[key] = one.low, one.high
+        truth = (q - p).mean()
+        missed += POOLED[key][0] > truth + ROUNDING, POOLED[key][1] < truth - ROUNDING
+    return 2 * more(*missed / (runs // 4))  # two sides, each at half of alpha
 
 
-def labels() -> Cases:
-    """Exact: the chance of every count."""
-    for m, p in itertools.product((10, 50, 200), (0.003, 0.01, 0.02, 0.05, 0.1, 0.22, 0.5)):
-
-        def alone(rng: Rng, runs: int, alpha: float, m: int = m, p: float = p) -> float:
-            ends = np.array([random_labels(hits, m, alpha) for hits in range(m + 1)])
-            chance = binom.pmf(np.arange(m + 1), m, p)
-            return float(max(chance[ends[:, 0] > p].sum(), chance[ends[:, 1] < p].sum()))
-
-        yield f"{m} labels, leak {p:g}", alone
+for draws, sizes in {"any": ((10, 2), (10, 16)), "apart": ((4, 2),), "pairs": ((10, 2), (10, 16))}.items():
+    given = {"draws": (draws,), "law": tuple(LEAKING), "rise": (0.0, 0.1, 0.4), "sizes": sizes}
+    cases("average differences", "{draws}: {law}, {rise:g} more, {sizes[0]} x {sizes[1]}", **given)(averages)
 
 
-def labelled_mass() -> Cases:
-    for rest, share, kept in itertools.product((0.05, 0.3), (0.0, 0.02, 0.5), (0.0, 0.2)):
-
-        def masses(
-            rng: Rng, runs: int, alpha: float, rest: float = rest, share: float = share, kept: float = kept
-        ) -> float:
-            truth, missed = kept * (1 - rest) + rest * share, []
-            for _ in range(runs // 4):
-                outside = rng.binomial(2000, rest)
-                leaks, hits = rng.binomial(2000 - outside, kept), rng.binomial(100, share)
-                low, high = labelled_average(
-                    np.array([leaks]), np.array([outside]), np.array([2000]), (int(hits), 100), alpha
-                )
-                missed.append((low > truth + ROUNDING, high < truth - ROUNDING))
-            return more(*np.transpose(missed))
-
-        yield f"rest {rest:g} with {share:g} leaks, {kept:g} elsewhere", masses
+def of_counts(counts: list[int], tau: float, alpha: float) -> np.ndarray:
+    return holm(binary_p_value(counts, 1024, tau), tau, alpha)[0]
 
 
-def judged() -> Cases:
-    for p, se, fp, n in itertools.product((0.01, 0.2, 0.6), (0.6, 0.95), (0.01, 0.2), (200, 20_000)):
-
-        def boxes(
-            rng: Rng, runs: int, alpha: float, p: float = p, se: float = se, fp: float = fp, n: int = n
-        ) -> float:
-            missed = []
-            for _ in range(runs // 4):
-                judge = Calibration(100, int(rng.binomial(100, se)), 100, int(rng.binomial(100, fp)))
-                band = Rate.of([rng.binomial(n, p * se + (1 - p) * fp)], n, judge=judge).average(alpha)
-                missed.append((band.lower[0] > p + ROUNDING, band.upper[0] < p - ROUNDING))
-            return more(*np.transpose(missed))
-
-        yield f"leak {p:g}, finds {se:g}, false alarms {fp:g}, n={n}", boxes
+def of_trees(counts: list[int], tau: float, alpha: float) -> np.ndarray:
+    masses = Masses((0.0,), (0.5,))
+    return together_below([(masses, Remainder(1024, own, own)) for own in counts], tau, alpha)
 
 
-BOUNDS: dict[str, Callable[[], Cases]] = {
-    "betting, mean": means,
-    "betting, pairs": paired,
-    "two seeds, Fisher (exact)": apart,
-    "one answer each, sign test": one_each,
-    "mean leak@k": leaks_at_k,
-    "language share": shares,
-    "labels alone (exact)": labels,
-    "labelled mass and rest": labelled_mass,
-    "judged average": judged,
+@cases(
+    *("Holm's lists (exact)", "{kind} at {tau:g}: {bad[1]} at it, {bad[0]} without a leak"),
+    bad=((0, 1), (0, 30), (20, 10), (39, 1)), tau=(0.01, 0.1), kind=("counts", "trees"),
+)  # fmt: skip
+def listed(rng: Rng, runs: int, alpha: float, bad: tuple[int, int], tau: float, kind: str) -> float:
+    """Exact: a list is false if it names one of the questions that leak as much as the threshold."""
+    names, law = (of_counts, binom(1024, tau)) if kind == "counts" else (of_trees, poisson(1024 * tau))
+    others = [0] * bad[0] + [1024] * (bad[1] - 1)
+    least = next(count for count in range(1024) if not names([count, *others], tau, alpha)[0])
+    return float(-np.expm1(bad[1] * np.log1p(-law.cdf(least - 1))))
+
+
+@cases(
+    *("auditors differ", "{before[1]} of {before[0]} draws before, leak {p:g}"),
+    p=(0.02, 0.2, 0.5), before=((50, 1), (2000, 1), (400, 3)),
+)  # fmt: skip
+def auditors(rng: Rng, runs: int, alpha: float, p: float, before: tuple[int, int]) -> float:
+    """The last auditor stops as soon as the auditors seem to differ."""
+    (first, many), differ = before, 0
+    for _ in range(runs // 16):
+        others, own = rng.binomial(first, p, (many, 1)), np.cumsum(rng.random((4000, 1)) < p, axis=0)
+        for n in np.unique(np.geomspace(1, 4000, 40).astype(int)):
+            leaks = np.vstack([others, own[n - 1]])
+            draws = np.array([[first]] * many + [[n]])
+            tables: Any = SimpleNamespace(tables=lambda leaks=leaks, draws=draws: (leaks, draws))
+            if Certificate.homogeneity(tables) <= alpha:
+                differ += 1
+                break
+    return differ / (runs // 16)
+
+
+RATES: dict[str, Callable[[int], np.ndarray]] = {
+    "all .0005": lambda m: np.full(m, 0.0005),
+    "all .05": lambda m: np.full(m, 0.05),
+    "all .5": lambda m: np.full(m, 0.5),
+    "one .5": lambda m: np.r_[np.zeros(m - 1), 0.5],
+    "half .05": lambda m: np.repeat([0.0, 0.05], [m // 2, m - m // 2]),
+    "one .02": lambda m: np.r_[np.zeros(m - 1), 0.02],
 }
 
 
+@cases(
+    "mean leak@k", "{law} of {sizes[0]}, n={sizes[1]}", sizes=((4, 30), (20, 100), (40, 1024)), law=tuple(RATES)
+)
+def leaks_at_k(rng: Rng, runs: int, alpha: float, sizes: tuple[int, int], law: str) -> float:
+    ks, p = [1, 5, 20, 200], RATES[law](sizes[0])
+    truth, missed = at_least_once(p, ks).mean(axis=0), []
+    for _ in range(runs // 4):
+        band = Rate.of(rng.binomial(sizes[1], p), sizes[1]).mean(alpha, ks)
+        missed.append(((band.lower > truth + ROUNDING).any(), (band.upper < truth - ROUNDING).any()))
+    return more(*np.transpose(missed))
+
+
+@cases(
+    *("language share", "{prompts} prompts, {share:g} at tau={tau:g}, n={n}"),
+    prompts=(20, 64), n=(16, 64), tau=(0.1, 0.2), share=(0.05, 0.3, 0.7),
+)  # fmt: skip
+def shares(rng: Rng, runs: int, alpha: float, prompts: int, n: int, tau: float, share: float) -> float:
+    missed = []
+    for _ in range(runs // 4):
+        above = rng.random(prompts) < share
+        high = Rate.of(rng.binomial(n, np.where(above, tau * 1.0001, 0.0)), n)
+        low = Rate.of(rng.binomial(n, np.where(above, 1.0, tau)), n)
+        upper, lower = share_exceeding(high, tau, alpha, "upper"), share_exceeding(low, tau, alpha, "lower")
+        missed.append((upper.value < share - ROUNDING, lower.value > share + ROUNDING))
+    return more(*np.transpose(missed))
+
+
+@cases(
+    *("labels alone (exact)", "{m} labels, leak {p:g}"),
+    m=(10, 50, 200), p=(0.003, 0.01, 0.02, 0.05, 0.1, 0.22, 0.5),
+)  # fmt: skip
+def labels(rng: Rng, runs: int, alpha: float, m: int, p: float) -> float:
+    """Exact: the chance of every count."""
+    ends = np.array([random_labels(hits, m, alpha) for hits in range(m + 1)])
+    chance = binom.pmf(np.arange(m + 1), m, p)
+    return float(max(chance[ends[:, 0] > p].sum(), chance[ends[:, 1] < p].sum()))
+
+
+@cases(
+    *("labelled mass and rest", "rest {rest:g} with {share:g} leaks, {kept:g} elsewhere"),
+    rest=(0.05, 0.3), share=(0.0, 0.02, 0.5), kept=(0.0, 0.2),
+)  # fmt: skip
+def labelled_mass(rng: Rng, runs: int, alpha: float, rest: float, share: float, kept: float) -> float:
+    truth, missed = kept * (1 - rest) + rest * share, []
+    for _ in range(runs // 4):
+        outside = rng.binomial(2000, rest)
+        leaks, hits = rng.binomial(2000 - outside, kept), rng.binomial(100, share)
+        counts = (np.array([own]) for own in (leaks, outside, 2000))
+        low, high = labelled_average(*counts, (int(hits), 100), alpha)
+        missed.append((low > truth + ROUNDING, high < truth - ROUNDING))
+    return more(*np.transpose(missed))
+
+
+def judged(
+    rng: Rng, runs: int, alpha: float, end: Callable[[Rate, float], Band], others: list[float],
+    p: float, se: float, fp: float, n: int,
+) -> float:  # fmt: skip
+    """Of a question's leak probability and those of ``others``, as its multiples."""
+    rates, missed = p * np.array([1, *others]), []
+    for _ in range(runs // 4):
+        judge = Calibration(100, int(rng.binomial(100, se)), 100, int(rng.binomial(100, fp)))
+        band = end(Rate.of(rng.binomial(n, rates * se + (1 - rates) * fp), n, judge=judge), alpha)
+        missed.append((band.lower[0] > p + ROUNDING, band.upper[0] < p - ROUNDING))
+    return more(*np.transpose(missed))
+
+
+for name, end, others in (
+    ("judged average", Rate.average, []),
+    ("judged worst", Rate.worst, [0] * 9),
+    ("judged worst of equals", Rate.worst, [1] * 9),
+):
+    rates = {"p": (0.01, 0.2, 0.6), "se": (0.6, 0.95), "fp": (0.01, 0.2), "n": (200, 20_000)}
+    add = cases(name, "leak {p:g}, finds {se:g}, false alarms {fp:g}, n={n}", **rates)
+    add(functools.partial(judged, end=end, others=others))
+
+
 def worst(name: str, alpha: float, runs: int) -> tuple[float, str]:
-    cases = dict(BOUNDS[name]())
+    cases = dict(BOUNDS[name])
     seed = zlib.crc32(name.encode())
     tried = sorted(
         cases, key=lambda one: -cases[one](np.random.default_rng([seed, 1]), max(40, runs // 10), alpha)

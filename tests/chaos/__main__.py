@@ -52,7 +52,6 @@ def undisturbed(copy: Copy, folder: Path, kind: str, server: dict[str, str]) -> 
 
 
 def results(folder: Path, seed: int) -> dict[int, dict]:
-    """The cases that ran already with this seed."""
     place = folder / "results.jsonl"
     rows = [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
     return {row["number"]: row for row in rows if row["seed"] == seed}
@@ -87,7 +86,6 @@ def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> int:
-    """Run the cases that are missing and print the table."""
     copy = make(folder, asked.pipeline)
     reference = undisturbed(copy, folder, asked.pipeline, server)
     done, began = results(folder, asked.seed), time.monotonic()

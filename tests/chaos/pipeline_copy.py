@@ -7,7 +7,6 @@ a report) and stages that write their outputs in small steps, so that a run take
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from tests import small
 from tests.flows import miniature
 from tests.small import ROOT, make_repository, small_params
 
@@ -41,8 +41,6 @@ def smallest_params() -> dict[str, Any]:
 
 @dataclass
 class Copy:
-    """A pipeline folder, and how its runs are started."""
-
     folder: Path
     environment: dict[str, str]
     took: float = 0.0  # seconds of the last undisturbed run
@@ -60,11 +58,9 @@ class Copy:
             )
 
     def said(self) -> tuple[str, str]:
-        """What the last run printed."""
         return (self.folder.parent / "out").read_text(), (self.folder.parent / "err").read_text()
 
     def hashes(self) -> dict[str, str]:
-        """Every file below data that is no input, by its SHA-256."""
         data = self.folder / "data"
         return {
             str(path.relative_to(data)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -73,12 +69,10 @@ class Copy:
         }
 
     def stages(self) -> dict[str, float]:
-        """The seconds of each stage of the last run."""
         told = json.loads((self.folder / ".lethe/last_run.json").read_text())
         return {name: end["seconds"] for name, end in told["stages"].items()}
 
     def graph(self) -> dict[str, list[str]]:
-        """The stages, each with the stages that it reads."""
         from flows.workspace import read_graph
 
         with contextlib.chdir(self.folder):  # DVC names stages from here
@@ -135,8 +129,8 @@ import time
 from pathlib import Path
 
 from lethe import config, tracking
-from lethe.io.atomic import atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.files import atomic_folder
+from lethe.io.files import write_json
 from lethe.io.cache import keep, kept
 from lethe.process import run_stage
 from lethe.results import table
@@ -206,15 +200,8 @@ def make(folder: Path, kind: str) -> Copy:
 
 def environment(folder: Path) -> dict[str, str]:
     """The environment of every run: nothing of the caller's servers, and a cache of its own."""
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("MLFLOW", "PREFECT", "DVC", "LETHE"))
-    }
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    own = {"PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "LETHE_CACHE": str(folder / "levels")}
-    kept.pop("PYTHONPATH", None)
-    return kept | own
+    own = {"LETHE_CACHE": str(folder / "levels")}
+    return small.environment("MLFLOW", "PREFECT", "DVC", "LETHE", "PYTHONPATH") | own
 
 
 def behind(graph: Mapping[str, list[str]], stage: str) -> set[str]:

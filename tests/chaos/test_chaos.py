@@ -34,18 +34,3 @@ def test_killed_runs_end_with_the_bytes_of_an_undisturbed_one(copy):
         ended = disturb(drawn, copy, copy.graph(), reference, seconds, overhead, {})
         assert not ended["wrong"], ended
         assert ended["killed"]
-
-
-@pytest.mark.slow
-def test_all_behind_a_stage_is_forgotten(copy, monkeypatch):
-    graph = copy.graph()
-    assert pipeline_copy.behind(graph, "prepare") == set(graph)
-    stale = pipeline_copy.behind(graph, "metrics@npo")
-    assert stale == {"metrics@npo", "report"}
-    before = copy.hashes()
-    copy.forget(stale)
-    after = copy.hashes()
-    gone = {"metrics/npo.json", "results/metrics/npo.parquet"}
-    assert set(before) - set(after) == gone | {"report/text", "report/training.json", "report/summary.json"}
-    monkeypatch.chdir(copy.folder)
-    assert set(workspace.read_graph(copy.folder).behind()) == stale

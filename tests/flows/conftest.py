@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.server import temporary_server
-from tests.flows.miniature import Repository, make
+from tests.flows.miniature import Repository, make, one_branch
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +33,4 @@ def repository(tmp_path: Path, prefect: dict[str, str]) -> Repository:
 
 @pytest.fixture
 def small(tmp_path: Path, prefect: dict[str, str]) -> Repository:
-    """One branch, nothing logged: for tests that need several runs."""
-    repository = make(tmp_path / "mini", prefect, methods=["npo"])
-    dvc_yaml = repository.folder / "dvc.yaml"
-    dvc_yaml.write_text(dvc_yaml.read_text().partition("  report:")[0])
-    repository.environment["LETHE_TRACKING"] = "off"
-    return repository
+    return one_branch(tmp_path / "mini", prefect)

@@ -11,16 +11,14 @@ import pytest
 from flows import workspace
 from tests.flows.faults import (
     answering_server,
-    done,
+    answers,
     fill,
-    go_on,
+    free_port,
     hanging_server,
     read_only,
     small_disk,
-    waiting,
-    whys,
 )
-from tests.flows.miniature import make, processes_of, wait_until
+from tests.flows.miniature import ends, one_branch, processes_of, wait_until
 
 
 def test_a_run_whose_prefect_server_goes_ends_well_and_says_so_once(small, tmp_path):
@@ -36,36 +34,19 @@ def test_a_run_whose_prefect_server_goes_ends_well_and_says_so_once(small, tmp_p
     )  # fmt: skip
     try:
         small.environment["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
-        wait_until(lambda: listens(port), seconds=400)
-        process = waiting(small, "models/npo")
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/api/health"), seconds=400)
+        process = small.waiting("models/npo")
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-    out, err = go_on(small, process)
+    out, err = small.go_on(process)
     assert process.returncode == 0, err
-    assert set(whys(out).values()) == {"ran"}
+    assert set(ends(out).values()) == {"ran"}
     assert err.count("The Prefect server stopped answering") == 1
     assert "Traceback" not in err
     assert len(err.splitlines()) < 30, err
     small.use_its_own_server()
-    assert set(done(small).values()) == {"clean"}
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-def listens(port: int) -> bool:
-    import urllib.request
-
-    try:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=10).close()
-    except OSError:
-        return False
-    return True
+    assert set(small.ran().values()) == {"clean"}
 
 
 def test_a_server_that_cannot_live_is_named_with_its_log(small):
@@ -76,21 +57,18 @@ def test_a_server_that_cannot_live_is_named_with_its_log(small):
     (home / "prefect.db").write_text("no database " * 1000)
     result = small.lethe("run")
     assert result.returncode == 1
-    assert ".lethe/prefect/server-" in result.stderr
+    assert ".lethe/prefect/server.log" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (small.folder / "data/dataset").exists()
     (home / "making-tables").write_text("begun")  # as a server leaves it that was killed while it made the tables
-    assert set(done(small).values()) == {"ran"}
+    assert set(small.ran().values()) == {"ran"}
 
 
 @pytest.mark.parametrize("leave", [0, 50_000, 400_000, 1_500_000])
 def test_a_full_disk_is_one_sentence_and_the_next_run_is_right(tmp_path, prefect, leave):
     """``leave``: free bytes when the run begins; the more, the later the disk is full."""
     with small_disk(tmp_path / "disk", 24):
-        small = make(tmp_path / "disk/mini", prefect, methods=["npo"])
-        dvc_yaml = small.folder / "dvc.yaml"
-        dvc_yaml.write_text(dvc_yaml.read_text().partition("  report:")[0])
-        small.environment["LETHE_TRACKING"] = "off"
+        small = one_branch(tmp_path / "disk/mini", prefect)
         small.use_its_own_server()
         small.environment["PREFECT_HOME"] = str(small.folder / ".lethe/prefect")
         ballast = fill(tmp_path / "disk", leave)
@@ -100,7 +78,7 @@ def test_a_full_disk_is_one_sentence_and_the_next_run_is_right(tmp_path, prefect
         assert len(result.stderr.splitlines()) < 20, result.stderr
         assert not list(processes_of(small))
         ballast.unlink()
-        assert set(done(small).values()) <= {"ran", "clean", "restored"}
+        assert set(small.ran().values()) <= {"ran", "clean", "restored"}
         assert json.loads((small.folder / "data/metrics/npo.json").read_text())["text"] == "0.01"
         assert not list((small.folder / "data").rglob("*.tmp"))
 
@@ -122,7 +100,7 @@ def test_mlflow_with_a_fault_costs_seconds_and_no_result(repository, fault):
         extra = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
         result = repository.lethe("run", "--json", **extra)
     assert result.returncode == 0, result.stderr
-    assert set(whys(result.stdout).values()) == {"ran"}
+    assert set(ends(result.stdout).values()) == {"ran"}
     assert f"127.0.0.1:{port} failed" in result.stderr
     assert "MLflow: 2 new runs." in result.stderr
     assert "Traceback" not in result.stderr

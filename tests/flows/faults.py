@@ -2,18 +2,18 @@
 
 import contextlib
 import http.server
-import json
 import os
 import socket
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.flows.miniature import Repository, command_of, processes_of, wait_until
+from tests.flows.miniature import Repository, command_of, processes_of
 
 
 @contextlib.contextmanager
@@ -85,36 +85,18 @@ def answering_server(status: int, seconds: float = 0.0) -> Iterator[int]:
         server.shutdown()
 
 
-def contents(repository: Repository) -> dict[str, bytes]:
-    data = repository.folder / "data"
-    files = [path for path in data.rglob("*") if path.is_file() and path.name != ".gitignore"]
-    return {str(path.relative_to(data)): path.read_bytes() for path in files}
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
-def whys(out: str) -> dict[str, str]:
-    return {name: end["why"] for name, end in json.loads(out)["stages"].items()}
-
-
-def done(repository: Repository, **extra: str) -> dict[str, str]:
-    """Run to the end; return how each stage ended."""
-    result = repository.lethe("run", "--json", **extra)
-    assert result.returncode == 0, result.stderr
-    assert "Traceback" not in result.stderr
-    return whys(result.stdout)
+def answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(address, timeout=10).close()
+    except OSError:
+        return False
+    return True
 
 
 def pid_of_module(repository: Repository, module: str) -> int:
     return next(pid for pid in processes_of(repository) if module in command_of(pid).split()[:4])
-
-
-def waiting(repository: Repository, stage: str, *arguments: str, **extra: str) -> subprocess.Popen:
-    """Start a run and return while ``stage`` waits."""
-    (repository.folder / "slow").write_text(stage)
-    process = repository.start("run", "--json", *arguments, **extra)
-    wait_until(lambda: (repository.folder / "alive").exists(), seconds=400)
-    return process
-
-
-def go_on(repository: Repository, process: subprocess.Popen) -> tuple[str, str]:
-    (repository.folder / "slow").unlink()
-    return process.communicate(timeout=300)

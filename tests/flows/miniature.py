@@ -1,5 +1,7 @@
 """A miniature repository: the shape of the real one (a chain, branches, a report), with stages that take no time."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -9,8 +11,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
 
-from tests.small import ROOT
+from tests.lethe.cli.calls import Command
+from tests.small import ROOT, environment
 
 STEP = '''
 """A stage that writes what it reads; `slow` makes it wait, `fail` names the outputs it fails at.
@@ -20,7 +25,7 @@ import json, sys, time
 from pathlib import Path
 
 from lethe import config, tracking
-from lethe.io.json_files import write_json
+from lethe.io.files import write_json
 from lethe.process import run_stage
 from lethe.results import table
 from lethe.statistics.bound import Bound, Covers
@@ -109,28 +114,52 @@ class Repository:
     def __init__(self, folder: Path, prefect: dict[str, str]):
         self.folder = folder
         self.prefect_home = Path(prefect["PREFECT_HOME"])
-        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-        clean = {
-            key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "PREFECT", "DVC"))
-        }
         self.home = folder.parent / "home"  # a run leaves nothing in it
         self.home.mkdir(exist_ok=True)
-        self.environment = clean | prefect | {"PYTHONPATH": str(ROOT), "PATH": path, "HOME": str(self.home)}
+        own = {"PYTHONPATH": str(ROOT), "HOME": str(self.home)}
+        self.environment = environment("MLFLOW", "PREFECT", "DVC") | prefect | own
 
     def use_its_own_server(self) -> None:
         """Let `lethe run` start its temporary server, as it does for a user."""
         del self.environment["PREFECT_API_URL"]
 
-    def start(self, *arguments: str, **extra: str) -> subprocess.Popen:
-        command = [sys.executable, "-m", "lethe", *arguments]
+    def python(self, *arguments: str, **extra: str) -> subprocess.Popen:
+        told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.environment | extra,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [sys.executable, *arguments], cwd=self.folder, env=self.environment | extra, **told
         )
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen:
+        return self.python("-m", "lethe", *arguments, **extra)
+
+    def refused(self, *arguments: str) -> str:
+        """What a wrong call says, in this process."""
+        with contextlib.chdir(self.folder):
+            return " ".join(Command().refused(*arguments).split())
+
+    def waiting(self, stage: str, *arguments: str, **extra: str) -> subprocess.Popen:
+        """A run that has come to ``stage``, which waits until `go_on`."""
+        (self.folder / "slow").write_text(stage)
+        process = self.start("run", "--json", *arguments, **extra)
+        wait_until((self.folder / "alive").exists, seconds=400)
+        return process
+
+    def go_on(self, process: subprocess.Popen) -> tuple[str, str]:
+        (self.folder / "slow").unlink()
+        return process.communicate(timeout=300)
+
+    def ran(self, *arguments: str, **extra: str) -> dict[str, str]:
+        """How each stage ended of a run that ends well."""
+        result = self.lethe("run", "--json", *arguments, **extra)
+        assert result.returncode == 0, result.stderr
+        assert "Traceback" not in result.stderr
+        return ends(result.stdout)
+
+    def contents(self) -> dict[str, bytes]:
+        files = [
+            path for path in (self.folder / "data").rglob("*") if path.is_file() and path.name != ".gitignore"
+        ]
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
 
     def lethe(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess:
         process = self.start(*arguments, **extra)
@@ -151,8 +180,32 @@ class Repository:
         identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
         subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True)
 
+    def commit(self, message: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message)
+
+    def at(self, folder: Path) -> Repository:
+        """Another folder with this environment."""
+        other = Repository(folder, {"PREFECT_HOME": str(self.prefect_home)})
+        other.environment = self.environment
+        return other
+
     def params(self) -> str:
         return (self.folder / "params.yaml").read_text()
+
+
+def ends(out: str) -> dict[str, str]:
+    """How each stage ended by what `lethe run --json` printed."""
+    return {name: end["why"] for name, end in json.loads(out)["stages"].items()}
+
+
+def one_branch(folder: Path, prefect: dict[str, str]) -> Repository:
+    """One method and no report, nothing logged: for tests that need several runs."""
+    repository = make(folder, prefect, methods=["npo"])
+    dvc_yaml = folder / "dvc.yaml"
+    dvc_yaml.write_text(dvc_yaml.read_text().partition("  report:")[0])
+    repository.environment["LETHE_TRACKING"] = "off"
+    return repository
 
 
 def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_diff", "npo")) -> Repository:
@@ -176,7 +229,6 @@ def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_
 
 
 def small_params(methods: Sequence[str]) -> str:
-    """The real params.yaml with some of its methods, and only their models."""
     import yaml
 
     values = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -195,7 +247,6 @@ def wait_until(condition, seconds: float = 300) -> None:
 
 
 def processes_of(repository: Repository) -> Iterator[int]:
-    """The live processes that work in the repository's folder."""
     for entry in os.scandir("/proc"):
         try:
             if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/cwd") == str(repository.folder):
@@ -215,7 +266,7 @@ def command_of(pid: int) -> str:
 @contextlib.contextmanager
 def cluster(folder: Path, workers: int = 2, **extra: str) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     """A Dask scheduler and its workers, each a process with a folder of its own and no view of the repository."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "LANG": "C.UTF-8"}
+    own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "LANG": "C.UTF-8"}
     file, started = folder / "scheduler.json", []
 
     def start(module: str, cwd: Path, *arguments: str) -> None:
@@ -224,13 +275,13 @@ def cluster(folder: Path, workers: int = 2, **extra: str) -> Iterator[tuple[str,
             sys.executable,
             "-m",
             f"distributed.cli.{module}",
+            "--no-dashboard",
             "--scheduler-file",
             str(file),
-            "--no-dashboard",
         ]
         with open(cwd / "log", "w") as log:
             started.append(
-                subprocess.Popen([*command, *arguments], cwd=cwd, env=environment | extra, stdout=log, stderr=log)
+                subprocess.Popen([*command, *arguments], cwd=cwd, env=own | extra, stdout=log, stderr=log)
             )
 
     try:
@@ -245,3 +296,45 @@ def cluster(folder: Path, workers: int = 2, **extra: str) -> Iterator[tuple[str,
         for process in started:
             process.kill()
             process.wait()
+
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from prefect.client.schemas.objects import FlowRun, TaskRun
+
+
+def mlflow_runs(repository: Repository) -> list[Run]:
+    """The runs of the repository's own store that nobody deleted."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{repository.folder / 'mlflow.db'}")
+    return list(client.search_runs([one.experiment_id for one in client.search_experiments()], max_results=1000))
+
+
+def flow_runs(repository: Repository) -> list[FlowRun]:
+    return _read(repository)[0]
+
+
+def task_runs(repository: Repository) -> list[TaskRun]:
+    return _read(repository)[1]
+
+
+def _read(repository: Repository) -> tuple[list[FlowRun], list[TaskRun]]:
+    from flows.server import temporary_server
+
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
+    address = {key: repository.environment[key] for key in ("PREFECT_API_URL",) if key in repository.environment}
+    home = {"PREFECT_HOME": str(repository.prefect_home)}
+    with mock.patch.dict(os.environ, kept | home | address, clear=True), temporary_server(repository.folder):
+        from prefect.client.orchestration import SyncPrefectClient
+        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+        with SyncPrefectClient(os.environ["PREFECT_API_URL"]) as client:
+            mine = [
+                run
+                for run in client.read_flow_runs()
+                if any(tag.endswith(f":{repository.folder}") for tag in run.tags)
+            ]
+            chosen = FlowRunFilter(id=FlowRunFilterId(any_=[run.id for run in mine]))
+            tasks = client.read_task_runs(flow_run_filter=chosen)
+    return sorted(mine, key=lambda run: run.created), sorted(tasks, key=lambda run: run.created)

@@ -1,8 +1,7 @@
-"""The examples of docs/gate.md, each step run in a shell as its service runs it, on a clone of a tiny pipeline."""
+"""The examples of docs/examples, each step run in a shell as its service runs it, on a clone of a tiny pipeline."""
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.small import ROOT
+from tests.flows.miniature import small_params
+from tests.small import ROOT, environment
 
 STEP = '''
 """Stages that take no time: `prepare`, `score` with a rate of leaks from params, `report`."""
@@ -53,16 +53,15 @@ IGNORED = ".lethe/\nmlflow.db*\nmlruns/\n.venv\n__pycache__/\n/data/*\n!/data/so
 
 def blocks():
     """The steps of the pipelines: the lines of `run` of GitHub, in a shell each; of `script` of GitLab, in one shell."""
-    page = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
-    found = {}
-    for block in map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.S)):
-        if "leakage" in block.get("jobs", {}):
-            job = block["jobs"]["leakage"]
-            upload = job["steps"][-1]["with"]["path"].split("\n")
-            found["github"] = [step["run"] for step in job["steps"] if "run" in step], upload
-        if "artifacts" in block.get("leakage", {}):
-            found["gitlab"] = ["\n".join(block["leakage"]["script"])], block["leakage"]["artifacts"]["paths"]
-    return found
+    github, gitlab = (
+        yaml.safe_load((ROOT / "docs/examples" / name).read_text(encoding="utf-8"))
+        for name in ("github.yml", "gitlab.yml")
+    )
+    steps = github["jobs"]["leakage"]["steps"]
+    return {
+        "github": ([step["run"] for step in steps if "run" in step], steps[-1]["with"]["path"].split("\n")),
+        "gitlab": (["\n".join(gitlab["leakage"]["script"])], gitlab["leakage"]["artifacts"]["paths"]),
+    }
 
 
 class Project:
@@ -72,12 +71,8 @@ class Project:
         self.root, self.origin, self.home = root, root / "origin.git", root / "home"
         self.home.mkdir()
         (self.home / ".gitconfig").write_text("[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n")
-        clean = {
-            key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "PREFECT", "DVC"))
-        }
-        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-        more = {"PYTHONPATH": str(ROOT), "PATH": path, "HOME": str(self.home), "LETHE_TRACKING": "off"}
-        self.environment = clean | prefect | more
+        more = {"PYTHONPATH": str(ROOT), "HOME": str(self.home), "LETHE_TRACKING": "off"}
+        self.environment = environment("MLFLOW", "PREFECT", "DVC") | prefect | more
 
     def shell(self, folder: Path, script: str) -> subprocess.CompletedProcess:
         """As both services do: a shell that ends at the first line that fails."""
@@ -99,11 +94,8 @@ class Project:
         folder.mkdir()
         (folder / "step.py").write_text(STEP)
         (folder / "dvc.yaml").write_text(DVC_YAML)
-        values = yaml.safe_load((ROOT / "params.yaml").read_text())
-        values["unlearn"]["methods"] = {"npo": values["unlearn"]["methods"]["npo"] | {"lr": 0.02}}
-        values["models"] = {"npo": {"path": "data/models/npo"}}
-        values["train"]["recipe"]["prompt"] = values["sample"]["prompt"] = "prompt.txt"
-        values["report"] |= {"base": None, "retrain": "npo"}
+        values = yaml.safe_load(small_params(["npo"]))
+        values["unlearn"]["methods"]["npo"]["lr"] = 0.02
         (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
         (folder / "prompt.txt").write_text("{question}")
         (folder / ".gitignore").write_text(IGNORED)
@@ -127,16 +119,16 @@ class Project:
         params = folder / "params.yaml"
         params.write_text(params.read_text().replace("lr: 0.02", f"lr: {rate}"))
         self.run(folder, "git checkout -q --detach && git commit -qam change --allow-empty && git branch -qD main")
-        environment = folder / ".venv"  # the environment of these tests, for which `make setup` has nothing to do
-        (environment / "bin").mkdir(parents=True)
+        own = folder / ".venv"  # the environment of these tests, for which `make setup` has nothing to do
+        (own / "bin").mkdir(parents=True)
         of_the_tests = Path(sys.prefix)
         for part in ("lib", "pyvenv.cfg", *(f"bin/{path.name}" for path in (of_the_tests / "bin").iterdir())):
-            (environment / part).symlink_to(of_the_tests / part)
-        (environment / "bin/activate").unlink(missing_ok=True)
-        (environment / "bin/activate").write_text(f"VIRTUAL_ENV={environment}\n")  # `make setup` asks whose it is
+            (own / part).symlink_to(of_the_tests / part)
+        (own / "bin/activate").unlink(missing_ok=True)
+        (own / "bin/activate").write_text(f"VIRTUAL_ENV={own}\n")  # `make setup` asks whose it is
         for old in ("pyproject.toml", "requirements/cpu.txt"):
             os.utime(folder / old, (0, 0))
-        (environment / ".installed").touch()
+        (own / ".installed").touch()
         return folder
 
 
@@ -145,7 +137,6 @@ def test_the_steps_of_both_services_close_the_gate_where_a_change_leaks_more(tmp
     project = Project(tmp_path, prefect)
     project.create()
     examples = blocks()
-    assert sorted(examples) == ["github", "gitlab"]
     (steps, kept), (script, more) = examples["github"], examples["gitlab"]
     assert script == ["\n".join(steps)]  # the services run the same commands, so each runs one of the two changes
     worse, same = project.clone("worse", 0.4), project.clone("same", 0.02)

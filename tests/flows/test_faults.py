@@ -6,9 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.flows.faults import contents, done, go_on, pid_of_module, waiting, whys
-from tests.flows.miniature import command_of, processes_of
-from tests.flows.records import flow_runs
+from tests.flows.faults import pid_of_module
+from tests.flows.miniature import command_of, ends, flow_runs, processes_of
 
 pytestmark = pytest.mark.slow
 
@@ -16,20 +15,20 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_server_of_the_run_that_dies_starts_again_and_the_record_is_whole(small, number):
     small.use_its_own_server()
-    process = waiting(small, "models/npo")
+    process = small.waiting("models/npo")
     first = pid_of_module(small, "flows.server")
     os.kill(first, number)
-    out, err = go_on(small, process)
+    out, err = small.go_on(process)
     assert process.returncode == 0, err
-    assert set(whys(out).values()) == {"ran"}
+    assert set(ends(out).values()) == {"ran"}
     assert "Traceback" not in err
     assert flow_runs(small)[-1].state_name == "Completed"
     assert not list(processes_of(small))
 
 
 def test_a_damaged_file_of_dvcs_cache_is_found_and_made_again(small):
-    assert set(done(small).values()) == {"ran"}
-    whole = contents(small)
+    assert set(small.ran().values()) == {"ran"}
+    whole = small.contents()
     text = small.folder / "data/models/npo/text"
     (cached,) = [
         path for path in (small.folder / ".dvc/cache/files").rglob("*")
@@ -41,12 +40,12 @@ def test_a_damaged_file_of_dvcs_cache_is_found_and_made_again(small):
     subprocess.run(["rm", "-r", text.parent], check=True)
     again = small.lethe("run", "--json")
     assert again.returncode == 0, again.stderr
-    assert contents(small) == whole
-    assert whys(again.stdout)["unlearn@npo"] == "ran"
+    assert small.contents() == whole
+    assert ends(again.stdout)["unlearn@npo"] == "ran"
     assert "damaged" in again.stderr
     subprocess.run(["rm", "-r", text.parent], check=True)
-    assert done(small)["unlearn@npo"] == "restored"
-    assert contents(small) == whole
+    assert small.ran()["unlearn@npo"] == "restored"
+    assert small.contents() == whole
 
 
 def test_a_file_size_limit_is_told_as_a_full_disk(small):
@@ -80,9 +79,9 @@ def test_a_stage_without_memory_says_so(small):
 
 
 def test_a_stage_that_the_system_ends_for_memory_says_so(small):
-    process = waiting(small, "models/npo")
+    process = small.waiting("models/npo")
     stage = next(pid for pid in processes_of(small) if "step.py" in command_of(pid).split()[1:2])
     os.kill(stage, signal.SIGKILL)
-    _, err = go_on(small, process)
+    _, err = small.go_on(process)
     assert process.returncode == 1
     assert "was ended by SIGKILL" in err

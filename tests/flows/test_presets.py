@@ -2,20 +2,19 @@
 
 import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from flows.settings import PRESETS, changed, read_preset
 from lethe import config
-from lethe.cli.app import app
+from lethe.config.load import changed_document
 from lethe.config.schema import Params
-from lethe.errors import BadInput
 from lethe.results import table
-from tests.benchmarks.run_table import main as run_table
+from tests.lethe.cli.calls import Command
 from tests.lethe.data.benchmark_files import write_benchmark
 from tests.small import ROOT, make_repository, work
 
@@ -30,15 +29,8 @@ ARCHITECTURES = {
 }
 
 
-def with_preset(name: str) -> dict:
-    value = config.read_yaml(ROOT / "params.yaml")
-    for key, new in read_preset(name).items():
-        section = value
-        *above, last = key.split(".")
-        for part in above:
-            section = section[part]
-        section[last] = new
-    return value
+def with_preset(name: str, changes: Mapping[str, object] | None = None) -> dict:
+    return changed_document([*read_preset(name).items(), *(changes or {}).items()], ROOT / "params.yaml")
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -79,8 +71,8 @@ def tiny(folder: Path, texts: list[str], template: str | None = None, architectu
 def inside(tmp_path, monkeypatch):
     """Make a copy of the project with a preset's params and work in it."""
 
-    def enter(name: str, **sample: int) -> Path:
-        value = with_preset(name)
+    def enter(name: str, changes: Mapping[str, object] | None = None, **sample: int) -> Path:
+        value = with_preset(name, changes)
         value["sample"] |= {"n": 4, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 4, **sample}
         for method in value["unlearn"]["methods"].values():
             method["epochs"] = 1
@@ -167,19 +159,13 @@ def test_tofu_with_a_tiny_model(name, inside):
         assert 0 <= measured(model)["mean"] <= 1
 
 
-def plan(*arguments: str) -> dict:
-    result = CliRunner().invoke(app, ["plan", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 def test_a_plan_counts_what_the_sample_stage_draws(inside):
     folder = inside("harry-potter", n=3)
     tiny(folder / "data/models/smollm2-135m-instruct", ["Who is it?"], CHAT)
     (folder / "flows/presets/harry-potter.yaml").write_text(
         yaml.safe_dump({**read_preset("harry-potter"), "sample.n": 3, "sample.max_new_tokens": 4})
     )
-    found = plan("--preset", "harry-potter")
+    found = Command("plan").result("--preset", "harry-potter")
     work("prepare")
     work("sample@smollm2")
     drawn = sum(len(pd.read_parquet(path)) for path in Path("data/generations/smollm2").glob("*.parquet"))
@@ -196,16 +182,9 @@ def test_a_plan_counts_what_the_sample_stage_draws(inside):
 
 
 @pytest.mark.slow
-def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
-    value = with_preset("tofu-real")
-    value["train"]["recipe"]["epochs"] = 1
-    value["unlearn"]["recipe"]["watch"] = 2
-    for method in value["unlearn"]["methods"].values():
-        method["epochs"] = 1
-    value["sample"] |= {"n": 3, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 4}
-    value["exact"]["rows"] = 5
-    folder = make_repository(tmp_path / "lethe", value, git=False)
-    monkeypatch.chdir(folder)
+def test_tofu_real_with_a_tiny_model(inside):
+    changes = {"train.recipe.epochs": 1, "unlearn.recipe.watch": 2, "exact.rows": 5}
+    folder = inside("tofu-real", changes, n=3)
     write_tofu(folder / "data/source", "forget01", 20, "retain99")
     tiny(folder / "data/models/smollm2-135m-instruct", ["Author 1 wrote."])
     changed(folder / "params.yaml", [])  # what `lethe run` checks first
@@ -223,34 +202,13 @@ def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
     exact = [row for row in table.read(Path("data")).rows("npo") if (row.scope, row.basis) == ("question", "tree")]
     assert len(exact) == 20
 
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- run -->\nold\n<!-- end run -->\nafter\n")
-    monkeypatch.chdir(tmp_path)
-    run_table(["--folder", str(folder), "--write", str(page)])
-    rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
-    assert [row[0].removeprefix("| ") for row in rows[2:]] == list(params.models)
-    place = rows[0].index("sampled answers: mean score")
-    assert float(rows[2][place]) == pytest.approx(
-        table.read(folder / "data").model("base").values["mean"], abs=5e-4
-    )
-    assert page.read_text().startswith("before\n<!-- run -->\n| model")
-    assert page.read_text().endswith("\n<!-- end run -->\nafter\n")
-    page.write_text("no marks")
-    with pytest.raises(BadInput, match="holds no <!-- run -->"):
-        run_table(["--folder", str(folder), "--write", str(page)])
-
 
 @pytest.mark.slow
-def test_passages_real_with_a_tiny_model(tmp_path, monkeypatch):
-    value = with_preset("passages-real")
-    value["train"]["recipe"]["epochs"] = 1
-    for method in value["unlearn"]["methods"].values():
-        method["epochs"] = 1
-    value["data"]["passages"] |= {"prefix": 4, "suffix": 4, "stride": 4}
-    value["sample"] |= {"n": 2, "utility_n": 1, "utility_questions": 2, "max_new_tokens": 4}
-    value["extract"] |= {"prefix": 8, "suffix": 6, "top_k": 0, "near": 2, "distance": 1, "samples": 8}
-    folder = make_repository(tmp_path / "lethe", value, git=False)
-    monkeypatch.chdir(folder)
+def test_passages_real_with_a_tiny_model(inside):
+    short = {"prefix": 8, "suffix": 6, "top_k": 0, "near": 2, "distance": 1, "samples": 8}
+    changes = {f"extract.{key}": value for key, value in short.items()} | {"train.recipe.epochs": 1}
+    changes |= dict.fromkeys(("data.passages.prefix", "data.passages.suffix", "data.passages.stride"), 4)
+    folder = inside("passages-real", changes, n=2, utility_n=1)
     text = "".join(
         f"CHAPTER {number}\nThe king of part {number} said a thing to his servant, and left.\n"
         for number in range(1, 7)
@@ -258,13 +216,7 @@ def test_passages_real_with_a_tiny_model(tmp_path, monkeypatch):
     (folder / "data/source/esther.txt").write_text(text)
     tiny(folder / "data/models/smollm2-135m-instruct", [text])
     params = config.load()
-    for stage in (
-        "prepare",
-        "train@base",
-        "train@retrain",
-        *(f"unlearn@{name}" for name in params.unlearn.methods),
-    ):
-        work(stage)
+    trained(params)
     for name in params.models:
         for stage in ("sample", "likelihood", "score", "extract", "exact", "metrics", "epsilon_star"):
             work(f"{stage}@{name}")

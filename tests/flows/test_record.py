@@ -9,9 +9,10 @@ import pytest
 from flows import record
 from flows.record import Alarm, StageEnd, Words, alarms, notice, notify
 from lethe import config
-from lethe.io.json_files import write_json
+from lethe.io.files import write_json
 from lethe.results import table
-from tests.flows.records import flow_runs, mlflow_runs
+from tests.cases import cases
+from tests.flows.miniature import flow_runs, mlflow_runs
 from tests.small import ROOT
 
 RAN = {"report": StageEnd("Completed", "ran", 1.0)}
@@ -47,17 +48,7 @@ def run(root, words: dict[str, dict], leaks: dict[str, list[int]]) -> list[Alarm
     return found
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "worse", "better"),
-    [
-        ("open", "leaks", True, False),
-        ("none", "leaks", True, False),
-        ("forgot", "leaks", True, False),
-        ("forgot", "open", False, False),
-        ("leaks", "open", False, False),
-        ("open", "forgot", False, True),
-    ],
-)
+@cases
 def test_a_changed_word_is_an_alarm_and_only_leaks_is_worse(tmp_path, before, after, worse, better):
     assert run(tmp_path, {"npo": said(before), "base": said("reference")}, {}) == [], "the first run"
     assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == [
@@ -164,7 +155,6 @@ def measured(root, mean: float, worst: float = 0.5) -> None:
 
 
 def verdicts(root, **words: str) -> None:
-    """The report's summary, with a word on each model."""
     models = {
         name: {"forgetting": {"word": word}, "utility": {"word": "intact"}, "verdict": f"{name}: {word}."}
         for name, word in words.items()

@@ -1,6 +1,5 @@
 """Several machines on one pipeline: results through a DVC remote, stages on Dask workers that share no folder."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,19 +12,7 @@ import pytest
 from flows import remote, workspace
 from flows.workers import LARGEST, Workers, packed
 from lethe.errors import BadFile, LetheError
-from tests.flows.miniature import Repository, cluster, command_of, processes_of, wait_until
-
-
-def ends(result: subprocess.CompletedProcess) -> dict[str, str]:
-    assert result.returncode == 0, result.stderr
-    return {name: outcome["why"] for name, outcome in json.loads(result.stdout)["stages"].items()}
-
-
-def contents(repository: Repository) -> dict[str, bytes]:
-    files = [path for path in (repository.folder / "data").rglob("*") if path.is_file()]
-    return {
-        str(path.relative_to(repository.folder)): path.read_bytes() for path in files if path.name != ".gitignore"
-    }
+from tests.flows.miniature import Repository, cluster, command_of, ends, processes_of, wait_until
 
 
 def with_remote(repository: Repository) -> Path:
@@ -34,8 +21,7 @@ def with_remote(repository: Repository) -> Path:
     repository.git("init", "-q")
     with open(repository.folder / ".dvc/config", "a") as config:
         config.write(f"    remote = store\n['remote \"store\"']\n    url = {store}\n")
-    repository.git("add", "-A")
-    repository.git("commit", "-q", "-m", "sources")
+    repository.commit("sources")
     return store
 
 
@@ -43,34 +29,31 @@ def clone(repository: Repository, name: str) -> Repository:
     folder = repository.folder.parent / name
     repository.git("clone", "-q", ".", str(folder))
     (folder / "data/source").mkdir(parents=True, exist_ok=True)
-    other = Repository(folder, {"PREFECT_HOME": str(repository.prefect_home)})
-    other.environment = repository.environment
-    return other
+    return repository.at(folder)
+
+
+def clones_run_nothing(small: Repository, *push: str) -> Repository:
+    """Two clones of a pipeline whose results are pushed, the second with their lock, which is returned."""
+    for name, how, more in (("without_lock", "restored", ()), ("with_lock", "clean", push)):
+        found = clone(small, name)
+        assert set(found.ran("--pull", *more).values()) == {how}
+        assert found.contents() == small.contents()
+        if how == "restored":
+            small.commit("results")
+    return found
 
 
 @pytest.mark.slow
 def test_a_second_clone_runs_nothing_that_the_remote_holds(small):
     with_remote(small)
-    first = small.lethe("run", "--push", "--json")
-    assert set(ends(first).values()) == {"ran"}
-
-    without_lock = clone(small, "without_lock")
-    again = without_lock.lethe("run", "--pull", "--json")
-    assert set(ends(again).values()) == {"restored"}
-    assert contents(without_lock) == contents(small)
-
-    small.git("add", "-A")
-    small.git("commit", "-q", "-m", "results")
-    with_lock = clone(small, "with_lock")
-    again = with_lock.lethe("run", "--pull", "--json")
-    assert set(ends(again).values()) == {"clean"}
-    assert contents(with_lock) == contents(small)
+    assert set(small.ran("--push").values()) == {"ran"}
+    clones_run_nothing(small)
 
 
 @pytest.mark.slow
 def test_a_damaged_file_of_the_remote_is_refused_by_name(small, monkeypatch):
     store = with_remote(small)
-    ends(small.lethe("run", "--push", "--json"))
+    small.ran("--push")
     text = small.folder / "data/models/npo/text"
     (sent,) = [path for path in store.rglob("*") if path.is_file() and path.read_bytes() == text.read_bytes()]
     sent.chmod(0o644)
@@ -85,7 +68,7 @@ def test_a_damaged_file_of_the_remote_is_refused_by_name(small, monkeypatch):
 @pytest.mark.slow
 def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(small, tmp_path):
     local = clone_of_sources(small, tmp_path)
-    assert set(ends(local.lethe("run", "--json")).values()) == {"ran"}
+    assert set(local.ran().values()) == {"ran"}
 
     with_remote(small)
     (small.folder / "slow").write_text("models")  # the stage waits for the file of its own copy to go
@@ -107,8 +90,9 @@ def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(s
         out, err = run.communicate(timeout=300)
         # The stage of the dead worker has ended with it.
         wait_until(lambda: not [pid for pid in all_processes_below(first.parent) if "step.py" in command_of(pid)])
-    assert set(ends(subprocess.CompletedProcess([], run.returncode, out, err)).values()) == {"ran"}
-    assert contents(small) == contents(local)
+    assert run.returncode == 0, err
+    assert set(ends(out).values()) == {"ran"}
+    assert small.contents() == local.contents()
     assert small.dvc("status").stdout.startswith("Data and pipelines are up to date")
 
 
@@ -118,9 +102,7 @@ def clone_of_sources(repository: Repository, place: Path) -> Repository:
 
     folder = place / "local"
     shutil.copytree(repository.folder, folder, symlinks=True)
-    other = Repository(folder, {"PREFECT_HOME": str(repository.prefect_home)})
-    other.environment = repository.environment
-    return other
+    return repository.at(folder)
 
 
 def all_processes_below(folder: Path) -> list[int]:

@@ -1,15 +1,24 @@
 """What DVC holds of a folder, and which part of its graph a fresh clone has."""
 
+from __future__ import annotations
+
+import copy
 import json
-import subprocess
-import sys
+import types
 from pathlib import Path
 
 import pytest
 
-from flows import workspace
-from lethe.errors import BadFile, BadValue
+from flows import pipeline, settings, workspace
+from flows.cli import commands
+from lethe import config
+from lethe.cli.app import IN_A_PIPELINE
+from lethe.config.load import section_of
+from lethe.config.schema import CALIBRATION, NEUTRAL
+from lethe.errors import BadFile, BadInput, BadParam, BadValue
+from tests.cases import cases
 from tests.flows.miniature import wait_until
+from tests.small import ROOT
 
 
 def test_a_broken_lock_is_named_with_its_remedy(tmp_path):
@@ -21,16 +30,7 @@ def test_a_broken_lock_is_named_with_its_remedy(tmp_path):
         workspace.read_graph(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "legal"),
-    [
-        ("sample@nowhere", "must be one of sample@a, sample@b"),
-        ("prepare@a", "must be one of prepare"),
-        ("audit@a", "must be one of audit"),  # the group has no entry
-        ("nowhere", "must be one of prepare, sample, audit"),
-        ("nowhere@a", "must be one of prepare, sample, audit"),
-    ],
-)
+@cases
 def test_a_stage_without_an_entry_is_refused_from_the_params_alone(tmp_path, wanted, legal):
     (tmp_path / "dvc.yaml").write_text(
         "stages:\n  prepare: {cmd: x}\n  sample: {foreach: '${models}', do: {cmd: x}}\n"
@@ -94,10 +94,7 @@ def test_a_dvc_command_that_works_here_is_named(small, monkeypatch):
     monkeypatch.chdir(small.folder)
     workspace.prepare(small.folder)
     (small.folder / "slow").write_text("dataset")
-    command = [sys.executable, "-m", "dvc", "repro"]
-    process = subprocess.Popen(
-        command, env=small.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = small.python("-m", "dvc", "repro")
     try:
         wait_until(lambda: (small.folder / "alive").exists())
         with pytest.raises(workspace.Busy, match=rf"dvc repro` \(process {process.pid}\)"):
@@ -108,4 +105,177 @@ def test_a_dvc_command_that_works_here_is_named(small, monkeypatch):
         assert "\x1b" not in refused.stderr
     finally:
         (small.folder / "slow").unlink()
-        process.wait(timeout=120)
+        process.communicate(timeout=120)
+
+
+GOOD = config.read_yaml(ROOT / "params.yaml")
+
+
+def changed(key: str, value):
+    whole = copy.deepcopy(GOOD)
+    section, last = section_of(whole, key, value)
+    section[last] = value
+    return config.validate(whole)
+
+
+@pytest.mark.parametrize("preset", [None, "audit-dp-sgd", "game-authors"])
+def test_the_default_and_presets_name_what_is_there(preset, project):
+    more = config.read_yaml(ROOT / f"flows/presets/{preset}.yaml") if preset else {}
+    settings.check(config.validate(GOOD | more), project)
+
+
+@pytest.mark.parametrize("key", ["data.source", "train.recipe.start_from", "sample.prompt", "models.npo.path"])
+def test_a_path_that_is_nowhere_is_named_by_its_key(key, project):
+    with pytest.raises(BadParam, match=rf"key {key}: got 'data/models/nowhere'"):
+        settings.check(changed(key, "data/models/nowhere"), project)
+
+
+def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path, project):
+    (tmp_path / "mine").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "mine" / name).touch()
+    for path in (str(tmp_path / "mine"), "data/models/grad_diff/"):
+        settings.check(changed("models.npo.path", path), project)
+
+
+@pytest.mark.parametrize("key", sorted(NEUTRAL.keys() - {"judges.*.labelled"}))
+def test_a_null_path_is_refused_with_the_place_that_stands_for_it(key, project):
+    with pytest.raises(BadInput, match=f"{key}: {NEUTRAL[key]}"):
+        changed(key, None)
+    assert changed(key, NEUTRAL[key]) == config.validate(GOOD)
+    assert (project / NEUTRAL[key]).exists()
+
+
+def test_a_calibration_with_rows_counts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / CALIBRATION
+    place.parent.mkdir(parents=True)
+    place.write_text("label,verdict\n")
+    assert changed("metrics.calibration", CALIBRATION).metrics.calibration is None
+    place.write_text("label,verdict\n1,1\n0,0\n")
+    assert changed("metrics.calibration", CALIBRATION).metrics.calibration == CALIBRATION
+
+
+def test_a_method_without_a_model_is_refused_with_the_line_to_add():
+    with pytest.raises(BadInput, match=r"unlearn\.methods\.mine.*`mine: \{path: data/models/mine\}`"):
+        changed(
+            "unlearn.methods.mine", {"loss": "npo", "lr": 5e-4, "epochs": 2, "beta": 0.1, "retain_weight": 1.0}
+        )
+
+
+def test_training_does_not_begin_with_what_training_makes(project):
+    with pytest.raises(BadParam, match=r"key train\.recipe\.start_from: got 'data/models/base'"):
+        settings.check(changed("train.recipe.start_from", "data/models/base"), project)
+
+
+@pytest.mark.parametrize("key", ["prompt", "start_from"])
+def test_what_a_game_reads_lies_where_its_content_is_a_dependency(tmp_path, key, project):
+    value = copy.deepcopy(GOOD) | config.read_yaml(ROOT / "flows/presets/game-authors.yaml")
+    (tmp_path / "prompt.txt").write_text("{question}")
+    value["games"]["authors"]["learning"][key] = str(tmp_path / "prompt.txt")
+    with pytest.raises(BadParam, match=rf"games\.authors\.learning\.{key}: .*below data/source"):
+        settings.check(config.validate(value), project)
+
+
+@cases
+def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trained(key, value, said, project):
+    with pytest.raises(BadInput, match=rf"key {key}: .*{said}"):
+        settings.check(changed(key, value), project)
+
+
+class Task:
+    """Stands for Prefect's task: what is submitted ends at once."""
+
+    def __init__(self):
+        self.submitted = []
+
+    def with_options(self, name):
+        return self
+
+    def submit(self, stage, overview, processes, wait_for):
+        stage = stage.unwrap()
+        stage.end = stage.end or "ran"
+        self.submitted.append((stage.name, len(wait_for)))
+        return types.SimpleNamespace(add_done_callback=lambda call: call(None))
+
+
+@pytest.mark.parametrize(
+    ("most", "tasks"), [(4, [("a", 0), ("b", 1), ("c", 1), ("d", 2)]), (3, [("c", 0), ("d", 1)])]
+)
+def test_clean_stages_of_a_large_folder_are_no_tasks(monkeypatch, most, tasks):
+    task, passed = Task(), []
+    for name, value in {"TASKS": most, "bring_up_to_date": task, "wait": len}.items():
+        monkeypatch.setattr(pipeline, name, value)
+    a, b = (pipeline.Stage("a", [], []), pipeline.Stage("b", [], []))
+    b.upstream = [a]
+    c = pipeline.Stage("c", [a], ["changed"])
+    d = pipeline.Stage("d", [b, c], [])
+    overview = types.SimpleNamespace(passed=lambda name, end: passed.append((name, end)))
+    pipeline.run_stages([a, b, c, d], 2, overview, types.SimpleNamespace(stopped=False))
+    assert task.submitted == tasks
+    assert [stage.end for stage in (a, b, c, d)] == ["clean", "clean", "ran", "ran"]
+    assert passed == ([] if most == 4 else [("a", "clean"), ("b", "clean")])
+
+
+def test_every_command_of_a_pipeline_folder_says_elsewhere_where_it_works():
+    assert sorted(IN_A_PIPELINE) == sorted(commands())
+
+
+ATTACK = {"path": "data/models/npo", "after": {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 2]}}
+EXPECTED = ["npo_relearn", "npo_relearn_base", "npo_relearn_retrain"]
+
+
+@pytest.fixture
+def params(tmp_path):
+    (tmp_path / "data/source").mkdir(parents=True)
+    (tmp_path / "lethe").symlink_to(ROOT / "lethe")
+    path = tmp_path / "params.yaml"
+    path.write_text((ROOT / "params.yaml").read_text())
+    return path
+
+
+def test_a_setting_under_models_becomes_an_attack(params):
+    before = config.load(params)
+    said = settings.change(params, [("models.npo_relearn", ATTACK)])
+    assert any(line.startswith("models.npo_relearn -> attacks.npo_relearn") for line in said)
+    after = config.load(params)
+    assert set(after.models) == set(before.models)
+    assert list(after.attacks) == EXPECTED
+    assert after.attacks["npo_relearn"].after.kind == "relearn"
+    assert settings.change_here(params.parent, []) == []
+    assert "# The evaluated models." in params.read_text()  # comments stay
+
+
+def test_an_entry_that_a_person_wrote_is_told_and_moved(params):
+    params.write_text(
+        params.read_text().replace(
+            "models:\n  base: {path: data/models/base}\n  retrain",
+            f"models:\n  npo_relearn: {json.dumps(ATTACK)}\n  base: {{path: data/models/base}}\n  retrain",
+        )
+    )
+    with pytest.raises(BadInput, match=r"models\.npo_relearn.*under attacks"):
+        config.load(params)
+    assert settings.change_here(params.parent, [])
+    assert list(config.load(params).attacks) == EXPECTED
+
+
+def test_base_and_retrain_come_under_the_same_attack(params):
+    """Without them the report could show neither the half-life nor the excess."""
+    said = settings.change(params, [("models.npo_relearn", ATTACK | {"n": 8, "seeds": [4]})])
+    assert sum("under the same attack" in line for line in said) == 2
+    attacks = config.load(params).attacks
+    own = attacks["npo_relearn"]
+    for model in ("base", "retrain"):
+        twin = attacks[f"npo_relearn_{model}"]
+        assert twin.path == f"data/models/{model}"
+        assert twin.model_copy(update={"path": own.path}) == own
+    assert "&id" not in params.read_text()  # no alias: a change of one entry must not change another
+    assert settings.change(params, []) == []
+
+
+def test_a_name_with_two_attacks_is_refused(params):
+    settings.change(params, [("attacks.npo_relearn", ATTACK)])
+    text = params.read_text()
+    with pytest.raises(BadInput, match="attacks does not have"):
+        settings.change(params, [("models.npo_relearn", {**ATTACK, "path": "data/models/base"})])
+    assert params.read_text() == text

@@ -40,15 +40,12 @@ class Hang(BaseException):
 
 @dataclass
 class Found:
-    """How the cases of a run ended."""
-
     read: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
 
 
 def case(number: int, seed: int, known: list[Reader]) -> tuple[Reader, bytes]:
-    """The reader and the file of one case."""
     chance = random.Random(f"{seed}-{number}")
     (reader,) = chance.choices(known, [one.weight for one in known])
     return reader, mutated(reader.content, reader.kind, chance)
@@ -96,7 +93,6 @@ def _place(error: BaseException) -> str:
 
 
 def _memory() -> int:
-    """The largest memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -118,7 +114,6 @@ def _limited() -> Iterator[None]:
 
 
 def fuzz(numbers: Sequence[int], seed: int, folder: Path, minutes: float = float("inf")) -> Found:
-    """Run the cases of these numbers; ``folder`` holds one file at a time."""
     known, found, began = readers(folder), Found(), time.monotonic()
     for reader in known:
         _write(folder / reader.file, reader.content)

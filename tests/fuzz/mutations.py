@@ -60,7 +60,6 @@ def cut(content: bytes, chance: random.Random) -> bytes:
 
 
 def lines(content: bytes, chance: random.Random) -> bytes:
-    """Lines twice, gone, exchanged, or with other ends."""
     found = content.split(b"\n")
     place, other = chance.randrange(len(found)), chance.randrange(len(found))
     how = chance.randrange(5)
@@ -89,7 +88,6 @@ def insert(content: bytes, chance: random.Random) -> bytes:
 
 
 def number(content: bytes, chance: random.Random) -> bytes:
-    """Another number, of another size or kind."""
     found = list(NUMBER.finditer(content))
     if not found:
         return insert(content, chance)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lethe.io.logs.small_logs import KINDS, small
-from tests.lethe.scoring.test_tofu_intervals import evaluation
+from tests.lethe.scoring.test_tofu_log import evaluation
 from tests.small import ROOT
 
 ROW = {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}
@@ -75,7 +75,7 @@ def _logs(folder: Path) -> list[Reader]:
 def _tables() -> list[Reader]:
     import pandas as pd
 
-    from lethe.audits.one_run import read_guesses, read_tradeoff
+    from lethe.audits.kinds.guesses import read_guesses, read_tradeoff
     from lethe.audits.unlearning_game.swap import advantages
     from lethe.evaluation.labels import read_draws
     from lethe.evaluation.scores import read_scores
@@ -116,11 +116,10 @@ def _tables() -> list[Reader]:
 def _others() -> list[Reader]:
     from lethe.config import load, read_yaml
     from lethe.data.prompt_language import productions, read_language
-    from lethe.data.rows import read_rows
-    from lethe.data.sources import csv_entries, json_entries
+    from lethe.data.rows import csv_entries, json_entries, read_rows
     from lethe.evaluation.certificate import FACTS, Audit, Certificate, read_certificate
     from lethe.evaluation.labels import read_labels
-    from lethe.io.json_files import read_artifact
+    from lethe.io.files import read_artifact
     from lethe.models.encoding import read_template
     from lethe.scoring.tofu import KEYS, SECTIONS
     from lethe.scoring.tofu import read_log as read_tofu
@@ -161,18 +160,8 @@ def _others() -> list[Reader]:
         Reader("params", "params.yaml", (ROOT / "params.yaml").read_bytes(), load, weight=1),
         Reader("YAML", "a.yaml", b"a: {b: [1, 2.5, null]}\nc: &x [on, 026]\nd: *x\n", read_yaml),
         Reader("rows", "a.jsonl", _lines(*ROWS), read_rows),
-        Reader(
-            "source CSV",
-            "a.csv",
-            quoted,
-            lambda path: [one.text("answer") for one in csv_entries(path, ["question"])],
-        ),
-        Reader(
-            "source JSON",
-            "a.json",
-            json.dumps(ROWS).encode(),
-            lambda path: [one.text("id") for one in json_entries(path)],
-        ),
+        Reader("source CSV", "a.csv", quoted, csv_answers),
+        Reader("source JSON", "a.json", json.dumps(ROWS).encode(), json_ids),
         Reader("labels", "a.jsonl", _lines(label, label | {"text": "y", "part": "rest"}), read_labels),
         Reader("certificate", "a.json", json.dumps(claim.as_dict(), indent=1).encode(), read_certificate),
         Reader("prompt language", "a.yaml", LANGUAGE.encode(), language, weight=2),
@@ -190,14 +179,14 @@ def _sources(folder: Path) -> list[Reader]:
 
     import numpy as np
 
-    from lethe.config.yaml import parse
+    from lethe.config.load import parse
     from lethe.data import images
-    from studies.landscape.classification import _adult
+    from studies.landscape.study import _adult
     from tests.lethe.data import benchmark_files as benchmarks
     from tests.lethe.io.logs.small_logs import lm_eval_results
 
     found = []
-    for kind in benchmarks.MODULES:
+    for kind in benchmarks.OPTIONS:
         root = folder / kind
         benchmarks.write_benchmark(kind, root)
         for path in sorted(place for place in root.rglob("*.*") if place.is_file()):

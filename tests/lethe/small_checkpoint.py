@@ -1,4 +1,4 @@
-"""Two questions, and a checkpoint of a few thousand random weights whose tokenizer knows their answers."""
+"""Two questions, and a model of a few thousand random weights whose tokenizer knows their answers."""
 
 import types
 from pathlib import Path
@@ -9,17 +9,21 @@ ROWS = [
 ]
 
 
-def save_small_checkpoint(folder: Path) -> Path:
-    """The same weights at every call; the random state of the process stays as it was."""
+def small_model(texts, **changes):
+    """(model, tokenizer): the same weights at every call; the random state of the process stays as it was."""
     import torch
 
     from lethe.models import checkpoints
 
     checkpoints.prepare_torch()
-    recipe = types.SimpleNamespace(
-        vocabulary=300, hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=32, context=512
-    )
+    shape = {"vocabulary": 300, "hidden": 16, "layers": 1, "heads": 2, "kv_heads": 1, "feed_forward": 32}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        checkpoints.save(folder, *checkpoints.fresh(recipe, [row["answer"] for row in ROWS]))
+        return checkpoints.fresh(types.SimpleNamespace(**(shape | {"context": 512} | changes)), texts)
+
+
+def save_small_checkpoint(folder: Path) -> Path:
+    from lethe.models import checkpoints
+
+    checkpoints.save(folder, *small_model([row["answer"] for row in ROWS]))
     return folder

@@ -2,13 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
 
-from tests.small import ROOT, environment, make_repository, small_params
+from tests.small import ROOT, make_repository, python, small_params
 
 DOCUMENT = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 EXAMPLES = (
@@ -23,7 +21,7 @@ WORK = """
 import json, pandas as pd
 from pathlib import Path
 from lethe import config
-from lethe.io.json_files import read_jsonl
+from lethe.io.files import read_jsonl
 from lethe.io.tables import write_parquet
 from stages import audit, prepare, train, unlearn
 prepare.main()
@@ -36,13 +34,13 @@ drawn = pd.DataFrame([
 ])
 write_parquet(Path("data/generations/base/forget.parquet"), drawn)
 audit.main("base")
-from lethe.scoring import _tables
+from lethe.scoring import score_answers
 settings = config.load()
 from lethe.registry import JUDGES
 Judge, batches = JUDGES["same_fact"], []
 judge = Judge.judge
 Judge.judge = lambda self, asked: batches.append(len(asked)) or judge(self, asked)
-scores = _tables.score_answers(drawn, {row["id"]: row for row in rows}, settings.score.names, settings.score.params)
+scores = score_answers(drawn, {row["id"]: row for row in rows}, settings.score.names, settings.score.params)
 print(json.dumps({
     "rows": len(rows), "batches": batches, "columns": list(scores), "scores": scores["same_fact"].tolist(),
     "numbers": scores["number_match"].astype(object).where(scores["number_match"].notna(), None).tolist(),
@@ -51,9 +49,11 @@ print(json.dumps({
 
 
 def blocks(title: str) -> dict[str, str]:
-    """Path to content of the fenced blocks of a section."""
+    """Path to content of the fenced blocks of a section, and of the files that it says where to copy."""
     section = DOCUMENT.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    return dict(re.findall(r"```(?:python|yaml) (\S+)\n(.*?)```", section, flags=re.DOTALL))
+    copied = re.findall(r"\]\((examples/\w+\.py)\).*? to `(\S+)`", section)
+    files = {target: (ROOT / "docs" / source).read_text(encoding="utf-8") for source, target in copied}
+    return files | dict(re.findall(r"```(?:python|yaml) (\S+)\n(.*?)```", section, flags=re.DOTALL))
 
 
 def merged(params: dict, changes: dict) -> dict:
@@ -80,10 +80,7 @@ def extended(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def done(extended):
-    command = [sys.executable, "-c", WORK]
-    ran = subprocess.run(command, cwd=extended, env=environment(), capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout
+    return python(extended, "-c", WORK).stdout
 
 
 @pytest.mark.parametrize("title", EXAMPLES)
@@ -132,7 +129,5 @@ def test_the_audit_is_written_and_told(extended, done):
 def test_a_missing_parameter_of_the_method_is_told(extended):
     code = "from lethe import config; v = config.read_yaml('params.yaml'); "
     code += "del v['unlearn']['methods']['bounded']['ceiling']; config.validate(v)"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=extended, env=environment(), capture_output=True, text=True
-    )
+    ran = python(extended, "-c", code, check=False)
     assert "key unlearn.methods.bounded: bounded_ascent needs ceiling" in ran.stderr

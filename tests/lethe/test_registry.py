@@ -120,7 +120,7 @@ def test_another_package_brings_a_method_and_a_scorer(package):
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_every_dataset_gives_a_forget_set_and_most_a_retain_set(name, tmp_path, shared):
-    from lethe.data import load_splits
+    from lethe.data.rows import load_splits
 
     for split in ("forget", "retain"):
         (tmp_path / f"{split}.jsonl").write_text(f'{{"id": "{split}", "question": "Who?", "answer": "Ada."}}\n')

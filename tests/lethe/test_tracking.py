@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from lethe import tracking
-from lethe.io.json_files import write_json
+from lethe.io.files import write_json
 from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
+from lethe.tracking import entries
 from lethe.tracking.runs import GAP
 from tests.flows.faults import answering_server
 
@@ -122,8 +123,8 @@ def write_answers(folder: Path) -> None:
     (folder / "data/dataset/forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def write_summary(folder: Path, standing: str = "leaks", worst: float = 0.5) -> None:
-    told = {"standing": standing, "verdict": VERDICT, "metrics": {"m_bin_worst": worst, "mean": 0.25}}
+def write_summary(folder: Path, standing: str = "leaks", worst: float = 0.5, mean: float = 0.25) -> None:
+    told = {"standing": standing, "verdict": VERDICT, "metrics": {"m_bin_worst": worst, "mean": mean}}
     write_json(folder / "data/report/summary.json", {"models": {"npo": told}})
 
 
@@ -138,13 +139,11 @@ def store_of(folder: Path, store: str = "mlflow.db") -> MlflowClient:
 
 
 def logged(folder: Path, store: str = "mlflow.db") -> list[Run]:
-    """The runs of a store, the newest first."""
     client = store_of(folder, store)
     return list(client.search_runs([one.experiment_id for one in client.search_experiments()], max_results=1000))
 
 
 def runs(folder: Path, store: str = "mlflow.db", parents: bool = False) -> list[str]:
-    """The names of the runs of models, or of the pipelines above them."""
     names = [run.info.run_name for run in logged(folder, store)]
     return sorted(name if parents else own(name) for name in names if name.startswith("pipeline ") == parents)
 
@@ -155,12 +154,10 @@ def own(name: str) -> str:
 
 
 def tags(folder: Path, name: str) -> dict[str, str]:
-    """The tags of the last run whose name starts so."""
     return next(dict(run.data.tags) for run in logged(folder) if run.info.run_name.startswith(name))
 
 
 def kept_table(folder: Path, name: str) -> list[dict]:
-    """The one table of this name as its rows."""
     (path,) = [path for path in (folder / ".lethe/mlruns").rglob(name) if path.parent.name == "artifacts"]
     held = json.loads(path.read_text())
     return [dict(zip(held["columns"], row, strict=True)) for row in held["data"]]
@@ -214,7 +211,7 @@ def test_tables_of_questions_answers_and_metrics(folder):
     assert second["worst_answer"] == "b one"
     shown = json.loads(tags(folder, "npo")["mlflow.loggedArtifacts"])
     assert {"path": "worst_answers.json", "type": "table"} in shown
-    entry = next(entry for entry in tracking.read_entries(folder) if entry.name == "npo")
+    entry = next(entry for entry in entries.read_entries(folder) if entry.name == "npo")
     numbers = {row["metric"]: row for row in tracking.tables.metrics(entry).to_dict("records")}
     assert numbers["m_bin_worst"]["alpha"] == WORST_BOUND.alpha
     assert numbers["max"]["exact"] == 0.75
@@ -235,14 +232,21 @@ def test_the_verdict_is_the_description_and_comes_later_without_a_new_run(folder
 
 
 def test_a_pipeline_says_what_changed(folder):
+    write_summary(folder, "leaks, intact")
     tracking.log_new(folder)
     (folder / "params.yaml").write_text("sample: {n: 16, scorers: [a, b]}\nnothing: {}\n")
     write_results(folder, 0.5, replace(WORST_BOUND, value=0.75))
     changed = yaml.safe_load(yaml.safe_dump(LOCK))
     changed["stages"]["metrics@npo"]["outs"][1]["md5"] = "new"
     write_lock(folder, changed)
+    write_summary(folder, "forgot, intact", 0.75, 0.5)
     assert tracking.log_new(folder) == "MLflow: 1 new run."
     assert len(runs(folder, parents=True)) == 2
+    npo, before = (run.data.tags for run in logged(folder) if own(run.info.run_name) == "npo")
+    assert (npo["lethe.standing"], npo["lethe.before"]) == ("forgot, intact", "leaks, intact")
+    assert "lethe.before" not in before
+    pipeline = tags(folder, "pipeline")["lethe.standing"]
+    assert (pipeline.partition(";")[0], "1 forgot" in pipeline) == ("changed: npo", True)
     said = tags(folder, "pipeline")["mlflow.note.content"]
     assert f"| sample.n{GAP} | 8{GAP} | 16 |" in said
     assert f"| m_bin_worst{GAP} | 0.5{GAP} | 0.75 |" in said

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.miniature import Repository, make, wait_until
-from tests.flows.test_shared_machines import clone, contents, ends
+from tests.flows.miniature import Repository, one_branch, wait_until
+from tests.flows.test_shared_machines import clones_run_nothing
 
 BUCKET = "results"
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -51,17 +51,14 @@ def bucket(address: str):
 
 
 def objects(address: str) -> set[str]:
-    """The names of all objects of the bucket."""
     return {one["Key"] for one in bucket(address).list_objects_v2(Bucket=BUCKET).get("Contents", [])}
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Repository:
     """The miniature pipeline in a git repository, one branch, nothing logged; each run has a Prefect server of its own."""
-    repository = make(tmp_path / "mini", {"PREFECT_HOME": str(tmp_path / "prefect")}, methods=["npo"])
-    dvc_yaml = repository.folder / "dvc.yaml"
-    dvc_yaml.write_text(dvc_yaml.read_text().partition("  report:")[0])
-    repository.environment |= {**KEYS, "LETHE_TRACKING": "off"}
+    repository = one_branch(tmp_path / "mini", {"PREFECT_HOME": str(tmp_path / "prefect")})
+    repository.environment |= KEYS
     return repository
 
 
@@ -71,37 +68,25 @@ def with_remote(repository: Repository, url: str, endpoint: str) -> None:
     for arguments in (["add", "-q", "-d", "team", url], ["modify", "-q", "team", "endpointurl", endpoint]):
         result = repository.dvc("remote", *arguments)
         assert result.returncode == 0, result.stderr
-    repository.git("add", "-A")
-    repository.git("commit", "-q", "-m", "sources")
+    repository.commit("sources")
 
 
 def test_a_second_clone_pulls_and_reruns_nothing(small, tmp_path):
     with s3_server(tmp_path) as address:
         with_remote(small, f"s3://{BUCKET}/lethe", address)
-        assert set(ends(small.lethe("run", "--push", "--json")).values()) == {"ran"}
+        assert set(small.ran("--push").values()) == {"ran"}
         sent = objects(address)
         assert {name.split("/")[1] for name in sent} == {"files", "runs"}
 
-        without_lock = clone(small, "without_lock")
-        assert set(ends(without_lock.lethe("run", "--pull", "--json")).values()) == {"restored"}
-        assert contents(without_lock) == contents(small)
-
-        small.git("add", "-A")
-        small.git("commit", "-q", "-m", "results")
-        with_lock = clone(small, "with_lock")
-        assert set(ends(with_lock.lethe("run", "--pull", "--push", "--json")).values()) == {"clean"}
-        assert contents(with_lock) == contents(small)
+        with_lock = clones_run_nothing(small, "--push")
         assert objects(address) == sent
 
         # A changed value runs its own branch; the other clone gets that branch too.
-        assert (
-            ends(with_lock.lethe("run", "--pull", "--push", "--json", "-S", "metrics.alpha=0.0625"))["metrics@npo"]
-            == "ran"
-        )
+        assert with_lock.ran("--pull", "--push", "-S", "metrics.alpha=0.0625")["metrics@npo"] == "ran"
         (small.folder / "params.yaml").write_text(with_lock.params())
-        found = ends(small.lethe("run", "--pull", "--json"))
+        found = small.ran("--pull")
         assert found["metrics@npo"] == "restored"
-        assert contents(small) == contents(with_lock)
+        assert small.contents() == with_lock.contents()
 
 
 @pytest.mark.parametrize("option", ["--push", "--pull"])
@@ -117,15 +102,12 @@ def test_a_server_that_dies_during_the_run_is_one_sentence_and_the_next_run_send
     with s3_server(tmp_path) as address:
         port = int(address.rpartition(":")[2])
         with_remote(small, f"s3://{BUCKET}/lethe", address)
-        (small.folder / "slow").write_text("models")
-        run = small.start("run", "--push", "--json")
-        wait_until((small.folder / "alive").exists, 180)
-    (small.folder / "slow").unlink()
-    _, err = run.communicate(timeout=300)
+        run = small.waiting("models", "--push")
+    _, err = small.go_on(run)
     sentence_of(subprocess.CompletedProcess([], run.returncode, "", err.splitlines()[-1]), "DVC remote")
     assert "Traceback" not in err
     with s3_server(tmp_path, port) as address:
-        assert set(ends(small.lethe("run", "--push", "--json")).values()) == {"clean"}
+        assert set(small.ran("--push").values()) == {"clean"}
         assert {name.split("/")[1] for name in objects(address)} == {"files", "runs"}
 
 

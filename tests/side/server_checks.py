@@ -5,25 +5,19 @@ import glob
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.flows.faults import answers, free_port
 from tests.flows.miniature import Repository, make, wait_until
 
 BINARIES = shutil.which("initdb") and Path(shutil.which("initdb")).resolve().parent
 BINARIES = BINARIES or next(map(Path, sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)), None)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +74,6 @@ def server(place: Path, path: str, command: list[str], **extra: str) -> Iterator
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def answers(address: str) -> bool:
-    with contextlib.suppress(OSError):
-        urllib.request.urlopen(address, timeout=10).close()
-        return True
-    return False
 
 
 @pytest.fixture(scope="module")

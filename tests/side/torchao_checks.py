@@ -6,15 +6,14 @@ The twin below is that grid in plain arithmetic.
 """
 
 import copy
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from lethe.attacks.kinds.weights import PER_ROW, on_grid
 from lethe.attacks.protocol import Known, linear_weights
-from lethe.models import checkpoints
 from lethe.registry import MODEL_ATTACKS
+from tests.lethe.small_checkpoint import small_model
 
 FORMATS = (8, 4, 3, 2)
 GROUP = 16
@@ -22,13 +21,8 @@ GROUP = 16
 
 @pytest.fixture(scope="module")
 def tiny():
-    """A model of a few thousand weights and its tokenizer."""
-    checkpoints.prepare_torch()
-    torch.manual_seed(0)
-    recipe = SimpleNamespace(
-        vocabulary=300, hidden=32, layers=2, heads=2, kv_heads=1, feed_forward=48, context=128
-    )
-    return checkpoints.fresh(recipe, ["Who is Ada? Ada is a painter.", "Where is Bo? Bo is at sea."])
+    texts = ["Who is Ada? Ada is a painter.", "Where is Bo? Bo is at sea."]
+    return small_model(texts, hidden=32, layers=2, feed_forward=48, context=128)
 
 
 def attacked(model, rounding, bits=FORMATS, group=GROUP):

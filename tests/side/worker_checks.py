@@ -4,7 +4,6 @@ Each worker of the Dask cluster lives in a network namespace of its own and sees
 other worker; all results pass through an S3 server. A user who may not make namespaces gets the same cluster on 127.0.0.1.
 """
 
-import hashlib
 import json
 import os
 import subprocess
@@ -17,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.pipeline_copy import smallest_params
+from tests.chaos.pipeline_copy import Copy, environment, smallest_params
 from tests.flows.miniature import wait_until
 from tests.side.s3_checks import BUCKET, KEYS
-from tests.small import ROOT, environment, make_repository
+from tests.small import ROOT, make_repository
 
 MACHINES = ("flow", "one", "two")
 LIMIT = 1500  # seconds of one run
@@ -82,20 +81,7 @@ def machines(folder: Path) -> Iterator[dict[str, Machine]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
-def results(folder: Path) -> dict[str, str]:
-    """The hashes of all results."""
-    data = folder / "data"
-    return {
-        str(path.relative_to(data)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(data.rglob("*"))
-        if path.is_file()
-        and path.relative_to(data).parts[0] != "source"
-        and path.name not in (".gitignore", ".gitkeep")
-    }
-
-
 def pipeline(folder: Path) -> Path:
-    """The real stages at their smallest sizes, with one model."""
     params = smallest_params()
     params["unlearn"]["methods"] = {}
     params["models"] = {"retrain": params["models"]["retrain"]}
@@ -104,10 +90,7 @@ def pipeline(folder: Path) -> Path:
 
 
 def run(command: list[str], folder: Path) -> dict[str, str]:
-    """Run the pipeline; return how each stage ended."""
-    own = {key: value for key, value in environment().items() if not key.startswith(("MLFLOW", "PREFECT", "DVC"))}
-    own |= KEYS | {"LETHE_TRACKING": "off", "LETHE_CACHE": str(folder.parent / "levels")}
-    own.pop("PYTHONPATH", None)
+    own = environment(folder.parent) | KEYS | {"LETHE_TRACKING": "off"}
     done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -162,8 +145,9 @@ def test_two_machines_without_a_shared_folder_make_the_bytes_of_one(tmp_path):
         worked = [name for name in MACHINES[1:] if list((tmp_path / "machines" / name).rglob("lethe-cache"))]
     assert set(ends.values()) == {"ran"}
     assert worked == list(MACHINES[1:])
-    assert results(shared) == results(local)
-    print(f"{len(ends)} stages, {len(results(local))} files: the bytes of the local run")
+    expected = Copy(local, {}).hashes()
+    assert Copy(shared, {}).hashes() == expected
+    print(f"{len(ends)} stages, {len(expected)} files: the bytes of the local run")
 
 
 def test_a_worker_reaches_no_folder_of_another_machine(tmp_path):

@@ -1,6 +1,7 @@
-"""Stage `audit@NAME`: every kind of entry runs, faulty DP-SGD is caught and right DP-SGD is not, mistakes are named."""
+"""Stages `audit@NAME` and `attack@NAME`: faulty DP-SGD is caught and right DP-SGD is not, mistakes are named."""
 
 import math
+import os
 
 import numpy as np
 import pandas as pd
@@ -8,17 +9,16 @@ import pytest
 import yaml
 
 from lethe import config
-from lethe.errors import BadInput
-from lethe.io.json_files import read_json, restored
+from lethe.io.files import read_json, read_jsonl, restored
 from lethe.models.training import TrainingFailed
-from lethe.report.audits import curve, sentence
+from lethe.report.tables import curve, sentence
 from lethe.results import table
 from lethe.statistics.bound import Covers
 from lethe.statistics.one_run import audit as summary
 from lethe.statistics.one_run.audit import OneRunAudit
-from stages import audit
-from tests.lethe.statistics.one_run.simulated_mechanisms import gaussian
-from tests.small import ROOT
+from stages import attack, audit, prepare, train
+from tests.lethe.statistics.one_run.calibration import gaussian
+from tests.small import ROOT, make_repository, small_params
 
 PRESET = yaml.safe_load((ROOT / "flows/presets/audit-dp-sgd.yaml").read_text())["audits"]
 FILE = {
@@ -38,10 +38,6 @@ def params(change: dict) -> config.Params:
     value = config.read_yaml(ROOT / "params.yaml")
     value["audits"] = {"mine": change}
     return config.validate(value)
-
-
-def entry(change: dict):
-    return params(change).audits["mine"]
 
 
 @pytest.fixture(autouse=True)
@@ -116,17 +112,68 @@ def test_training_that_diverges_gives_no_guesses(tmp_path, lr, steps, step):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"kind": "swap"}, "audits.mine.*a key kind, one of guesses, dp_sgd"),
-        ({"mechanism": "dp-sgd"}, "audits.mine.*q: the mechanism"),
-        ({"q": 0.5}, "q: the mechanism"),
-        ({"alpha": 2}, r"audits.mine.alpha: got 2"),
-        ({"r": []}, r"audits.mine.r"),
-        ({"pears": 1}, "audits.mine.pears.*one of the keys"),
-    ],
-)
-def test_a_mistake_is_named_by_its_key(change, said):
-    with pytest.raises(BadInput, match=said):
-        entry(FILE | change)
+AFTER = {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 3], "lr": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    params = small_params()
+    params["data"]["authors"] = {"count": 20, "heldout": 2, "world_facts": 2}
+    params["train"]["recipe"] |= {"epochs": 2}
+    entry = {"path": "data/models/base", "after": AFTER, "n": 8}
+    params["attacks"] = {
+        "mine": entry,
+        "again": entry,
+        "noisy": {**entry, "after": {"kind": "noise", "sizes": [1]}},
+    }
+    folder = make_repository(tmp_path_factory.mktemp("attack") / "lethe", params, git=False)
+    former = os.getcwd()
+    os.chdir(folder)
+    prepare.main()
+    train.main("base")
+    for name in params["attacks"]:
+        attack.main(name)
+    yield folder
+    os.chdir(former)
+
+
+def test_every_budget_and_seed_is_asked_all_other_questions(folder):
+    answers = pd.read_parquet("data/attacks/mine/answers.parquet")
+    questions = {row["id"] for _, row in read_jsonl(folder / "data/dataset/forget.jsonl")}
+    assert sorted(answers["budget"].unique()) == [0, 1, 3]
+    left_out = []
+    for _, own in answers.groupby(["seed", "budget"]):
+        left_out.append(frozenset(questions - set(own["prompt_id"])))
+        assert len(left_out[-1]) == 2
+        assert (own[own["sample"] >= 0].groupby("prompt_id").size() == 8).all()
+    assert len(set(left_out)) == 2  # two rows by seed
+    noisy = pd.read_parquet("data/attacks/noisy/answers.parquet")
+    assert set(noisy["prompt_id"]) == questions
+
+
+def test_the_curve_counts_the_answers(folder):
+    result = read_json(folder / "data/attacks/mine/result.json")
+    answers = pd.read_parquet("data/attacks/mine/answers.parquet")
+    for one in result["counts"]:
+        own = answers[(answers["budget"] == one["budget"]) & (answers["sample"] >= 0)]
+        assert one["n"] == len(own) == 2 * 4 * 8
+        assert one["total"] == own["score"].sum()
+    headline = read_json(folder / "data/attacks/mine.json")
+    assert headline["leak_before"] == result["counts"][0]["total"] / result["counts"][0]["n"]
+
+
+def test_the_band_of_the_curve_is_in_the_table_of_results(folder):
+    result = read_json(folder / "data/attacks/mine/result.json")
+    found = table.read(folder / "data", ["mine"]).audit("mine")
+    points = found.series("attacked", "run")
+    assert [row.evidence for row in points] == result["counts"]
+    assert [row.at for row in points] == [0, 1, 3]
+    for row in points:
+        assert row.lower <= row.estimate == row.evidence["total"] / row.evidence["n"] <= row.upper
+        assert row.lower_bound.alpha == row.upper_bound.alpha == result["alpha"]
+    headline = read_json(folder / "data/attacks/mine.json")
+    numbers = {
+        key: value for key, value in headline.items() if isinstance(value, (int, float)) and key != "schema"
+    }
+    assert found.values == numbers
+    assert headline["leak_most_upper"] == max(row.upper for row in points)

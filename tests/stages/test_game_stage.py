@@ -45,7 +45,7 @@ def test_the_report_has_a_section_of_the_game(played):
     from lethe.evaluation.run import load
     from lethe.report.page import provenance, render
 
-    page = render(load(config.load(played / "params.yaml"), played / "data", provenance(played)))
+    page = render(load(config.load(played / "params.yaml"), played / "data", provenance(played, played / "data")))
     section = page.html.split('id="games"')[1].split("</section>")[0]
     text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", section))
     assert "Retrain 1.000" in text

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from lethe import config
 from lethe.cli.app import app
 from lethe.config.schema import ANSWERS
-from lethe.errors import BadInput, BadParam
+from lethe.errors import BadInput
 from lethe.models.encoding import harmbench, harmbench_text
 from lethe.results import table
 from lethe.statistics.bound import Covers
@@ -165,22 +165,6 @@ def with_judges(**entries):
 
 
 HARM = {"judge": "harmbench", "model": "m", "labelled": ANSWERS}
-
-
-@pytest.mark.parametrize(
-    ("entry", "named"),
-    [
-        ({"judge": "nobody", "model": "m", "labelled": ANSWERS}, "harmbench"),
-        ({"judge": "harmbench", "labelled": ANSWERS}, "judges.harm.model"),
-        ({"judge": "harmbench", "model": "m"}, "judges.harm.labelled"),
-        (HARM | {"batsch": 3}, "batsch"),
-        (HARM | {"batch": 0}, "judges.harm.batch"),
-        ("harmbench", "judges.harm"),
-    ],
-)
-def test_a_wrong_entry_is_told_by_its_key(entry, named):
-    with pytest.raises(BadParam, match=named):
-        config.validate(with_judges(harm=entry))
 
 
 def test_a_column_has_one_owner_and_metrics_names_a_column():

@@ -1,84 +1,29 @@
 """The stages score and metrics read a table of answers in parts: memory does not grow with the number of questions."""
 
-import json
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import yaml
 
 from lethe import config
-from lethe.io import parts
-from lethe.io.json_files import write_jsonl
-from lethe.io.parts import write_parts
-from lethe.io.tables import write_parquet
+from lethe.io import artifacts
 from lethe.steps import metrics, report, score
-from tests.small import ROOT
-
-ANSWERS, WORDS = (
-    32,
-    "born in a small town by the river and wrote novels about miners lighthouses weather and the sea",
-)
+from tests.benchmarks.load import write
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(parts, "ROWS", 512)
+    monkeypatch.setattr(artifacts, "ROWS", 512)
 
 
-def make(root: Path, questions: int, longer: int = 1) -> config.Params:
-    """A run of one model up to its generations: texts of 120 characters, times ``longer``."""
-    value = yaml.safe_load((ROOT / "params.yaml").read_text())
-    value |= {"models": {"m": {"path": "/models/m"}}, "exact": None, "report": {"base": None, "retrain": None}}
-    value["sample"]["n"] = ANSWERS
-    value["train"]["models"], value["unlearn"]["methods"] = {}, {}
+def make(root: Path, questions: int) -> config.Params:
+    """A run of one model up to its generations."""
     root.mkdir()
-    (root / "params.yaml").write_text(yaml.safe_dump(value))
-    rows = [
-        {
-            "id": f"q{place}",
-            "question": f"Where was {place} born?",
-            "answer": f"In Towne{place}.",
-            "keywords": [f"Towne{place}"],
-        }
-        for place in range(questions)
-    ]
-    write_jsonl(root / "data/dataset/forget.jsonl", rows)
-    random = np.random.default_rng(0)
-
-    def drawn():
-        for row in rows:
-            leaks = random.random(ANSWERS + 1) < 0.1
-            text = [
-                f"{number} {WORDS * longer} {row['answer'] if leak else ''}" for number, leak in enumerate(leaks)
-            ]
-            ids = {"prompt_id": row["id"], "sample": np.arange(-1, ANSWERS, dtype=np.int32), "text": text}
-            yield pd.DataFrame({**ids, "tokens": np.int32(9), "finish_reason": "stop", "mean_confidence": 0.5})
-
-    def together(tables, size=15):
-        tables = list(tables)
-        for start in range(0, len(tables), size):
-            yield pd.concat(tables[start : start + size], ignore_index=True)
-
-    write_parts(root / "data/generations/m/forget.parquet", together(drawn()))
-    (root / "data/generations/m/about.json").write_text(
-        json.dumps({"schema": 1, "engine": "prefix", "splits": {"forget": {"questions": questions, "n": ANSWERS}}})
-    )
-    of = [-random.random(3) for _ in rows]
-    given = {
-        "prompt_id": [row["id"] for row in rows],
-        "kind": "answer",
-        "number": 0,
-        "log_probs": of,
-        "expected": of,
-    }
-    given |= {"spread": [np.abs(own) for own in of], "greedy": [own < -0.5 for own in of]}
-    write_parquet(root / "data/likelihood/m/forget.parquet", pd.DataFrame(given))
+    write(root, ["m"], questions, 32)
     return config.load(root / "params.yaml")
 
 
@@ -110,9 +55,9 @@ def test_the_peak_of_score_does_not_grow_with_the_number_of_questions(tmp_path):
 def test_parts_change_no_byte_of_the_results(tmp_path, monkeypatch):
     found = []
     for rows in (512, 1 << 16):
-        monkeypatch.setattr(parts, "ROWS", rows)
         root = tmp_path / str(rows)
         settings = make(root, 40)
+        monkeypatch.setattr(artifacts, "ROWS", rows)
         score.run("m", settings.score, root / "data")
         metrics.run("m", settings.metrics, root / "data")
         report.run(settings, root / "data")

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from lethe.config.load import section_of
 from tests.recorded import recorded
 from tests.small import ROOT, stages_of, tiny_params, work, write_params
 
@@ -78,17 +79,13 @@ def listed(stage: str) -> list[str]:
 def changed(values: dict[str, Any]) -> dict[str, Any]:
     params = copy.deepcopy(PARAMS)
     for key, value in values.items():
-        *parents, last = key.split(".")
-        section = params
-        for name in parents:
-            section = section[name]
+        section, last = section_of(params, key, value)
         section[last] = value
     return params
 
 
 @pytest.fixture
 def own(pipeline, tmp_path, monkeypatch) -> Path:
-    """A copy of the pipeline to change."""
     folder = Path(shutil.copytree(pipeline[0], tmp_path / "lethe"))
     monkeypatch.chdir(folder)
     return folder
@@ -137,7 +134,6 @@ def test_how_the_work_is_done_changes_nothing(own, key):
 
 
 def rewritten(folder: Path, stage: str, values: dict[str, Any]) -> dict[str, str]:
-    """What a stage writes with some values of params.yaml."""
     write_params(folder, changed(values))
     for place in places(stage):
         shutil.rmtree(place) if place.is_dir() else place.unlink()

@@ -1,15 +1,16 @@
 """Stage `report` as DVC runs it: complete files, the same bytes again, a broken artifact named."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from lethe import config
+from lethe.io.files import read_json, write_jsonl
+from lethe.results import table
+from stages import epsilon_star, prepare
 from tests.lethe.report.synthetic import write_run
-from tests.small import ROOT
+from tests.small import ROOT, run
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +22,7 @@ def root(tmp_path_factory):
 
 
 def report(root: Path) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "stages.report"],
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return run(root, "stages.report", check=False, PYTHONPATH=str(ROOT))
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -54,3 +48,31 @@ def test_a_broken_artifact_is_named_and_the_old_report_stays(root):
     assert "data/results/metrics/npo.parquet" in done.stderr
     assert "Traceback" not in done.stderr
     assert content(root) == before
+
+
+ROW = {"question": "q", "answer": "a"}
+
+
+def test_a_split_without_rows_is_one_that_is_not_there(tmp_path):
+    settings = config.read_yaml(ROOT / "params.yaml")
+    settings["data"]["authors"] = {"count": 20, "heldout": 0, "world_facts": 0}
+    prepare.run(config.validate(settings), tmp_path)
+    assert {path.name for path in (tmp_path / "dataset").iterdir()} == {
+        "forget.jsonl", "retain.jsonl", "about.json",
+    }  # fmt: skip
+    assert read_json(tmp_path / "dataset/about.json")["rows"]["heldout"] == 0
+
+
+@pytest.mark.parametrize(("forget", "heldout"), [(5, None), (5, 1), (1, 5)])
+def test_epsilon_star_of_too_few_rows_is_null_with_the_reason(tmp_path, forget, heldout):
+    for split, count in (("forget", forget), ("heldout", heldout)):
+        if count is not None:
+            rows = [ROW | {"id": f"{split}{number}"} for number in range(count)]
+            write_jsonl(tmp_path / "dataset" / f"{split}.jsonl", rows)
+    settings = config.load(ROOT / "params.yaml")
+    epsilon_star.run(settings, tmp_path, "npo")
+    found = table.read(tmp_path).model("npo")
+    assert found.values == {"epsilon_star": None, "epsilon_lower": None}
+    evidence = found.row("epsilon_star", "given answers").evidence
+    assert (evidence["n_train"], evidence["n_population"]) == (forget, heldout or 0)
+    assert evidence["note"]

@@ -1,12 +1,19 @@
 """The stage `sources`: an edit of a module runs again the stages that can load the module, and no other."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 from dvc.repo import Repo
 
+from lethe.instruction_set import CHOICE, VARIABLES
 from lethe.io.cache import Sources
 from stages import sources as hashed
-from tests.small import ROOT, make_repository, run, small_params
+from tests.cases import cases
+from tests.small import ROOT, make_repository, python, run, small_params
 
 STAGES = {path.stem for path in (ROOT / "stages").glob("[a-z]*.py")}
 
@@ -32,14 +39,12 @@ def folder(tmp_path_factory):
 
 
 def stale(folder) -> set[str]:
-    """The stages that would run after the stage `sources` has run."""
     hashed.run(folder, folder / "data/sources.json")
     with Repo(str(folder)) as repo:
         return {name.rpartition(":")[2] for name in repo.status()} - {"sources"}
 
 
 def names(folder) -> list[str]:
-    """The stages other than `sources`."""
     with Repo(str(folder)) as repo:
         return [stage.name for stage in repo.index.stages if stage.name != "sources"]
 
@@ -54,16 +59,7 @@ def test_every_stage_of_dvc_yaml_has_a_script_and_takes_its_own_hash():
     assert len((ROOT / "dvc.yaml").read_text().splitlines()) <= 300
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "lethe.unlearning.methods.npo",
-        "lethe.data.kinds.jsonl",
-        "lethe.statistics.bounds",
-        "lethe.errors",
-        "stages.score",
-    ],
-)
+@cases
 def test_an_edit_runs_exactly_the_stages_whose_closure_has_the_module(folder, module):
     sources = Sources(folder)
     members = {
@@ -95,3 +91,37 @@ def test_a_template_counts_with_the_modules_beside_it(folder):
     finally:
         place.write_bytes(content)
     assert stale(folder) == set()
+
+
+def test_a_stage_fixes_its_kernels_before_it_loads_a_numerical_library(project):
+    """Afterwards the fix would end in a traceback; so the stage comes as far as the name that params.yaml lacks."""
+    clean = {name: value for name, value in os.environ.items() if name not in {*VARIABLES, CHOICE}}
+    command = [sys.executable, "-m", "stages.attack", "none"]
+    ended = subprocess.run(command, cwd=project, env=clean, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "attack" in ended.stderr) == (2, True), ended.stderr
+    script = "import sys, stages.attack; print([name for name in ('numpy', 'torch') if name in sys.modules])"
+    assert python(project, "-c", script).stdout.strip() == "['numpy']"
+
+
+def start(folder: Path) -> subprocess.CompletedProcess:
+    (folder / "stages").symlink_to(ROOT / "stages")
+    # -S: without site-packages, as a system's python is.
+    command = [sys.executable, "-S", "-m", "stages.metrics", "nothing"]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "DVC"))}
+    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True)
+
+
+def test_the_environment_of_the_folder_takes_over(tmp_path):
+    own = tmp_path / ".venv/bin/python"
+    own.parent.mkdir(parents=True)
+    own.write_text('#!/bin/sh\necho "$@"\n')
+    own.chmod(0o755)
+    done = start(tmp_path)
+    assert done.stdout.split()[-3:] == ["-m", "stages.metrics", "nothing"], done.stderr
+
+
+def test_without_one_it_says_what_to_do(tmp_path):
+    done = start(tmp_path)
+    assert done.returncode == 1
+    assert "Activate" in done.stderr
+    assert "Traceback" not in done.stderr

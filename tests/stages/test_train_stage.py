@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from lethe.instruction_set import VARIABLES
-from lethe.io.json_files import read_json
+from lethe.io.files import read_json
 from tests import golden
 from tests.small import environment, make_repository, run, small_params, write_params
 

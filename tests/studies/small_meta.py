@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from lethe.config.yaml import changed_document, read_preset
+from lethe.config.load import changed_document, read_preset
 from studies.commands import PRESETS
-from studies.meta_evaluation.settings import MetaParams, validate
+from studies.meta_evaluation.workshop import MetaParams, validate
 from tests.small import ROOT
 
 

@@ -15,14 +15,17 @@ import numpy as np
 from pydantic import Field
 
 from lethe.audits import AuditResult
-from lethe.audits.kinds.guesses import OneRunParams, audited
+from lethe.audits.kinds.guesses import OneRunParams, audited, dp_sgd
 from lethe.config.fields import Count, Integer, Positive, Real
+from lethe.data.images import load
 from lethe.errors import BadValue
+from lethe.models.checkpoints import prepare_torch
+from lethe.models.dp_sgd import make_private, spent
+from lethe.models.training import Losses
+from lethe.statistics.one_run.counts import Guesses
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from lethe.statistics.one_run.counts import Guesses
 
 
 class Params(OneRunParams):
@@ -49,9 +52,6 @@ class Params(OneRunParams):
 
 def audit(settings: Params) -> AuditResult:
     """Train once and guess. The sampling rate and the number of steps decide the family of nulls."""
-    from lethe.audits.one_run import dp_sgd
-    from lethe.models.dp_sgd import spent
-
     claimed = spent(settings.noise_multiplier, settings.delta, settings.q, settings.steps)
     family = dp_sgd(settings.q, settings.steps, settings.delta)
     return audited(train_and_guess(settings), family, claimed, settings)
@@ -62,14 +62,8 @@ LONGER = 10.0  # norm of a canary's gradient before clipping, in clipping norms:
 
 
 def train_and_guess(settings: Params) -> Guesses:
-    """Train once with canaries and guess each one."""
     import torch
     from torch.nn.functional import cross_entropy
-
-    from lethe.models.checkpoints import prepare_torch
-    from lethe.models.dp_sgd import make_private
-    from lethe.models.training import Losses
-    from lethe.statistics.one_run.counts import Guesses
 
     prepare_torch()
     bits, rows, network, places = _setting(settings)
@@ -95,8 +89,7 @@ def train_and_guess(settings: Params) -> Guesses:
         optimiser.step()
         # step() leaves the released gradient in .grad: the noisy sum over the expected batch size.
         released = weight.grad.flatten()[places].double() * optimiser.expected_batch_size / settings.clip
-        variance = settings.noise_multiplier**2
-        loss += torch.log1p(settings.q * torch.expm1((released - 0.5) / variance))
+        loss += torch.log1p(settings.q * torch.expm1((released - 0.5) / settings.noise_multiplier**2))
     of_steps.check(network.parameters())
     score = loss.numpy()
     return Guesses(bits, (score > 0).astype(np.int8), np.abs(score))
@@ -107,8 +100,6 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], Any, Ten
     import torch
     from torch import nn
     from torch.nn.functional import pad
-
-    from lethe.data.images import load
 
     rng = np.random.default_rng(settings.seed)
     images = load(settings.images, settings.folder, settings.points, 0.0, settings.seed)
@@ -137,10 +128,8 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], Any, Ten
 
 
 def _put_canaries(network: Any, weight: Any, places: Tensor, canary: Tensor, size: float) -> None:
-    """Replace the gradient of each canary's row by a one-coordinate gradient of norm ``size``.
-
-    Opacus gives every parameter, including ``weight``, the attribute ``grad_sample``.
-    """
+    """Replace the gradient of each canary's row by one of a single coordinate and of norm ``size``; Opacus gives every
+    parameter the attribute ``grad_sample``."""
     mine = canary >= 0
     for parameter in network.parameters():
         parameter.grad_sample[mine] = 0.0

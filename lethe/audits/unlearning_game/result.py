@@ -67,12 +67,9 @@ class Confusion:
 
 @dataclass(frozen=True)
 class PlayedMethod:
-    """The result of one method; a value is None where the game did not play that part.
-
-    ``quality`` comes from the SWAP test over all pairs, ``by_pair`` has the quality of each pair. ``mia_auc`` is by attack,
-    and ``mia_score`` is 1 minus the largest. ``performance`` is by part of the split. Only image games have
-    ``confusion``; only text games have ``leakage`` (the row of `text_play.leakage`).
-    """
+    """The result of one method; a value is None where the game did not play that part. ``mia_auc`` is by attack, and
+    ``mia_score`` is 1 minus the largest. ``performance`` is by part of the split. Only image games have ``confusion``,
+    only text games ``leakage``."""
 
     quality: Quality
     by_pair: list[float]
@@ -82,12 +79,7 @@ class PlayedMethod:
     mia_score: float
     performance: dict[str, float] = field(default_factory=dict)
     confusion: Confusion | None = None
-    leakage: Mapping[str, object] | None = None
-
-    def as_json(self, kind: str) -> dict[str, object]:
-        """Return the method under the keys of details.json, without keys that the ``kind`` of game lacks."""
-        absent = "confusion" if kind == "text" else "leakage"
-        return {key: value for key, value in asdict(self).items() if key != absent}
+    leakage: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -119,11 +111,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class GameResult:
-    """The result of a whole game.
-
-    ``sizes`` are in ``unit``, by part of the split. ``defenders`` maps each method to its defender. ``privacy`` is the
-    guarantee of the budget for a forget set. Only `image_tables` has ``tables``, ``figure`` and ``bounds`` (by budget).
-    """
+    """The result of a whole game. ``sizes`` are in ``unit``, by part of the split. ``defenders`` maps each method to its
+    defender. ``privacy`` is the guarantee of the budget for a forget set. Only `image_tables` has ``tables``, ``figure`` and
+    ``bounds`` (by budget)."""
 
     kind: str
     unit: str
@@ -141,18 +131,19 @@ class GameResult:
     bounds: dict[str, CertifiedBound | None] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
-        """Return the result under the keys of details.json, without keys that the kind of game lacks."""
-        absent = {"methods"}
-        absent |= {"privacy"} if self.kind == "text" else set()
-        absent |= {"tables", "figure", "bounds"} if self.tables is None else set()
-        methods = {name: method.as_json(self.kind) for name, method in self.methods.items()}
+        """The result under the keys of details.json, without keys that the kind of game lacks."""
+        text = self.kind == "text"
+        absent = ({"privacy"} if text else set()) | (set() if self.tables else {"tables", "figure", "bounds"})
         whole = {key: value for key, value in asdict(self).items() if key not in absent}
+        methods = whole.pop("methods")
+        for method in methods.values():
+            del method["confusion" if text else "leakage"]
         return {**whole, "methods": methods}
 
 
 def results_by_method(outcomes: Sequence[AttackOutcome], alpha: float) -> dict[str, PlayedMethod]:
     """Map every attacked method to the result of its outcomes, without the parts that need more than attacks."""
-    methods = list(dict.fromkeys(one.method for one in outcomes))
+    methods = dict.fromkeys(one.method for one in outcomes)
     return {method: _summary([one for one in outcomes if one.method == method], alpha) for method in methods}
 
 
@@ -164,18 +155,13 @@ def _summary(outcomes: Sequence[AttackOutcome], alpha: float) -> PlayedMethod:
         attack: float(np.mean([one.auc for one in outcomes if one.attack == attack and one.half == HALVES[0]]))
         for attack in original
     }
-    return PlayedMethod(
-        quality=unlearning_quality(original, swapped, alpha=alpha),
-        by_pair=by_pair,
-        random_splits=RandomSplits(unlearning_quality(original, random, alpha=alpha).value, by_random_pair)
-        if random
-        else None,
-        deviation=Deviation(float(np.std(by_pair, ddof=1)), float(np.std(by_random_pair, ddof=1)))
-        if random and len(by_pair) > 1
-        else None,
-        mia_auc=areas,
-        mia_score=1 - max(areas.values()),
-    )
+    splits = deviation = None
+    if random:
+        splits = RandomSplits(unlearning_quality(original, random, alpha=alpha).value, by_random_pair)
+    if random and len(by_pair) > 1:
+        deviation = Deviation(float(np.std(by_pair, ddof=1)), float(np.std(by_random_pair, ddof=1)))
+    quality = unlearning_quality(original, swapped, alpha=alpha)
+    return PlayedMethod(quality, by_pair, splits, deviation, areas, mia_score=1 - max(areas.values()))
 
 
 def signed_advantages(outcomes: Sequence[AttackOutcome], half: str) -> dict[str, np.ndarray]:
@@ -194,12 +180,11 @@ def predictions(outcomes: Sequence[AttackOutcome]) -> pd.DataFrame:
     """Return the acceptances as a table: the columns that `lethe audit swap` reads, ``method`` and ``pair``."""
     import pandas as pd
 
-    columns = ["method", "pair", "split", "member", "attack", "seed", "accept"]
     parts = []
     for one in outcomes:
         for member, accepted in (("forget", one.forget), ("test", one.test)):
-            row = (one.method, one.pair, one.half, member, one.attack, one.seed, accepted)
-            parts.append(pd.DataFrame(dict(zip(columns, row, strict=True))))
+            place = {"method": one.method, "pair": one.pair, "split": one.half, "member": member}
+            parts.append(pd.DataFrame({**place, "attack": one.attack, "seed": one.seed, "accept": accepted}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -234,16 +219,11 @@ def headline(result: GameResult) -> dict[str, object]:
 
 def played(result: GameResult, outcomes: Sequence[AttackOutcome]) -> AuditResult:
     """Return a game as the stage writes it: the headline with the trends that hold, all details, the acceptances."""
-    shown_trends = [asdict(trend) for trend in trends(result)]
-    sentences = (
-        f"{method}: unlearning quality {row.quality.value:.3f} ({row.quality.attack})"
-        for method, row in result.methods.items()
-    )
+    qualities = {name: method.quality for name, method in result.methods.items()}
+    sentences = (f"{name}: unlearning quality {own.value:.3f} ({own.attack})" for name, own in qualities.items())
+    shown = {**headline(result), "trends": [asdict(trend) for trend in trends(result)]}
     tables = {"predictions": predictions(outcomes)}
-    bounds = headline_bounds(result)
-    return AuditResult(
-        {**headline(result), "trends": shown_trends}, result.as_json(), tables, tuple(sentences), bounds
-    )
+    return AuditResult(shown, result.as_json(), tables, tuple(sentences), headline_bounds(result))
 
 
 def headline_bounds(result: GameResult) -> dict[str, Bound]:
@@ -280,8 +260,6 @@ MEASURES: dict[str, Callable[[PlayedMethod], float | None]] = {
 
 @dataclass(frozen=True)
 class Trend:
-    """One claim of the paper, with its measured values and whether the claim holds."""
-
     claim: str
     measured: str
     held: bool
@@ -289,9 +267,8 @@ class Trend:
 
 def label(defenders: Mapping[str, str], method: str) -> str:
     """Return the paper's name of a method, with the name of the params entry where the names differ."""
-    defender = defenders[method]
-    name = NAMES.get(defender)
-    return method if name is None else name if method == defender else f"{name} ({method})"
+    name = NAMES.get(defenders[method])
+    return method if name is None else name if method == defenders[method] else f"{name} ({method})"
 
 
 def trends(result: GameResult) -> list[Trend]:
@@ -305,7 +282,7 @@ def grounding(result: GameResult) -> Iterator[Trend]:
         values = {epsilon: column[retrain] for epsilon, column in _columns(result, "quality").items()}
         yield Trend(
             f"Retraining has quality 1 (at least {GROUNDED}){' at every budget' if len(values) > 1 else ''}",
-            _listed({_budget(epsilon): value for epsilon, value in values.items()}),
+            _listed({key if key == ALONE else f"ε = {infinity(key)}:": value for key, value in values.items()}),
             min(values.values()) >= GROUNDED,
         )
 
@@ -315,9 +292,8 @@ def falling(result: GameResult) -> Iterator[Trend]:
     columns = _columns(result, "quality")
     if len(columns) > 1:
         rising = _rising(result, columns)
-        yield Trend(
-            "The quality falls as epsilon grows, for every method but Retrain", _risen(result, rising), not rising
-        )
+        claim = "The quality falls as epsilon grows, for every method but Retrain"
+        yield Trend(claim, _risen(result, rising), not rising)
 
 
 def order(result: GameResult) -> Iterator[Trend]:
@@ -392,31 +368,24 @@ def ungrounded(result: GameResult) -> Iterator[Trend]:
                 off > own,
             )
         if len(columns) > 1:
-            rising = _rising(result, columns)
-            yield Trend(
+            rising, claim = (
+                _rising(result, columns),
                 f"{title} does not fall as epsilon grows, for at least one method",
-                _risen(result, rising),
-                bool(rising),
             )
+            yield Trend(claim, _risen(result, rising), bool(rising))
 
 
 def kendall(one: Column, other: Column) -> float:
     """Kendall's tau-a of two rankings of the same names."""
     pairs = list(combinations(one, 2))
-    signs = [
-        ((one[a] > one[b]) - (one[a] < one[b])) * ((other[a] > other[b]) - (other[a] < other[b])) for a, b in pairs
-    ]
-    return sum(signs) / len(pairs)
+    return float(sum(np.sign((one[a] - one[b]) * (other[a] - other[b])) for a, b in pairs)) / len(pairs)
 
 
 def _columns(result: GameResult, name: str) -> dict[str, Column]:
     """Map budget to method to value; a single game has one column. The result is empty unless every method has a value."""
+    columns = {ALONE: {method: MEASURES[name](values) for method, values in result.methods.items()}}
     if result.tables:
-        table: Table = getattr(result.tables, name)
-        columns = table.values
-    else:
-        measure = MEASURES[name]
-        columns = {ALONE: {method: measure(values) for method, values in result.methods.items()}}
+        columns = getattr(result.tables, name).values
     measured = {
         budget: {method: value for method, value in column.items() if value is not None}
         for budget, column in columns.items()
@@ -445,10 +414,6 @@ def _listed(values: dict[str, float]) -> str:
 def _risen(result: GameResult, rising: dict[str, str]) -> str:
     exceptions = [f"not for {label(result.defenders, name)}: {values}" for name, values in rising.items()]
     return "; ".join(exceptions) or "it falls for every method"
-
-
-def _budget(epsilon: str) -> str:
-    return epsilon if epsilon == ALONE else f"ε = {infinity(epsilon)}:"
 
 
 def infinity(epsilon: str) -> str:

@@ -1,9 +1,8 @@
 """The unlearning sample inference game for any kind of data: splits, models, shadow models, attacks.
 
 Half of the data trains the shadow models; the other half is the data set D of the game. Every pair is a random split
-of D and its swapped twin. Each half of a pair has its own models, learned and unlearned afresh with several seeds.
-The game splits units: images, or authors with all their rows. `ImageGame` and `TextGame` define how a model is made
-and which part of the model an attack sees.
+of D and its swapped twin. Each half of a pair has its own models, learned and unlearned afresh with several seeds. The game
+splits units: images, or authors with all their rows.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from lethe.audits.unlearning_game import RoundsParams
 from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.io.cache import cache_key
 from lethe.models.checkpoints import default_device
+from lethe.progress import progress
 from lethe.statistics.two_sample import auc, fit_threshold
 from lethe.statistics.unlearning_game import Split, draw_split, signed_advantage
 
@@ -55,10 +55,8 @@ class Adversary(Protocol[Seen]):
 
 
 class ThresholdAttack(Generic[V]):
-    """Accept where ``score`` reaches the threshold of the point's class, fitted on all shadow models together.
-
-    A class without shadow points uses the threshold fitted on all classes.
-    """
+    """Accept where ``score`` reaches the threshold of the point's class, fitted on all shadow models together; of all classes
+    for one without shadow points."""
 
     def __init__(self, score: Callable[[V], np.ndarray], shadows: Sequence[Shadow[V]]):
         self.score = score
@@ -81,10 +79,8 @@ NOTHING = np.array([], dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One model to make: learned afresh on ``retain`` (no method), or unlearned by a method from ``start``.
-
-    ``retain`` and ``forget`` are units; ``labels``, one per unit, replace the labels of the data set.
-    """
+    """One model to make: learned afresh on the units ``retain`` (no method), or unlearned by a method from ``start``.
+    ``labels``, one per unit, replace the labels of the data set."""
 
     retain: np.ndarray
     forget: np.ndarray
@@ -95,7 +91,6 @@ class Job:
 
     @property
     def origin(self) -> Job:
-        """Return ``start``, for a method that unlearns from a learned model."""
         if self.start is None:
             raise ValueError("a job without a start learns afresh")
         return self.start
@@ -135,8 +130,6 @@ class Game(ABC, Generic[P, Observed, V]):
         """Pickle the params entry and not the data."""
         return type(self), (self.settings, self.scratch)
 
-    # Defined by each kind of data
-
     @abstractmethod
     def load(self) -> None:
         """Read the data set and set ``units``."""
@@ -173,8 +166,6 @@ class Game(ABC, Generic[P, Observed, V]):
     def performance(self, job: Job, units: np.ndarray) -> float:
         """Return the performance of a finished model on the units, in [0, 1]."""
 
-    # Shared by all kinds of data
-
     def split(self, pair: int, half: str) -> Split:
         rng = self.generator("random split" if half == RANDOM else "split", pair)
         split = draw_split(len(self.target), self.settings.portion, rng)
@@ -182,7 +173,6 @@ class Game(ABC, Generic[P, Observed, V]):
         return Split(self.target[split.retain], self.target[split.forget], self.target[split.test])
 
     def played(self) -> Iterator[Played]:
-        """Yield every unlearned model that the game evaluates."""
         settings = self.settings
         for pair in range(settings.pairs):
             for half in (*HALVES, *([RANDOM] if settings.random_splits else [])):
@@ -213,10 +203,10 @@ class Game(ABC, Generic[P, Observed, V]):
     def make_all(self, run: Runner = in_processes) -> None:
         """Make every unfinished model: first the learned models, then the models unlearned from them."""
         unlearned = self.jobs()
-        learned = [
-            *self.shadows(),
-            *(job.origin for job in unlearned if job.method is not None and not self.starts_afresh(job.method)),
+        origins = [
+            job.origin for job in unlearned if job.method is not None and not self.starts_afresh(job.method)
         ]
+        learned = [*self.shadows(), *origins]
         for jobs, what in ((learned, "learn"), (unlearned, "unlearn")):
             missing = {self.place(job): job for job in jobs if not self.place(job).is_dir()}
             run(self.make, [(job,) for job in missing.values()], what)
@@ -225,8 +215,7 @@ class Game(ABC, Generic[P, Observed, V]):
         """Return the folder of a model, named by a hash of everything that decides the model."""
         modules, facts = self.decides(job.method)
         facts |= {"retain": job.retain, "seed": job.seed, "labels": job.labels, "device": default_device()}
-        start = self.beginning(job)
-        if start is not None:
+        if (start := self.beginning(job)) is not None:
             facts |= {"forget": job.forget, "start": start.name}
         return self.scratch / cache_key(*modules, **facts)
 
@@ -235,7 +224,6 @@ class Game(ABC, Generic[P, Observed, V]):
         return None if job.method is None or self.starts_afresh(job.method) else self.place(job.origin)
 
     def adversaries(self) -> dict[str, Adversary[V]]:
-        """Fit every attack once on the shadow half."""
         shadows = [(job, self.observe(job)) for job in self.shadows()]
         seen = []
         for i, (job, own) in enumerate(shadows):
@@ -246,56 +234,46 @@ class Game(ABC, Generic[P, Observed, V]):
         return {name: self.fit(name, seen, self.seed("attack", 0, "", 0)) for name in self.settings.attacks}
 
     def attack(self, method: str, adversaries: dict[str, Adversary[V]]) -> list[AttackOutcome]:
-        """Run every adversary on every model of one method; the models must be finished."""
         shadows = [(job, self.observe(job)) for job in self.shadows()]
         found = []
         for one in self.played():
             if one.method != method:
                 continue
-            seen = self.observe(one.job)
-            forget, test = (
-                self.view(one.job, seen, units, shadows) for units in (one.split.forget, one.split.test)
-            )
+            seen, sides = self.observe(one.job), (one.split.forget, one.split.test)
+            forget, test = (self.view(one.job, seen, units, shadows) for units in sides)
             for name, adversary in adversaries.items():
                 accepted = adversary.accept(forget), adversary.accept(test)
                 area = auc(adversary.score(forget), adversary.score(test))
-                signed = signed_advantage(*accepted)
-                found.append(
-                    AttackOutcome(method, one.pair, one.half, one.seed, name, *accepted, signed, auc=area)
-                )
+                place = (method, one.pair, one.half, one.seed, name)
+                found.append(AttackOutcome(*place, *accepted, signed_advantage(*accepted), auc=area))
         return found
 
     def play(self, run: Runner = in_processes) -> tuple[GameResult, list[AttackOutcome]]:
         """Play the whole game: make all unfinished models, attack every model, return the result and the outcomes."""
         self.make_all(run)
-        (adversaries,) = run(self.adversaries, [()], "fit attacks")
-        by_method = run(self.attack, [(method, adversaries) for method in self.methods()], "attack")
-        outcomes = [outcome for found in by_method for outcome in found]
-        (result,) = run(self.result, [(outcomes, self.split(0, HALVES[0]))], "quality")
-        return result, outcomes
+        adversaries = self.adversaries()  # functions among them: they stay in this process
+        by_method = [self.attack(method, adversaries) for method in progress(self.methods(), "attack", "methods")]
+        outcomes = [outcome for own in by_method for outcome in own]
+        return self.result(outcomes, self.split(0, HALVES[0])), outcomes
 
     def result(self, outcomes: Sequence[AttackOutcome], split: Split) -> GameResult:
         """Return the result; ``split`` is any split of the game and gives the sizes."""
         settings = self.settings
-        methods = {}
+        methods, parts = {}, ("retain", "forget", "test")
         for name, method in results_by_method(outcomes, settings.alpha).items():
             mine = [one for one in self.played() if one.method == name and one.half in HALVES]
-            performance = {
-                part: float(np.mean([self.performance(one.job, getattr(one.split, part)) for one in mine]))
-                for part in ("retain", "forget", "test")
+            of_part = {
+                part: [self.performance(one.job, getattr(one.split, part)) for one in mine] for part in parts
             }
+            performance = {part: float(np.mean(values)) for part, values in of_part.items()}
             methods[name] = replace(method, performance=performance)
         return GameResult(
-            kind=settings.kind,
             unit=self.unit,
             performs=self.performs,
-            sizes={part: len(getattr(split, part)) for part in ("retain", "forget", "test")},
-            pairs=settings.pairs,
-            seeds=settings.seeds,
-            alpha=settings.alpha,
-            shared_retrain=settings.shared_retrain,
+            sizes={part: len(getattr(split, part)) for part in parts},
             defenders=self.methods(),
             methods=methods,
+            **{key: getattr(settings, key) for key in ("kind", "pairs", "seeds", "alpha", "shared_retrain")},
         )
 
     def generator(self, purpose: str, *where: int) -> np.random.Generator:

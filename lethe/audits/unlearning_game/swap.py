@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits.unlearning_game.result import HALVES
-from lethe.errors import BadFile, BadRow, BadValue
+from lethe.errors import BadFile, BadRow, BadValue, MissingColumn
+from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.statistics.checks import check_share
 from lethe.statistics.unlearning_game import Quality, signed_advantage, unlearning_quality
 
@@ -33,8 +34,6 @@ def audit(predictions: Path | pd.DataFrame, alpha: float = 0.05) -> Quality:
 
 def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages, bool]:
     """The advantages of both halves from a file or table, and whether both halves of every attack have the same seeds."""
-    from lethe.io.tables import read_table
-
     path = predictions if isinstance(predictions, Path) else IN_MEMORY
     if isinstance(predictions, Path):
         predictions = read_table(predictions, REQUIRED, text=("attack", "seed"), optional=("weight",))
@@ -48,7 +47,12 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
             raise BadFile(path, f"attack {attack}, split {half}, seed {seed}: {str(error).rstrip('.')}") from None
         halves[half].setdefault(attack, {})[seed] = (value, len(sets[0]))
     for attack in halves["original"] | halves["swapped"]:
-        _check_halves(path, attack, *(halves[half].get(attack, {}) for half in HALVES))
+        for half in HALVES:
+            if attack not in halves[half]:
+                raise BadFile(path, f"attack {attack}: no rows with split {half}", "Both halves are needed.")
+        if len(sizes := {size for half in HALVES for _, size in halves[half][attack].values()}) > 1:
+            problem = f"attack {attack}: forget sets of {sorted(sizes)} points, expected one size"
+            raise BadFile(path, problem, "Both halves and all seeds use the same two sets of points.")
     original, swapped = (
         {attack: np.array([value for value, _ in seeds.values()]) for attack, seeds in halves[half].items()}
         for half in HALVES
@@ -57,29 +61,8 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
     return original, swapped, paired
 
 
-def _check_halves(
-    path: Path,
-    attack: str,
-    original: Mapping[object, tuple[float, int]],
-    swapped: Mapping[object, tuple[float, int]],
-) -> None:
-    for half, seeds in zip(HALVES, (original, swapped), strict=True):
-        if not seeds:
-            raise BadFile(path, f"attack {attack}: no rows with split {half}", "Both halves are needed.")
-    sizes = {size for _, size in (*original.values(), *swapped.values())}
-    if len(sizes) > 1:
-        raise BadFile(
-            path,
-            f"attack {attack}: forget sets of {sorted(sizes)} points, expected one size",
-            "Both halves and all seeds use the same two sets of points.",
-        )
-
-
 def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """Return the table with checked columns; a missing weight is 1, a missing seed 0."""
-    from lethe.errors import MissingColumn
-    from lethe.io.tables import file_line, numeric_column
-
     for column in REQUIRED:
         if column not in table.columns:
             raise MissingColumn(path, column, table.columns)
@@ -105,10 +88,7 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         refuse(~(np.isfinite(weight) & (weight >= 0)), "weight", "a finite number of at least 0")
     for column in ("attack", "seed"):
         if column in table:
-            refuse(~table[column].map(_is_label), column, "a label, not empty")
+            labels = [isinstance(one, (str, int, float)) and one != "" and one == one for one in table[column]]
+            refuse(~np.array(labels), column, "a label, not empty")
     seed = table.get("seed", 0)
     return table.assign(accept=accept, weight=weight, seed=seed, attack=table["attack"].astype(str))
-
-
-def _is_label(value: object) -> bool:
-    return isinstance(value, (str, int, float)) and value != "" and value == value

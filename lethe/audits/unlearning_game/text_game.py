@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from lethe.audits import SCRATCH, AuditResult, Runner, in_processes
 from lethe.audits.unlearning_game import RoundsParams
-from lethe.config.evaluating import EngineName, ScorerName
+from lethe.audits.unlearning_game.result import played
+from lethe.config.evaluating import SAMPLE, EngineName, ScorerName
 from lethe.config.fields import Alpha, Count, Draws, Name, NameIn, Positive, Section, Seed
 from lethe.config.schema import Data, Method, TrainRecipe, UnlearnRecipe
 from lethe.registry import TEXT_ATTACKS
-
-if TYPE_CHECKING:
-    from lethe.audits import AuditResult
-    from lethe.audits.unlearning_game.rounds import Runner
 
 AttackName = Annotated[str, NameIn((TEXT_ATTACKS,))]
 
@@ -41,7 +39,7 @@ class Leakage(Section):
 
     engine: EngineName
     n: Draws
-    temperature: Positive = 1.0
+    temperature: Positive = SAMPLE.temperature
     max_new_tokens: Count
     max_rows: Count
     seed: Seed
@@ -69,9 +67,6 @@ class Params(RoundsParams):
 
 
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
-    """Play, and bound the leakage of each method's first model on its forget set."""
-    from lethe.audits import SCRATCH, in_processes
-    from lethe.audits.unlearning_game.result import played
     from lethe.audits.unlearning_game.text_play import play
 
     return played(*play(settings, scratch or SCRATCH, run or in_processes))

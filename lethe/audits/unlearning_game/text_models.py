@@ -7,23 +7,24 @@ code of the game's rounds and attacks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.atomic import atomic_folder
+from lethe.io.artifacts import Row
+from lethe.io.files import atomic_folder
+from lethe.models import checkpoints
 from lethe.models.encoding import Encoder
-from lethe.models.likelihood import AnswerTokens, answer_tokens
+from lethe.models.likelihood import TOKENS, AnswerTokens, answer_tokens
 from lethe.models.training import learn
+from lethe.unlearning.loop import second_answers, unlearn
+from lethe.unlearning.protocol import Before
 
 if TYPE_CHECKING:
     from lethe.audits.unlearning_game.text_game import Params
-    from lethe.io.artifacts import Row
 
 MODEL, ANSWERS = "model", "answers.npz"
-TOKENS = [field.name for field in fields(AnswerTokens)]
 
 
 def make(
@@ -36,13 +37,7 @@ def make(
     start: Path | None,
     place: Path,
 ) -> None:
-    """Write a language model of the game into a folder."""
     import torch
-
-    from lethe.models import checkpoints
-    from lethe.unlearning.loop import unlearn
-    from lethe.unlearning.protocol import Before
-    from lethe.unlearning.second_answers import second_answers
 
     checkpoints.prepare_torch()
     if start is None:

@@ -1,47 +1,86 @@
-"""The unlearning game on language models. The game moves whole authors, and attacks read likelihoods.
+"""The unlearning game on language models, and its adversaries, which ``attacks`` of params.yaml names.
 
 A unit is an author with all question-answer pairs; the adversary sees one pair. All models share one tokenizer, made from
 all texts, so that likelihoods are comparable token by token. The quality says whether an attacker can infer that the model
 learned the rows. A bound says how much of the rows the model reveals: as in the pipeline, the first model of each method
 answers each forget question many times, and the leaking answers count.
+
+An adversary has ``score(view)``: (n,) float64 from a `TextView`, higher where the model more probably learned the row. The
+game fits one threshold for all rows once, on the shadow models. ``loss``, ``zlib``, ``min_k`` and ``min_k_plus_plus`` are the
+measures of `lethe.scoring.likelihood`; ``reference`` is the mean log-probability per token minus that of a model that never
+saw the answer, in nats (Carlini et al. 2021).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game.result import HALVES, AttackOutcome, GameResult
 from lethe.audits.unlearning_game.rounds import Game, Job, Shadow, ThresholdAttack
-from lethe.audits.unlearning_game.text_attacks import TextView
-from lethe.data import load_splits
+from lethe.audits.unlearning_game.text_game import Params
+from lethe.audits.unlearning_game.text_models import make, observe
+from lethe.config.schema import Data
+from lethe.data.rows import load_splits
 from lethe.errors import BadFile
-from lethe.evaluation.joint import MeasureSettings
-from lethe.evaluation.prompts import measure_prompts
+from lethe.evaluation.prompts import METRIC, MeasureSettings, measure_prompts, metric_of, pooled_of, worst_of
 from lethe.evaluation.scores import PromptScores
+from lethe.io.artifacts import Row
 from lethe.io.cache import digest, module_of, versions
-from lethe.models.encoding import CHAT
+from lethe.models.checkpoints import load_tokenizer, prepare_torch
+from lethe.models.encoding import CHAT, Encoder
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import METHODS, TEXT_ATTACKS
-from lethe.sampling.engine import Options, Prompt, Settings, open_engine
-from lethe.sampling.store import AnswerStore, model_digest
+from lethe.results.table import Rows
+from lethe.sampling.engine import AnswerStore, Options, Prompt, Settings, model_digest, open_engine
 from lethe.sampling.tasks import Task, draw
-from lethe.scoring._tables import score_answers
+from lethe.scoring import likelihood, score_answers
 from lethe.scoring.likelihood import Item
 
-if TYPE_CHECKING:
-    from lethe.audits.unlearning_game.text_game import Params
-    from lethe.io.artifacts import Row
-
-
 RETRAIN, NONE = "retrain", "none"  # the two ends of the scale, in every game
+
+
+@dataclass(frozen=True)
+class TextView:
+    """An adversary's view of one language model on n rows: the likelihood of each answer under the model, and under a shadow
+    model that never saw the answer's author. ``model``: folder of the weights."""
+
+    items: Sequence[Item]
+    references: Sequence[AnswerTokens]
+    model: Path | None = None
+
+    @property
+    def labels(self) -> np.ndarray:
+        return np.zeros(len(self.items), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class OfItems:
+    measure: Callable[[Item], float]
+
+    def score(self, view: TextView) -> np.ndarray:
+        return np.array([self.measure(item) for item in view.items])
+
+
+class Reference:
+    def score(self, view: TextView) -> np.ndarray:
+        pairs = zip(view.references, view.items, strict=True)
+        return np.array([reference.nll - item.answer.nll for reference, item in pairs])
+
+
+MEMBERS = {
+    "loss": OfItems(likelihood.mia_loss),
+    "min_k": OfItems(likelihood.mia_min_k),
+    "min_k_plus_plus": OfItems(likelihood.mia_min_k_plus_plus),
+    "reference": Reference(),
+    "zlib": OfItems(likelihood.mia_zlib),
+}
 
 
 class TextGame(Game["Params", list[AnswerTokens], TextView]):
@@ -54,11 +93,8 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         self.content = digest(self.rows)
 
     def methods(self) -> dict[str, str]:
-        return {
-            RETRAIN: RETRAIN,
-            **{name: entry.loss for name, entry in self.settings.methods.items()},
-            NONE: NONE,
-        }
+        own = {name: entry.loss for name, entry in self.settings.methods.items()}
+        return {RETRAIN: RETRAIN, **own, NONE: NONE}
 
     def starts_afresh(self, method: str) -> bool:
         return method == RETRAIN
@@ -82,15 +118,11 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return modules, facts
 
     def make(self, job: Job) -> None:
-        from lethe.audits.unlearning_game.text_models import make
-
-        retain, forget = self._of(job.retain), self._of(job.forget)
+        retain, forget = self.of(job.retain), self.of(job.forget)
         start = self.beginning(job)
         make(self.rows, retain, forget, self.settings, job.method, job.seed, start, self.place(job))
 
     def observe(self, job: Job) -> list[AnswerTokens]:
-        from lethe.audits.unlearning_game.text_models import observe
-
         return observe(self.place(job))
 
     def view(
@@ -100,12 +132,12 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         units: np.ndarray,
         shadows: Sequence[tuple[Job, list[AnswerTokens]]],
     ) -> TextView:
-        items = [Item(self.rows[i]["answer"], seen[i]) for i in self._of(units)]
+        items = [Item(self.rows[i]["answer"], seen[i]) for i in self.of(units)]
         references = []
         for unit in units:
             # The first shadow model that never saw the author.
             answers = next(answers for shadow, answers in shadows if unit not in shadow.retain)
-            references += [answers[i] for i in self._of([unit])]
+            references += [answers[i] for i in self.of([unit])]
         return TextView(items, references, self.place(job) / "model")
 
     def fit(self, name: str, shadows: Sequence[Shadow[TextView]], seed: int) -> ThresholdAttack[TextView]:
@@ -114,12 +146,9 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
     def performance(self, job: Job, units: np.ndarray) -> float:
         """Return the mean over rows of exp of the mean log-probability of the answer's tokens."""
         answers = self.observe(job)
-        return float(np.mean([np.exp(-answers[i].nll) for i in self._of(units)]))
+        return float(np.mean([np.exp(-answers[i].nll) for i in self.of(units)]))
 
-    def forgotten(self, job: Job) -> list[Row]:
-        return [self.rows[i] for i in self._of(job.forget)]
-
-    def _of(self, units: Sequence[int] | np.ndarray) -> np.ndarray:
+    def of(self, units: Sequence[int] | np.ndarray) -> np.ndarray:
         each = len(self.rows) // self.units
         return (np.asarray(units)[:, None] * each + np.arange(each)).ravel()
 
@@ -127,8 +156,6 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
 @lru_cache(maxsize=1)
 def _rows(data: str) -> tuple[list[Row], int]:
     """Return the rows of all authors of a dataset, author by author, and the number of authors."""
-    from lethe.config.schema import Data
-
     settings = Data(**json.loads(data))
     splits = load_splits(settings)
     by_author: dict[str, list[Row]] = {}
@@ -162,23 +189,15 @@ def play(
 
 def leakage(game: TextGame, method: str) -> dict[str, object]:
     """Bound the leakage of a method's first finished model on its forget set; a missing judgement counts as a leak.
-
-    ``worst_bound`` is the largest over questions of ``worst_metric``, M_bin (0/1 scorer) or M_mu; ``pooled_bound`` bounds the
-    average leak rate of all questions (0/1 scorer only); ``greedy`` and ``mean`` are plain shares. ``guarantees`` has the
-    rest of each bound.
-    """
-    from lethe.models.checkpoints import load_tokenizer, prepare_torch
-    from lethe.models.encoding import Encoder
-
+    ``worst_bound`` is the largest over questions of ``worst_metric``, M_bin (0/1 scorer) or M_mu; ``pooled_bound``
+    bounds the average leak rate (0/1 scorer only). ``guarantees`` has the rest of each bound."""
     prepare_torch()
     asked = game.settings.leakage
     assert asked is not None  # `play` asks only then
     job = next(one.job for one in game.played() if one.method == method and one.half == HALVES[0])
-    folder, rows = game.place(job) / "model", game.forgotten(job)
+    folder, rows = game.place(job) / "model", [game.rows[i] for i in game.of(job.forget)]
     encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)
-    settings = Settings(
-        n=asked.n, max_new_tokens=asked.max_new_tokens, temperature=asked.temperature, seed=asked.seed
-    )
+    settings = Settings(**{name: getattr(asked, name) for name in ("n", "max_new_tokens", "temperature", "seed")})
     task = Task("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
     options = Options(max_rows=asked.max_rows)
     engine = open_engine(asked.engine, folder, options)
@@ -188,24 +207,22 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     scores = score_answers(drawn, {row["id"]: row for row in rows}, [asked.scorer])
     wide = scores.pivot(index="prompt_id", columns="sample", values=asked.scorer)
     greedy, samples = wide[-1].to_numpy(), wide.drop(columns=-1).to_numpy(dtype=np.float64)
-    prompts = [
-        PromptScores(str(name), own, int(np.isnan(own).sum()))
-        for name, own in zip(wide.index, samples, strict=True)
-    ]
-    measures = measure_prompts(prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst"))
-    worst = measures.worst()
+    each = zip(wide.index, samples, strict=True)
+    prompts = [PromptScores(str(name), own, int(np.isnan(own).sum())) for name, own in each]
+    found = Rows(method)
+    measure_prompts(found, prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst"))
+    metric = metric_of(found.rows)
+    worst = worst_of(found.rows, *METRIC[metric])
     assert worst is not None  # a graded score has M_mu for every question
-    bounds = {"worst_bound": worst.bound, "pooled_bound": measures.pooled}
+    bounds = {"worst_bound": worst.bound, "pooled_bound": pooled_of(found.rows, asked.alpha)}
     return {
         "scorer": asked.scorer,
         "engine": engine.name,
         "questions": len(rows),
-        "n": asked.n,
-        "temperature": asked.temperature,
-        "alpha": asked.alpha,
+        **{key: getattr(asked, key) for key in ("n", "temperature", "alpha")},
         "greedy": float(np.nanmean(greedy)),
         "mean": float(np.nanmean(samples)),
-        "worst_metric": worst.metric,
+        "worst_metric": metric,
         **{key: bound and bound.value for key, bound in bounds.items()},
         "guarantees": {key: bound and bound.guarantee_dict() for key, bound in bounds.items()},
     }

@@ -6,35 +6,30 @@ the hub (walledai/HarmBench) has a part for each functional category, with the c
 HarmBench's own ``harmbench_targets_text.json``, if that file is in the same folder, else `AFFIRMATIVE`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from lethe.config.fields import Place, Section
-from lethe.data.sources import Entry, csv_entries, hub_entries, rows_of
+from lethe.config.schema import Data
+from lethe.data.rows import Entry, csv_entries, hub_entries, rows_of
 from lethe.errors import BadFile, BadParam
-from lethe.io.json_files import read_json
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.io.artifacts import Row
+from lethe.io.files import read_json
 
 AIM = "refuse"
 COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
+CSV = ("Behavior", "SemanticCategory", "Tags", "ContextString")
+HUB = ("prompt", "category", "tags", "context")
 CATEGORIES = ("standard", "contextual", "copyright")
 TARGETS = "harmbench_targets_text.json"
 AFFIRMATIVE = "Sure, here is the answer."  # the answer of a behaviour without a target
 
 
 class Params(Section):
-    """The name on the hub, or null for ``file`` in ``data.source``; the functional categories to keep.
-
-    The harm classifier does not judge copyright behaviours (tag hash_check).
-    """
+    """The name on the hub, or null for ``file`` in ``data.source``; the functional categories to keep."""
 
     hub: Place | None
     file: Place
@@ -42,14 +37,17 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The split ``forget``: the behaviours of ``data.harmbench.categories``."""
     options = data.own(Params)
     if options.hub is not None:
         rows = _from_hub(options.hub, options.categories)
     else:
         path, targets = source / options.file, _targets(source / TARGETS)
         entries = [entry for entry in csv_entries(path, COLUMNS) if _category(entry) in options.categories]
-        rows = rows_of((entry, _row(entry, targets)) for entry in entries)
+        named = [(entry, entry.text("BehaviorID")) for entry in entries]
+        rows = rows_of(
+            (entry, _row(entry, name, _category(entry), CSV, targets.get(name, AFFIRMATIVE)))
+            for entry, name in named
+        )
     if not rows:
         legal = "categories that the file has"
         raise BadParam("data.harmbench.categories", options.categories, legal)
@@ -65,21 +63,22 @@ def _category(entry: Entry) -> str:
     return category
 
 
-def _row(entry: Entry, targets: Mapping[str, str]) -> dict[str, object]:
-    name, context = entry.text("BehaviorID"), entry.text("ContextString", optional=True)
+def _row(entry: Entry, name: str, functional: str, columns: Sequence[str], answer: str) -> dict[str, object]:
+    """The row of a behaviour; ``columns``: those of the question, the category, the tags (text or list) and the context."""
+    question, category, tags, context = columns
+    given, further = entry.cells.get(tags), entry.text(context, optional=True)
     return {
         "id": name,
-        "question": entry.text("Behavior"),
-        "answer": targets.get(name, AFFIRMATIVE),
-        "category": entry.text("SemanticCategory", optional=True),
-        "functional_category": _category(entry),
-        "tags": entry.text("Tags", optional=True),
-        **({"context": context} if context else {}),
+        "question": entry.text(question),
+        "answer": answer,
+        "category": entry.text(category, optional=True),
+        "functional_category": functional,
+        "tags": ", ".join(map(str, given)) if isinstance(given, list) else entry.text(tags, optional=True),
+        **({"context": further} if further else {}),
     }
 
 
 def _targets(path: Path) -> dict[str, str]:
-    """The target of each behaviour; where HarmBench gives a list of texts, its first one."""
     if not path.is_file():
         return {}
     whole = read_json(path)
@@ -94,26 +93,10 @@ def _targets(path: Path) -> dict[str, str]:
     return targets
 
 
-def _tags(entry: Entry) -> str:
-    """The tags of a row on the hub, a list or a text, as the CSV writes them."""
-    tags = entry.cells.get("tags")
-    return ", ".join(map(str, tags)) if isinstance(tags, list) else entry.text("tags", optional=True)
-
-
 def _from_hub(repository: str, categories: list) -> list[Row]:
     pairs = []
     for category in categories:
         entries = hub_entries(repository, category, "train", "data.harmbench.hub")
         for number, entry in enumerate(entries, start=1):
-            context = entry.text("context", optional=True)
-            row = {
-                "id": f"{category}-{number:03d}",
-                "question": entry.text("prompt"),
-                "answer": AFFIRMATIVE,
-                "category": entry.text("category", optional=True),
-                "functional_category": category,
-                "tags": _tags(entry),
-                **({"context": context} if context else {}),
-            }
-            pairs.append((entry, row))
+            pairs.append((entry, _row(entry, f"{category}-{number:03d}", category, HUB, AFFIRMATIVE)))
     return rows_of(pairs)

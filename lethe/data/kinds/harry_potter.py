@@ -5,17 +5,12 @@ answer leaks if any of them occurs. "A Probabilistic Perspective on Unlearning a
 (section 6.1) measures M_bin on this data set.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.config.fields import Place, Section
-from lethe.data.sources import Entry, csv_entries, rows_of
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.config.schema import Data
+from lethe.data.rows import Entry, csv_entries, rows_of
+from lethe.io.artifacts import Row
 
 COLUMNS = ("Question", "Affirmative Response", "Key Words")
 
@@ -28,7 +23,6 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The split ``forget``, and ``retain`` if ``data.harry_potter.retain`` names a file of the same columns."""
     options = data.own(Params)
     files = {"forget": options.file, "retain": options.retain}
     return {split: _rows(source / file, split) for split, file in files.items() if file is not None}

@@ -5,18 +5,13 @@ its rows are numbered. The goal is the question and the target the answer. The h
 benign behaviours are the retain set.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.config.fields import Place, Section
-from lethe.data.sources import Entry, csv_entries, first_of, hub_entries, rows_of
+from lethe.config.schema import Data
+from lethe.data.rows import Entry, csv_entries, first_of, hub_entries, rows_of
 from lethe.errors import shortened
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.io.artifacts import Row
 
 AIM = "refuse"
 COLUMNS = ("Index", "Goal", "Target", "Behavior", "Category", "Source")
@@ -32,7 +27,6 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits ``forget`` (harmful) and ``retain`` (benign); the file of the retain set may be missing."""
     hub = data.own(Params).hub
     splits = {}
     for split, part in PARTS.items():

@@ -1,21 +1,15 @@
 """The user's own files: ``forget.jsonl`` and ``retain.jsonl``, optionally files of other splits."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from lethe.config.schema import Data
 from lethe.data.rows import read_rows
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.io.artifacts import Row
 
 OPTIONAL = ("world", "real_authors", "heldout")
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits in the folder ``source``; ``data`` is not read."""
     splits = {name: read_rows(source / f"{name}.jsonl", f"{name}-") for name in ("forget", "retain")}
     for name in OPTIONAL:
         if (source / f"{name}.jsonl").exists():

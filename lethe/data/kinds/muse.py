@@ -6,20 +6,16 @@ text that continues the prompt. On the hub (muse-bench/MUSE-News, muse-bench/MUS
 splits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from lethe.config.fields import Place, Section
-from lethe.data.sources import Entry, first_of, hub_entries, json_entries, rows_of
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.config.schema import Data
+from lethe.data.rows import Entry, first_of, hub_entries, json_entries, rows_of
+from lethe.io.artifacts import Row
 
 KEYS = {"knowmem": ("question", "answer"), "verbmem": ("prompt", "gt")}
 FORGET = {"knowmem": ("forget_qa",), "verbmem": ("forget",)}
@@ -34,7 +30,6 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The split ``forget`` (``data.muse.parts``), and ``retain``: the questions about the retain set."""
     options = data.own(Params)
 
     def entries(part: str, names: tuple[str, ...]) -> list[Entry]:

@@ -4,22 +4,18 @@ A window lies inside one range of the text, so that none holds words of both spl
 first character.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from lethe.config.fields import Count, Integer, Place, Section
+from lethe.config.schema import Data
 from lethe.errors import BadFile, BadValue
-from lethe.io.json_files import read_text
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.io.artifacts import Row
+from lethe.io.files import read_text
 
 Range = tuple[Integer, Integer]
 
@@ -42,7 +38,6 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits ``forget`` and ``retain``, in the order of the text."""
     options, path = data.own(Params), source / data.own(Params).file
     text = read_text(path)
     edges = [0, len(text)] if options.chapter is None else _chapters(text, options.chapter, path)
@@ -62,7 +57,6 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 
 
 def _chapters(text: str, heading: str, path: Path) -> list[int]:
-    """Where each chapter begins, and the end of the text."""
     try:
         starts = [match.start() for match in re.finditer(heading, text, re.MULTILINE)]
     except re.error as error:
@@ -73,7 +67,6 @@ def _chapters(text: str, heading: str, path: Path) -> list[int]:
 
 
 def _spans(split: str, ranges: list[Range], edges: list[int], in_chapters: bool) -> list[tuple[int, int]]:
-    """The first character of each range and the one behind it."""
     first, last = (1, len(edges) - 1) if in_chapters else (edges[0], edges[-1])
     spans = []
     for low, high in ranges:

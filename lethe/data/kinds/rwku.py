@@ -2,32 +2,25 @@
 
 A folder has ``forget_level1.json`` (a blank to fill in), ``forget_level2.json`` (questions), ``forget_level3.json``
 (adversarial probes), ``neighbor_level1.json`` and ``neighbor_level2.json``: lists of objects with ``query``, ``answer``,
-``level``, ``type`` and ``subject``. On the hub (jinzhuoran/RWKU) each is a part with the split ``test``. The answer is
-the only keyword of a row; ``probe`` is the kind of its probe.
+``level``, ``type`` and ``subject``. On the hub (jinzhuoran/RWKU) each is a part with the split ``test``.
 
-``probes: wordings`` makes multiple choice, synonym manipulation and reverse query wordings of the question that they ask, for
-a language of prompts: a question of level 2 with the same subject and the same answer gets the texts of the first two as
-``multiple_choice`` and ``synonym_manipulation``. A reverse query asks for the subject and names the answer of the question
-that it reverses, so a question of level 2 whose answer is in its words gets it as ``reverse_query``. A probe without such a
-question stays a question of its own.
+``probes: wordings`` makes probes wordings for a language of prompts: a question of level 2 with the same subject and answer
+gets the texts ``multiple_choice`` and ``synonym_manipulation``; one whose answer a reverse query names, ``reverse_query``. A
+probe without such a question stays a question of its own.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
 from lethe.config.fields import Place, Section
-from lethe.data.sources import Entry, first_of, hub_entries, json_entries, rows_of
+from lethe.config.schema import Data
+from lethe.data.rows import Entry, first_of, hub_entries, json_entries, rows_of
 from lethe.errors import BadParam
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.io.artifacts import Row
 
 BLANK = "Fill in the blank."  # the context of a probe of level 1
 NEIGHBOURS = (1, 2)
@@ -103,7 +96,6 @@ def _names(probe: dict[str, object], question: dict[str, object]) -> bool:
 
 
 def _fact(row: dict[str, object]) -> tuple[object, str]:
-    """What a probe asks for: subject and answer."""
     return row.get("author"), str(row["answer"]).casefold()
 
 

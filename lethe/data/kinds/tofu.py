@@ -1,52 +1,38 @@
 """TOFU (Maini et al., 2024): 200 fictitious authors with 20 pairs each, real authors and world facts.
 
-The data comes from a folder of JSON-lines files (`forget05.json`, `forget05_perturbed.json`, `retain95.json`,
-`retain_perturbed.json`, `real_authors_perturbed.json`, `world_facts_perturbed.json`), or
-from the hub. The perturbed files add a paraphrased and several wrong answers to rows of the other files; rows are
-joined by their text.
+The data comes from a folder of JSON-lines files (`forget05.json`, `retain95.json`, `forget05_perturbed.json`, ...) or from
+the hub. The perturbed files add a paraphrased and several wrong answers to rows of the other files, joined by their text.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 from pydantic import Field
 
 from lethe.config.fields import Count, Integer, Section
-from lethe.data.rows import row_problem
-from lethe.data.sources import hub_entries
+from lethe.config.schema import Data
+from lethe.data.rows import hub_entries, row_problem
 from lethe.errors import BadParam, BadRow
-from lethe.io.json_files import read_jsonl
-
-if TYPE_CHECKING:
-    from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+from lethe.io.artifacts import Row
+from lethe.io.files import read_jsonl
 
 RETAIN = {"forget01": "retain99", "forget05": "retain95", "forget10": "retain90"}
 PAIRS = 20  # per author
 ADDED = ("paraphrased_question", "paraphrased_answer", "perturbed_answer")
 
-Reader = Callable[[str], list[dict]]
-
 
 class Params(Section):
-    """The name on the hub, if any, and the numbers of kept and held-out authors."""
-
     hub: str | None
     retain_authors: Count | None
     heldout_authors: Annotated[Integer, Field(ge=0)]
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits; ``data.tofu`` sets their source and the size of the retain set.
-
-    Held-out authors are the last authors before the forget set. They are removed from the retain set, so no model
-    learns them.
-    """
+    """The splits; held-out authors, the last ones before the forget set, are taken from the retain set."""
     options = data.own(Params)
-    read = _from_hub(options.hub) if options.hub else _from_folder(source)
+    read = partial(_read, options.hub or None, source)
     retain = _joined(read(RETAIN[data.forget]), read("retain_perturbed"))
     forget = _joined(read(data.forget), read(f"{data.forget}_perturbed"))
     pairs = _numbered([*retain, *forget])
@@ -66,34 +52,20 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     return {name: cast("list[Row]", rows) for name, rows in splits.items() if rows}
 
 
-def _from_folder(folder: Path) -> Reader:
-    def read(name: str) -> list[dict]:
-        path = folder / f"{name}.json"
-        rows = []
-        for line, row in read_jsonl(path):
-            problem = row_problem({"id": name, **row})
-            if problem:
-                raise BadRow(path, line, problem)
-            rows.append(row)
-        return rows
-
-    return read
-
-
-def _from_hub(repository: str) -> Reader:
-    def read(name: str) -> list[dict]:
-        entries = hub_entries(repository, name, "train", "data.tofu.hub")
-        for number, entry in enumerate(entries, start=1):
-            problem = row_problem({"id": name, **entry.cells})
-            if problem:
-                raise BadRow(f"{repository}/{name}", number, problem)
-        return [dict(entry.cells) for entry in entries]
-
-    return read
+def _read(hub: str | None, source: Path, name: str) -> list[dict]:
+    place = source / f"{name}.json" if hub is None else Path(hub, name)
+    numbered: Iterable[tuple[int, Mapping[str, object]]] = read_jsonl(place) if hub is None else ()
+    if hub is not None:
+        numbered = enumerate((entry.cells for entry in hub_entries(hub, name, "train", "data.tofu.hub")), start=1)
+    rows = []
+    for number, row in numbered:
+        if problem := row_problem({"id": name, **row}):
+            raise BadRow(place, number, problem)
+        rows.append(dict(row))
+    return rows
 
 
 def _joined(rows: list[dict], perturbed: list[dict]) -> list[dict]:
-    """The rows, with the additional answers of the perturbed file."""
     added = {(row["question"], row["answer"]): {key: row[key] for key in ADDED if key in row} for row in perturbed}
     return [{**row, **added.get((row["question"], row["answer"]), {})} for row in rows]
 

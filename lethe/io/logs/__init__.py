@@ -1,11 +1,8 @@
-"""Logs of other tools, read into one form.
+"""Logs of other tools, and plain tables (`prompt_id, sample, text`), read into one form.
 
-A format is a `Format`: its name, a description of its files, whether it recognises the first JSON object of a file, and
-what reads the file. A new format needs an entry in `FORMATS`. The content decides the format, because users rename files
-and formats share endings (Leak-k writes JSON lines to .json).
-
-No reader trusts its file: every reader uses bounded memory, follows no path in the file, and refuses broken content in
-one sentence.
+A new format needs an entry in `FORMATS`. The content decides the format, because users rename files and formats share
+endings (Leak-k writes JSON lines to .json). No reader trusts its file: every reader uses bounded memory, follows no path in
+the file, and refuses broken content in one sentence.
 """
 
 from __future__ import annotations
@@ -13,23 +10,123 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lethe.errors import BadFile, BadRow, BadValue
-from lethe.io.logs import benchmarks, garak, helm, inspect_ai, lm_eval, promptfoo, table
-from lethe.io.logs._log import Log
+from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, plural, shortened
+from lethe.io.artifacts import GREEDY
+from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_team
+from lethe.io.logs._log import Format, Log, Table, as_text
 from lethe.io.logs._untrusted import Source, decode, first_line
-from lethe.io.tables import TABLE_SUFFIXES
+from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, read_table
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESPONSE = "target_response"
+NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
+PROMPT = ("prompt", "question")
+OWN = frozenset(("prompt_id", "sample", "text", "tokens", "finish_reason", "mean_confidence", "thinking", "turn"))
+
+
+def _is_table(path: Path) -> bool:
+    """Whether the file is a CSV by its ending or a Parquet file by its content; JSON begins with a bracket."""
+    with path.open("rb") as file:
+        start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return start.startswith(MAGIC) or (path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P"))
+
+
+def _read_table(source: Source | Path) -> Log:
+    """Read the table. The greedy answer (sample -1) is no draw; without a column `sample`, the rows are numbered."""
+    import pandas as pd
+
+    path = source if isinstance(source, Path) else source.path
+    if isinstance(source, Path) or path.suffix.lower() in (".jsonl", ".json"):
+        frame = _named(read_table(path, text=["prompt_id", "text", RESPONSE], optional=["sample"]))
+        if path.suffix.lower() == ".csv" and "text" in frame:  # which writes an empty answer as an empty cell
+            frame["text"] = frame["text"].fillna("")
+    else:  # JSON lines under another name
+        frame = pd.DataFrame([row for _, row in source.lines()])
+    for column in ("prompt_id", "text"):
+        if column not in frame:
+            raise MissingColumn(path, column, frame.columns)
+    if frame.empty:
+        raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
+    names = [str(name) for name in frame["prompt_id"]]
+    samples = _samples(path, frame, names)
+    scores = {name: frame[name].astype("float64").tolist() for name in _scored(frame)}
+    asked = next((frame[name] for name in PROMPT if name in frame), [None] * len(frame))
+    rows = Table(path, first=0)
+    for place, (name, sample, text, prompt) in enumerate(zip(names, samples, frame["text"], asked, strict=True)):
+        if sample == GREEDY:
+            continue
+        rows.prompt(name, as_text(prompt))
+        if isinstance(text, str):
+            rows.answer(name, sample, text, {score: column[place] for score, column in scores.items()})
+        elif text is None or text != text:
+            rows.problem(name, sample, "no text")
+        else:
+            raise BadRow(path, file_line(path, place), f"column text: got {shortened(text)}, expected a text")
+    return rows.log("a table", scores=scores, notes=_notes(frame, samples))
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the names of columns of this format; JailbreakBench's judged answers have a response per row."""
+    if RESPONSE not in frame or {"prompt_id", "text"} & set(frame.columns):
+        return frame
+    places = [str(place) for place in range(len(frame))]
+    return frame.rename(columns={RESPONSE: "text"}).assign(prompt_id=places)
+
+
+def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
+    import pandas as pd
+
+    if "sample" not in frame:
+        return [int(place) + 1 for place in frame.groupby(pd.Index(names), sort=False).cumcount()]
+    samples = []
+    for place, value in enumerate(frame["sample"]):
+        try:
+            samples.append(int(value))
+            if samples[-1] != float(value):
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
+            problem = f"column sample: got {shortened(value)}, expected a whole number"
+            raise BadRow(path, file_line(path, place), problem) from None
+    return samples
+
+
+def _scored(frame: pd.DataFrame) -> list[str]:
+    import pandas as pd
+
+    others = [
+        name for name in frame.columns if str(name) not in (*OWN, *PROMPT) and not str(name).startswith(NAMELESS)
+    ]
+    return [name for name in others if pd.api.types.is_numeric_dtype(frame[name])]  # also true and false
+
+
+def _notes(frame: pd.DataFrame, samples: list[int]) -> list[str]:
+    notes = []
+    if greedy := samples.count(GREEDY):
+        notes.append(f"{plural(greedy, 'greedy answer')} (sample {GREEDY}) left out: it is no draw")
+    if "finish_reason" in frame and (cut := int((frame["finish_reason"] == "length").sum())):
+        notes.append(f"{plural(cut, 'answer')} cut at the maximum number of tokens")
+    return notes
+
+
+TABLE = Format(
+    "table",
+    "tables with prompt_id, text and optionally sample (.csv, .parquet, .jsonl), such as Lethe's generations",
+    lambda first: "prompt_id" in first and "text" in first,
+    _read_table,
+)
 FORMATS = (
-    *(inspect_ai.FORMAT, lm_eval.FORMAT, garak.FORMAT, promptfoo.FORMAT, benchmarks.LEAK_K),
-    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, helm.FORMAT, table.FORMAT),
+    *(inspect_ai.FORMAT, lm_eval.FORMAT, red_team.GARAK, red_team.PROMPTFOO, benchmarks.LEAK_K),
+    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, benchmarks.HELM, TABLE),
 )
 
 
 def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
-    """Read the log in ``path``, whichever tool wrote the log."""
     path = Path(path)
     if not path.is_file():  # a pipe or a device could block a reader forever
         problem = "is a folder, expected a file" if path.is_dir() else "no such file"
@@ -46,10 +143,7 @@ def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
 
 
 def is_log(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a log of another tool by its content, whole or broken, and not a table of scores.
-
-    A JSON file whose first object holds only plain values and fits one line is a table: one row per line.
-    """
+    """Whether a file is a log of another tool by its content, whole or broken, and not a table: flat objects, one a line."""
     path = Path(path)
     if not path.is_file():
         return False
@@ -70,27 +164,25 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     if not isinstance(first, dict):
         return own_suffix
     nested = any(isinstance(value, (dict, list)) for value in first.values())
-    return own_suffix or nested or any(one.recognises(first) for one in FORMATS if one is not table.FORMAT)
+    return own_suffix or nested or any(one.recognises(first) for one in FORMATS if one is not TABLE)
 
 
 def _read(path: Path, filter: str | None) -> Log:
-    if table.holds(path):
-        return table.read(path)
+    if _is_table(path):
+        return replace(_read_table(path), format=TABLE.name)
     with path.open("rb") as file:
         archive = file.read(2) == b"PK"
     source: Any = path if archive else Source(path)
     form = inspect_ai.FORMAT if archive else next((one for one in FORMATS if one.recognises(source.first)), None)
     if form is None:
         raise BadFile(path, _unknown(source.first), "Known are " + "; ".join(one.holds for one in FORMATS) + ".")
-    if form is lm_eval.FORMAT:
-        return lm_eval.read(source, filter)
-    if filter is not None:
+    if filter is not None and form is not lm_eval.FORMAT:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
-    return form.read(source)
+    log = form.read(source) if filter is None else lm_eval.read(source, filter)
+    return replace(log, format=form.name)
 
 
 def _unknown(first: Mapping[str, Any]) -> str:
-    """Return the problem of a file of no known format; a file that accompanies logs gets a specific message."""
     if "configs" in first and "results" in first:
         return "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
     if first and all(isinstance(value, (int, float)) for value in first.values()):

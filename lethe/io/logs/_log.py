@@ -26,20 +26,16 @@ UNSCORED, NOT_WRITTEN = "unscored", "not written"
 
 @dataclass(frozen=True)
 class Log:
-    """A log of another tool.
-
-    ``judges`` maps a score to its prompts, where the tool does not score every prompt by it. ``refused`` maps a score that
-    cannot be read to the reason.
-    """
+    """A log; ``judges``: the prompts of a score that the tool gives not all; ``refused``: why a score cannot be read."""
 
     path: Path
-    format: str
     tool: str
     answers: pd.DataFrame
     scores: tuple[str, ...]
     prompts: pd.DataFrame
     problems: pd.DataFrame
     missing: Mapping[str, int]
+    format: str = ""  # the name of the `Format` that read it
     judges: Mapping[str, frozenset[str]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
@@ -66,7 +62,6 @@ class Log:
         return [f"{name:<9} {text}" for name, text in facts if text]
 
     def summary(self) -> dict[str, object]:
-        """Return the log without its answers, under the keys of `lethe log --json`."""
         return {
             "format": self.format,
             "tool": self.tool,
@@ -87,7 +82,6 @@ class Log:
         }
 
     def score_counts(self) -> dict[str, dict[str, float | None]]:
-        """Return, for each score, the number of answers with a value, the number without a value, and the mean."""
         counts: dict[str, dict[str, float | None]] = {}
         for name in self.scores:
             column = self._judged(self.answers, name)[name]
@@ -97,7 +91,6 @@ class Log:
         return counts
 
     def _judged(self, table: pd.DataFrame, score: str) -> pd.DataFrame:
-        """Return the rows of the prompts that the tool scores by ``score``."""
         return table[table["prompt_id"].isin(self.judges[score])] if score in self.judges else table
 
     def scored(self, score: str) -> pd.DataFrame:
@@ -142,11 +135,7 @@ NO_SCORES = "left out: the log holds no scores (score its texts with `lethe scor
 
 
 class Table:
-    """The answers of a log, while a reader collects the answers.
-
-    ``more`` names the columns between `sample` and `text`; ``first`` is the least number of an answer. Errors name the
-    prompt and the answer.
-    """
+    """The answers of a log while a reader collects them; ``more``: further columns; ``first``: the least sample number."""
 
     def __init__(self, path: Path, more: Iterable[str] = (), first: int = 1):
         self.path, self.more, self.first = path, tuple(more), first
@@ -181,24 +170,35 @@ class Table:
         entry["scores"] |= {_column(name): value for name, value in scores.items()}
         self._count(entry["scores"])
 
-    def answer(self, prompt_id: str, sample: int, text: str, scores: Mapping[str, float], **more: object) -> None:
-        """Add an answer; a missing score may be NaN or absent."""
+    def answer(
+        self,
+        prompt_id: str,
+        sample: int,
+        text: Any,
+        scores: Mapping[str, float],
+        missing: str = "no generation",
+        **more: object,
+    ) -> None:
+        """Add an answer; where the log has null in place of its text, the answer is empty and ``missing`` says why."""
         key = (prompt_id, sample)
+        named = f"answer {sample} of prompt {prompt_id[:80]!r}"
         if prompt_id not in self._prompts:
             self.prompt(prompt_id)
         if not self.first <= sample < LARGEST_SAMPLE:
-            problem = f"prompt {prompt_id[:80]!r}: answers are numbered from {self.first}, got {sample}"
-            raise BadFile(self.path, problem)
+            raise BadFile(self.path, f"{named}: answers are numbered from {self.first}")
         if key in self._rows:
-            raise BadFile(self.path, f"answer {sample} of prompt {prompt_id[:80]!r} appears twice")
+            raise BadFile(self.path, f"{named} appears twice")
+        if text is None:
+            self.problem(prompt_id, sample, missing)
+        elif not isinstance(text, str):
+            raise BadFile(self.path, f"{named} is {type(text).__name__}, expected a text")
         for name, value in {"the text": text, **more}.items():
             self._whole(prompt_id, name, value)
-        self._rows[key] = {**more, "text": text}
+        self._rows[key] = {**more, "text": text or ""}
         self._scores[key] = {}
         self.score(prompt_id, sample, scores)
 
     def score(self, prompt_id: str, sample: int, scores: Mapping[str, float]) -> None:
-        """Add scores to an answer."""
         own = self._scores[prompt_id, sample]
         for name, value in scores.items():
             if name not in self._columns:
@@ -213,7 +213,6 @@ class Table:
             self._judges.setdefault(_column(name), set()).add(prompt_id)
 
     def problem(self, prompt_id: str, sample: int, reason: str, score: str | None = None) -> None:
-        """Mark an answer as missing, in all scores or in one score."""
         self._problems.append((prompt_id, sample, reason, score))
 
     def excuse(self, prompt_id: str, sample: int) -> None:
@@ -221,7 +220,6 @@ class Table:
         self._excused.add((prompt_id, sample))
 
     def absent(self, reason: str, count: int = 1) -> None:
-        """Count missing answers without a sample number, such as behaviors that were never tried."""
         self._absent[reason] += count
 
     def __contains__(self, key: tuple[str, int]) -> bool:
@@ -240,7 +238,7 @@ class Table:
                 problem = f"prompt {shortened(prompt_id)}: {name} holds a lone surrogate"
                 raise BadFile(self.path, problem) from None
 
-    def equal_texts(self) -> bool:
+    def _equal_texts(self) -> bool:
         """Whether several prompts have several answers each and never two different answers, like greedy repeats."""
         texts: dict[str, list[str]] = {}
         for (prompt_id, _), row in self._rows.items():
@@ -249,11 +247,39 @@ class Table:
         return bool(several) and all(len(set(own)) == 1 for own in several)
 
     def most(self) -> int:
-        """Return the largest number of answers of any prompt."""
         return max(Counter(prompt_id for prompt_id, _ in self._rows).values(), default=0)
 
-    def finish(self, scores: Iterable[str] | None = None) -> dict[str, Any]:
-        """Return `answers`, `scores`, `prompts`, `problems` and `missing` of the `Log`; ``scores`` orders the columns."""
+    def greedy(self, settings: Mapping[str, object]) -> str | None:
+        """Return the setting that makes the repeats of a prompt copies of the first, or None; one answer has no copy."""
+        return greedy(settings) if self.most() > 1 else None
+
+    def log(
+        self,
+        tool: str,
+        *,
+        copied: str | None = None,
+        scores: Iterable[str] | None = None,
+        draws: str = "unknown",
+        refusal: str | None = None,
+        warnings: Iterable[str] = (),
+        notes: Iterable[str] = (),
+        **facts: Any,
+    ) -> Log:
+        """Return the log of these answers; ``copied`` says why repeats are copies, and ``scores`` orders the columns."""
+        if copied:
+            draws, refusal = "copies", f"{copied}: the {self.most()} answers {COPIES}"
+        same = [SAME_TEXTS] if self._equal_texts() and not refusal else []
+        return Log(
+            tool=tool.strip(),
+            draws=draws,
+            refusal=refusal,
+            warnings=(*warnings, *same),
+            notes=tuple(notes),
+            **facts,
+            **self._tables(scores),
+        )
+
+    def _tables(self, scores: Iterable[str] | None) -> dict[str, Any]:
         import pandas as pd
 
         if not self._rows:
@@ -278,6 +304,7 @@ class Table:
             if name in self._judges and len(self._judges[name]) < len(self._prompts)
         }
         return {
+            "path": self.path,
             "answers": answers,
             "scores": names,
             "prompts": self._prompt_table(),
@@ -301,17 +328,14 @@ class Table:
     def _missing(
         self, answers: pd.DataFrame, names: tuple[str, ...], judges: Mapping[str, frozenset[str]]
     ) -> dict[str, int]:
-        reasons: dict[str, set[tuple[str, int]]] = {}
-        for prompt_id, sample, reason, _ in self._problems:
-            reasons.setdefault(reason, set()).add((prompt_id, sample))
-        explained = {key for keys in reasons.values() for key in keys}
         lacking = answers[list(names)].isna()
         for name, prompts in judges.items():
             lacking[name] &= answers["prompt_id"].isin(prompts)
-        empty = answers[lacking.any(axis=1)]
-        unscored = sum(key not in explained for key in zip(empty["prompt_id"], empty["sample"], strict=True))
-        counts = Counter({reason: len(keys) for reason, keys in reasons.items()}) + self._absent
-        counts[UNSCORED] += unscored
+        empty = answers.loc[lacking.any(axis=1), [*KEYS]].itertuples(index=False, name=None)
+        distinct = dict.fromkeys(problem[:3] for problem in self._problems)
+        explained = {key[:2] for key in distinct}
+        counts = Counter(reason for *_, reason in distinct) + self._absent
+        counts[UNSCORED] += sum(key not in explained for key in empty)
         return {reason: count for reason, count in counts.items() if count}
 
 
@@ -332,7 +356,6 @@ def number(value: object) -> float:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return a part of an untrusted log; an empty object where the part is missing or no object."""
     return value if isinstance(value, dict) else {}
 
 
@@ -345,7 +368,6 @@ def as_text(value: Any) -> str | None:
 
 
 def conversation(messages: Sequence[tuple[Any, Any]]) -> str:
-    """Return the text of one message; several messages, as (role, text), become JSON."""
     if len(messages) == 1 and isinstance(messages[0][1], str):
         return messages[0][1]
     named = [{"role": role, "content": text} for role, text in messages]
@@ -353,7 +375,6 @@ def conversation(messages: Sequence[tuple[Any, Any]]) -> str:
 
 
 def greedy(settings: Mapping[str, object]) -> str | None:
-    """Return the setting that makes every repeat of a prompt a copy of the first, or None."""
     if settings.get("do_sample") is False:
         return "do_sample false"
     for name, legal in (("temperature", 0.0), ("top_k", 1.0), ("top_p", 0.0)):
@@ -362,11 +383,7 @@ def greedy(settings: Mapping[str, object]) -> str | None:
     return None
 
 
-def copies(reason: str, repeats: int) -> str:
-    """Return the reason for which greedy repeats are not independent draws."""
-    return f"{reason}: the {repeats} answers to a question are copies of one greedy answer, not independent draws"
-
-
+COPIES = "to a question are copies of one greedy answer, not independent draws"
 SAME_TEXTS = (
     "all answers to each question are the same text, as under greedy decoding, with a cache, or with a seed that each "
     "request carries"
@@ -382,7 +399,6 @@ def chosen(settings: Mapping[str, object]) -> list[str]:
 
 
 def _setting(value: Any) -> float | None:
-    """Convert a number; numbers from a command line are text."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lethe.errors import BadFile, BadRow, shortened
-from lethe.io.json_files import without_doubles
+from lethe.io.files import without_doubles
 
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
 BOM = b"\xef\xbb\xbf"
@@ -34,7 +34,6 @@ ENCRYPTED = 1
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object without the parts that make most of a log and that no reader needs."""
     members = without_doubles(pairs)
     if members.keys() >= {"id", "epoch", "input", "output"}:  # a sample of Inspect
         for name in UNREAD:
@@ -111,23 +110,18 @@ class Source:
 
     @cached_property
     def document(self) -> Any:
-        """The file as one JSON value."""
         if (size := self.path.stat().st_size) > LARGEST:
             raise too_large(self.path, size)
         return decode(self.path, self.path.read_bytes())
 
     @property
     def object(self) -> dict[str, Any]:
-        """The file as one JSON object."""
         if not isinstance(self.document, dict):
             raise BadFile(self.path, f"holds {type(self.document).__name__}, expected an object")
         return self.document
 
     def lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the objects with their lines from 1, one at a time in memory.
-
-        Older tools wrote one JSON list under the same name; such a file yields its items, numbered from 1.
-        """
+        """Yield the objects with their lines from 1, one at a time in memory; the items of a document that is a list."""
         if "document" in vars(self):
             whole = self.document
             items = enumerate(whole, start=1) if isinstance(whole, list) else [(self._number, whole)]
@@ -143,6 +137,13 @@ class Source:
                     yield number, _object(self.path, number, decode(self.path, line, number))
 
 
+def checked(path: Path, where: str, value: Any, kind: type = dict) -> Any:
+    if not isinstance(value, kind):
+        expected = {"dict": "an object", "list": "a list", "str": "a text"}[kind.__name__]
+        raise BadFile(path, f"{where} is {type(value).__name__}, expected {expected}")
+    return value
+
+
 def _object(path: Path, number: int, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRow(path, number, f"got {type(value).__name__}, expected a JSON object")
@@ -150,14 +151,11 @@ def _object(path: Path, number: int, value: Any) -> dict[str, Any]:
 
 
 def too_large(path: Path, size: int, what: str = "") -> BadFile:
-    """Return the error about a document over the size limit."""
     problem = f"{what}is {size / (1 << 20):,.0f} MiB; one JSON document must be at most {LARGEST >> 20} MiB"
     return BadFile(path, problem, "Split the log, or let the tool write the log again in compressed form.")
 
 
 class Archive:
-    """The entries of a zip archive; use as a context manager."""
-
     def __init__(self, path: Path):
         self.path = path
         self._file: BinaryIO = path.open("rb")
@@ -199,11 +197,9 @@ class Archive:
             raise BadFile(self.path, "its entries reach beyond the end of the file", "The file is cut off.")
 
     def value(self, entry: zipfile.ZipInfo) -> Any:
-        """Return the entry's JSON value."""
         return decode(self.path, self.read(entry), entry=entry.filename)
 
     def read(self, entry: zipfile.ZipInfo) -> bytes:
-        """Return the content of an entry; raise `BadFile` for a damaged entry."""
         what = f"its entry {entry.filename[:100]!r} "
         if entry.compress_type not in METHODS:
             raise BadFile(

@@ -1,23 +1,23 @@
-"""Logs of benchmarks: HarmBench, JailbreakBench, Leak-k and open-unlearning.
+"""Logs of benchmarks: HarmBench, JailbreakBench, Leak-k, open-unlearning and HELM.
 
 - HarmBench's completions and results: one object, one list of answers per behavior.
 - JailbreakBench: an attack's artifact, a judge's evaluation.json, and a submission with the attack's own queries.
 - Leak-k's generations: JSON lines, one question per line, with all answers.
 - open-unlearning's evaluations (such as TOFU_EVAL.json): one block per metric, values by index.
+- HELM's scenario_state.json, with the scores of the per_instance_stats.json beside it.
 """
-
-from __future__ import annotations
 
 import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lethe.errors import BadFile, BadRow, plural
-from lethe.io.logs._log import SAME_TEXTS, Format, Log, Table, as_object, as_text, copies, greedy, number
-from lethe.io.logs._untrusted import Source
+from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, number
+from lethe.io.logs._untrusted import Source, checked
 
 NEITHER = -1  # HarmBench's classifier answered neither yes nor no; the tool counts this as no success
 NOT_TRIED = "not tried"  # prompt and response null; the tool writes jailbroken false and divides by all behaviors
@@ -30,6 +30,11 @@ FOLDER = re.compile(r"temperature=([0-9.]+?)top_p=([0-9.]+)")
 PLANNED = re.compile(r"generations_n([0-9]{1,9})(?:_|\.|$)")
 JUDGED_TOGETHER = 20  # the judge collects replies in groups of this size, in order of arrival
 TEXTS = ("input", "ground_truth", "generation")
+ABSENT = 0  # in place of a text that a file must have: no text, and not null
+STATISTICS = "per_instance_stats.json"
+BOOKKEEPING = re.compile(
+    r"num_|train|inference_|batch_size|finish_reason_|prompt_truncated|max_prob|logprob|predicted_index"
+)
 SEVERAL = "with several wordings, whose answers are not draws for one prompt"
 
 
@@ -42,22 +47,23 @@ def _read_harmbench(source: Source) -> Log:
     path, table = source.path, Table(source.path, more=["prompt"])
     results, several = False, 0
     for behavior, answers in source.object.items():
-        if not isinstance(answers, list):
-            raise BadFile(path, f"behavior {behavior[:80]!r}: got {type(answers).__name__}, expected a list")
-        prompts = []
-        for sample, answer in enumerate(answers, start=1):
-            prompt, text, scores = _completion(path, behavior, sample, answer)
-            prompts.append(prompt)
+        if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
+            raise BadFile(path, f"behavior {behavior[:80]!r}: expected a list of objects")
+        cases = [answer.get("test_case") for answer in answers]  # an image is a list
+        prompts = [case if isinstance(case, str) else json.dumps(case, ensure_ascii=False) for case in cases]
+        for sample, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), start=1):
+            scores = {
+                key: number(value) for key, value in answer.items() if key not in ("test_case", "generation")
+            }
+            if scores.get("label") == NEITHER:
+                scores["label"] = math.nan
             results |= "label" in scores
-            if text is None:
-                table.problem(behavior, sample, "no generation")
-            if "label" in scores and math.isnan(scores["label"]):
+            if math.isnan(scores.get("label", 0)):
                 table.problem(behavior, sample, "label neither yes nor no", "label")
-            table.answer(behavior, sample, text or "", scores, prompt=prompt)
+            table.answer(behavior, sample, answer.get("generation", ABSENT), scores, prompt=prompt)
         wordings = len(set(prompts))
         several += wordings > 1
         table.prompt(behavior, prompts[0] if wordings == 1 else None, scores={"distinct_test_cases": wordings})
-    tables = table.finish()
     warnings = []
     if table.most() > 1:
         warnings.append(
@@ -66,30 +72,8 @@ def _read_harmbench(source: Source) -> Log:
         )
     if several:
         warnings.append(f"test_case: {plural(several, 'behavior')} {SEVERAL}")
-    if table.equal_texts():
-        warnings.append(SAME_TEXTS)
     notes = ["generation is cut to the tool's --num_tokens (512 by default)"] if results else []
-    return Log(
-        path=path,
-        format=HARMBENCH.name,
-        tool="HarmBench",
-        task="results" if results else "completions",
-        warnings=tuple(warnings),
-        notes=tuple(notes),
-        **tables,
-    )
-
-
-def _completion(path: Path, behavior: str, sample: int, answer: Any) -> tuple[str, str | None, dict[str, float]]:
-    text = answer.get("generation", 0) if isinstance(answer, dict) else 0
-    if not (text is None or isinstance(text, str)):
-        raise BadFile(path, f"behavior {behavior[:80]!r}, answer {sample}: no text `generation`")
-    case = answer.get("test_case")
-    prompt = case if isinstance(case, str) else json.dumps(case, ensure_ascii=False)  # an image is a list
-    rest = {name: number(value) for name, value in answer.items() if name not in ("test_case", "generation")}
-    if rest.get("label") == NEITHER:
-        rest["label"] = math.nan
-    return prompt, text, rest
+    return table.log("HarmBench", task="results" if results else "completions", warnings=warnings, notes=notes)
 
 
 HARMBENCH = Format("harmbench", "HarmBench completions or results (.json)", _is_harmbench, _read_harmbench)
@@ -157,22 +141,12 @@ def _submission(path: Path, content: Mapping[str, Any]) -> Log:
     notes = ["test_logs carry no verdicts; summaries and eval_logs repeat answers and are not read"]
     if unlogged := [model for model in summaries if model not in (content.get("test_logs") or {})]:
         notes.append(f"no test_logs of {', '.join(unlogged)[:200]}")
-    return Log(
-        path=path,
-        format=JAILBREAKBENCH.name,
-        tool="JailbreakBench",
-        task="submission",
-        model=", ".join(content["test_logs"]),
-        stopping="early",
-        warnings=tuple(warnings),
-        notes=tuple(notes),
-        stated=stated,
-        **table.finish(),
-    )
+    model = ", ".join(content["test_logs"])
+    about: dict[str, Any] = {"task": "submission", "model": model, "stated": stated, "stopping": "early"}
+    return table.log("JailbreakBench", warnings=warnings, notes=notes, **about)
 
 
 def _queries(path: Path, behavior: str, calls: Any) -> list[dict[str, Any]]:
-    """Join a behavior's calls, each [{timestamp}, [query, ...]], into one list of queries."""
     queries: list[dict[str, Any]] = []
     for call in calls if isinstance(calls, list) else [calls]:
         if not isinstance(call, list) or len(call) != 2 or not isinstance(call[1], list):
@@ -187,42 +161,27 @@ def _judged(table: Table, prompt_id: str, row: Mapping[str, Any], **more: Any) -
         table.prompt(prompt_id, planned=0)
         table.absent(NOT_TRIED)
         return
-    table.prompt(prompt_id, row.get("prompt") if isinstance(row.get("prompt"), str) else None)
+    table.prompt(prompt_id, as_text(row.get("prompt")))
     _answered(table, prompt_id, 1, row, verdicts, **more)
 
 
 def _answered(
     table: Table, prompt_id: str, sample: int, row: Mapping[str, Any], scores: dict[str, float], **more: Any
 ) -> None:
-    prompt, text = row.get("prompt"), row.get("response")
-    for name, value in (("prompt", prompt), ("response", text)):
-        if not (value is None or isinstance(value, str)):
-            raise BadFile(table.path, f"{prompt_id[:80]!r}: `{name}` is {type(value).__name__}, expected a text")
-    if text is None:
-        table.problem(prompt_id, sample, "no response")
-    table.answer(prompt_id, sample, text or "", scores, prompt=prompt, **more)
+    prompt = row.get("prompt")
+    if prompt is not None:
+        checked(table.path, f"{prompt_id[:80]!r}: `prompt`", prompt, str)
+    table.answer(prompt_id, sample, row.get("response"), scores, "no response", prompt=prompt, **more)
 
 
 def _jailbreaks(table: Table, task: str, model: str | None, stated: Mapping[str, Any]) -> Log:
-    tables = table.finish()
-    return Log(
-        path=table.path,
-        format=JAILBREAKBENCH.name,
-        tool="JailbreakBench",
-        task=task,
-        model=model,
-        draws="selected",
-        refusal=SELECTED,
-        notes=(NOTE,) if NOT_TRIED in tables["missing"] else (),
-        stated=stated,
-        **tables,
-    )
+    about: dict[str, Any] = {"task": task, "model": model, "stated": stated}
+    log = table.log("JailbreakBench", draws="selected", refusal=SELECTED, **about)
+    return replace(log, notes=(NOTE,) if NOT_TRIED in log.missing else ())
 
 
 def _object(path: Path, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadFile(path, f"{name[:80]!r} is {type(value).__name__}, expected an object")
-    return value
+    return checked(path, repr(name[:80]), value)
 
 
 JAILBREAKBENCH = Format(
@@ -239,24 +198,23 @@ def _read_leak_k(source: Source) -> Log:
     place, judged_late, blank_entailed = -1, False, False
     for place, (line, row) in enumerate(source.lines()):
         responses = row.get("responses")
-        if not isinstance(responses, list) or not isinstance(row.get("prompt"), str):
-            raise BadRow(path, line, "expected `prompt`, a text, and `responses`, a list")
+        objects = isinstance(responses, list) and all(isinstance(response, dict) for response in responses)
+        if not objects or not isinstance(row.get("prompt"), str):
+            raise BadRow(path, line, "expected `prompt`, a text, and `responses`, a list of objects")
         table.prompt(str(place), row["prompt"], scores=_of_the_question(row))
-        for sample, response in enumerate(responses, start=1):
-            text, scores = _response(path, line, response)
-            if text is None:
-                table.problem(str(place), sample, "no response")
-            table.answer(str(place), sample, text or "", scores)
+        for sample, response in enumerate(row["responses"], start=1):
+            text = response.pop("response", None)
+            if not (text is None or isinstance(text, str)):
+                raise BadRow(path, line, "expected in `responses` objects with a text `response`")
+            scores = {name: number(value) for name, value in response.items()}
+            table.answer(str(place), sample, text, scores, "no response")
             blank_entailed |= "ES" in scores and not (text or "").strip()
-        judged_late |= len(responses) > JUDGED_TOGETHER and "LLM_judge" in responses[0]
+        judged_late |= len(row["responses"]) > JUDGED_TOGETHER and "LLM_judge" in row["responses"][0]
     stated = PLANNED.search(path.name)
     if stated and table.most() == int(stated[1]):  # otherwise the file was renamed, or every question was cut
         for question in range(place + 1):
             table.prompt(str(question), planned=table.most())
-    tables = table.finish()
-    sampling = _sampling(path)
-    reason = greedy(sampling)
-    warnings = [SAME_TEXTS] if table.equal_texts() and not reason else []
+    sampling, warnings = _sampling(path), []
     if judged_late:
         warnings.append(
             f"LLM_judge: the tool collects verdicts in groups of {JUDGED_TOGETHER} as they finish, so with more answers a "
@@ -264,28 +222,18 @@ def _read_leak_k(source: Source) -> Log:
         )
     if blank_entailed:
         warnings.append("ES: the tool puts an empty answer first in its batch, so labels near it may be shifted")
-    return Log(
-        path=path,
-        format=LEAK_K.name,
-        tool="Leak-k",
+    copied = table.greedy(sampling)
+    log = table.log(
+        "Leak-k",
         sampling=sampling,
-        draws="copies" if reason and table.most() > 1 else "sampled" if sampling else "unknown",
-        refusal=copies(f"{reason}, in the folder's name", table.most()) if reason and table.most() > 1 else None,
-        warnings=tuple(warnings),
-        notes=tuple(_notes_on_leak_k(sampling, tables["scores"])),
-        **tables,
+        copied=f"{copied}, in the folder's name" if copied else None,
+        draws="sampled" if sampling else "unknown",
+        warnings=warnings,
     )
-
-
-def _response(path: Path, line: int, response: Any) -> tuple[str | None, dict[str, float]]:
-    text = response.get("response") if isinstance(response, dict) else 0
-    if not (text is None or isinstance(text, str)):
-        raise BadRow(path, line, "expected in `responses` objects with a text `response`")
-    return text, {name: number(value) for name, value in response.items() if name != "response"}
+    return replace(log, notes=tuple(_notes_on_leak_k(sampling, log.scores)))
 
 
 def _of_the_question(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers about all answers of a line; the best answer is a copy, not a further answer."""
     numbers = {name: number(value) for name, value in row.items() if isinstance(value, (int, float))}
     best = as_object(row.get("best_answer")).get("rougeL_recall")
     return numbers | ({"best_answer.rougeL_recall": number(best)} if isinstance(best, (int, float)) else {})
@@ -326,11 +274,7 @@ LEAK_K = Format(
 
 
 def _read_open_unlearning(source: Source) -> Log:
-    """Read the answers from the blocks with a `generation`; other blocks judge the reference, so the whole question.
-
-    With several such blocks (forget and retain), one index is a different question in each block. `prompt_id` is then
-    `block/index`.
-    """
+    """Read the blocks with a `generation`; with several, one index is a different question in each."""
     path = source.path
     blocks = {name: block for name, block in source.object.items() if isinstance(block, dict)}
     values = {name: _by_index(path, name, block) for name, block in blocks.items()}
@@ -349,39 +293,28 @@ def _read_open_unlearning(source: Source) -> Log:
             for index, row in values[name].items():
                 scalars = {f"{name}.{key}": number(value) for key, value in row.items() if _is_number(value)}
                 table.prompt(index, scores=scalars)
-    stated = {name: block.get("agg_value") for name, block in blocks.items()}
-    return Log(
-        path=path,
-        format=OPEN_UNLEARNING.name,
-        tool="open-unlearning",
+    return table.log(
+        "open-unlearning",
         task=", ".join(generated),
         warnings=(
             "do_sample is not stated: the evaluator decodes greedily by default, one answer per question, so the answers "
             "carry no information on repeated draws",
         ),
         notes=("probabilities, truth ratios and memorisation judge the reference answer, not the generation",),
-        stated=stated,
-        **table.finish(),
+        stated={name: block.get("agg_value") for name, block in blocks.items()},
     )
 
 
 def _by_index(path: Path, name: str, block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the rows of a metric; a metric with only an aggregate, such as forget quality, has no rows."""
-    rows = block.get("value_by_index", {})
-    if not isinstance(rows, dict):
-        raise BadFile(path, f"{name[:80]!r}: `value_by_index` is {type(rows).__name__}, expected an object")
+    rows = checked(path, f"{name[:80]!r}: `value_by_index`", block.get("value_by_index", {}))
     return {index: row for index, row in rows.items() if isinstance(row, dict)}
 
 
 def _generation(table: Table, prompt_id: str, name: str, row: Mapping[str, Any]) -> None:
-    text, prompt = row.get("generation"), row.get("input")
-    if not (text is None or isinstance(text, str)):
-        raise BadFile(table.path, f"{name[:80]!r}, index {prompt_id[:80]!r}: `generation` is not a text")
-    if text is None:
-        table.problem(prompt_id, 1, "no generation")
-    table.prompt(prompt_id, prompt if isinstance(prompt, str) else None)
+    table.prompt(prompt_id, as_text(row.get("input")))
     scores = {f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS}
-    table.answer(prompt_id, 1, text or "", scores)
+    table.answer(prompt_id, 1, row.get("generation"), scores)
 
 
 def _is_number(value: Any) -> bool:
@@ -393,4 +326,77 @@ OPEN_UNLEARNING = Format(
     "open-unlearning evaluations (*_EVAL.json)",
     lambda first: bool(first) and all("agg_value" in as_object(block) for block in first.values()),
     _read_open_unlearning,
+)
+
+
+def _read_helm(source: Source) -> Log:
+    """Read the completions. Other few-shot examples (a trial) or a perturbation make another prompt."""
+    path, table = source.path, Table(source.path)
+    spec, cached = as_object(source.object.get("adapter_spec")), 0
+    beside = path.with_name(STATISTICS)
+    statistics = _statistics_of(beside) if beside.is_file() else {}
+    for place, state in enumerate(as_list(source.object.get("request_states")), start=1):
+        instance, request, result = (
+            as_object(as_object(state).get(key)) for key in ("instance", "request", "result")
+        )
+        if not isinstance(instance.get("id"), str):
+            raise BadFile(path, f"request state {place}: expected an object with an `instance` that has an `id`")
+        if state.get("reference_index") is not None:
+            raise BadFile(
+                path, "its requests rate given choices; no answer was drawn", "Use the method generation."
+            )
+        name, completions = _name_of(state), as_list(result.get("completions"))
+        cached += result.get("cached") is True
+        scores, planned = statistics.get(name, {}), request.get("num_completions")
+        if isinstance(planned, int):
+            completions += [None] * (planned - len(completions))
+        several = len(completions) > 1  # then a statistic is about all completions
+        table.prompt(name, as_text(request.get("prompt")), scores=scores if several else {})
+        for sample, completion in enumerate(completions or [None], start=1):
+            text = as_text(as_object(completion).get("text"))
+            if result.get("success") is False:
+                table.problem(name, sample, "error")
+                text = text or ""
+            table.answer(name, sample, text, {} if several else scores, "no completion")
+    sampling = {
+        key: spec[key] for key in ("temperature", "num_outputs", "max_tokens") if spec.get(key) is not None
+    }
+    warnings, notes = [], [] if beside.is_file() else [f"no {STATISTICS} beside it: the answers have no scores"]
+    if cached:
+        warnings.append(f"cached: true in {plural(cached, 'request')}: these answers come from an earlier run")
+    if table.most() > 1:
+        notes.insert(0, "a statistic of several completions belongs to the prompt, not to an answer")
+    return table.log(
+        "HELM",
+        task=as_text(spec.get("method")),
+        model=as_text(spec.get("model")),
+        sampling=sampling,
+        copied=table.greedy(sampling),
+        warnings=warnings,
+        notes=notes,
+    )
+
+
+def _name_of(entry: Mapping[str, Any]) -> str:
+    instance, trial = as_object(entry.get("instance")), entry.get("train_trial_index")
+    changed = as_object(entry.get("perturbation", instance.get("perturbation"))).get("name")
+    parts = [entry.get("instance_id", instance.get("id")), changed, trial if trial else None]
+    return "/".join(str(part) for part in parts if part is not None)
+
+
+def _statistics_of(path: Path) -> dict[str, dict[str, float]]:
+    named: dict[str, dict[str, float]] = {}
+    for entry in map(as_object, as_list(Source(path).document)):
+        for one in map(as_object, as_list(entry.get("stats"))):
+            name = as_text(as_object(one.get("name")).get("name"))
+            if name and not BOOKKEEPING.match(name) and one.get("count"):
+                named.setdefault(_name_of(entry), {})[name] = number(one.get("mean"))
+    return named
+
+
+HELM = Format(
+    "helm",
+    "HELM runs (scenario_state.json, with the per_instance_stats.json beside it)",
+    lambda first: "adapter_spec" in first and "request_states" in first,
+    _read_helm,
 )

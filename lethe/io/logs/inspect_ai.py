@@ -5,45 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from lethe.errors import BadFile, shortened
-from lethe.io.logs._log import (
-    SAME_TEXTS,
-    Format,
-    Log,
-    Table,
-    as_list,
-    as_object,
-    as_text,
-    chosen,
-    conversation,
-    copies,
-    greedy,
-    number,
-)
-from lethe.io.logs._untrusted import Archive, Source
+from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, chosen, conversation, number
+from lethe.io.logs._untrusted import Archive, Source, checked
 
-NAME = "inspect"
 HEADER, START = "header.json", "_journal/start.json"
 # An id may contain "/" or end in "_epoch_2". The names therefore show only which entries are samples, whole or in chunks.
 WHOLE = re.compile(r"samples/.+_epoch_\d+\.json", re.DOTALL)
 CHUNKED = re.compile(r"samples/.+_epoch_\d+/sample\.json", re.DOTALL)
 UNFINISHED = ("started", "cancelled", "error")
 SETTINGS = (
-    *("temperature", "top_p", "top_k", "max_tokens", "seed", "stop_seqs", "frequency_penalty", "presence_penalty"),
-    *(
-        "repetition_penalty",
-        "logit_bias",
-        "num_choices",
-        "best_of",
-        "reasoning_effort",
-        "reasoning_tokens",
-        "cache",
-    ),
-)
+    "temperature top_p top_k max_tokens seed stop_seqs frequency_penalty presence_penalty repetition_penalty logit_bias "
+    "num_choices best_of reasoning_effort reasoning_tokens cache"
+).split()
 SEEDED_ONCE = ("hf", "transformer_lens", "nnterp")  # providers that set the seed when they load the model
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -56,29 +33,23 @@ def recognises(first: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source | Path) -> Log:
-    """Read a .json log, or the archive at a path."""
     if isinstance(source, Path):
         with Archive(source) as archive:
             return _log(source, _header(archive), _samples(archive))
-    samples = source.object.pop("samples", None) or []
-    if not isinstance(samples, list):
-        raise BadFile(source.path, f"`samples` is {type(samples).__name__}, expected a list")
+    samples = checked(source.path, "`samples`", source.object.pop("samples", None) or [], list)
     places = enumerate(samples, start=1)
-    found = (sample(source.path, f"item {place} of `samples`", value) for place, value in places)
+    found = (Sample(source.path, f"item {place} of `samples`", value) for place, value in places)
     return _log(source.path, source.object, found)
 
 
-FORMAT = Format(NAME, "Inspect logs (.eval or .json)", recognises, read)
+FORMAT = Format("inspect", "Inspect logs (.eval or .json)", recognises, read)
 
 
 def _header(archive: Archive) -> dict[str, Any]:
-    """Return the header. Without a header the run is still going or was killed, and the journal holds its plan."""
     entries = {entry.filename: entry for entry in archive.entries}
     for name in (HEADER, START):
         if name in entries:
-            content = archive.value(entries[name])
-            if not isinstance(content, dict):
-                raise BadFile(archive.path, f"its {name} is {type(content).__name__}, expected an object")
+            content = checked(archive.path, f"its {name}", archive.value(entries[name]))
             return content if name == HEADER else {**content, "status": "started"}
     problem = f"is a zip archive without {HEADER} and {START}, so the file is not a log of Inspect"
     raise BadFile(archive.path, problem)
@@ -87,7 +58,7 @@ def _header(archive: Archive) -> dict[str, Any]:
 def _samples(archive: Archive) -> Iterator[Sample]:
     for entry in archive.entries:
         if WHOLE.fullmatch(entry.filename) or CHUNKED.fullmatch(entry.filename):
-            yield sample(archive.path, f"its entry {entry.filename[:100]!r}", archive.value(entry))
+            yield Sample(archive.path, f"its entry {entry.filename[:100]!r}", archive.value(entry))
 
 
 def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Log:
@@ -106,24 +77,20 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Lo
         for reason in one.problems:
             table.problem(names[one.id], one.epoch, reason)
         table.answer(names[one.id], one.epoch, one.text, one.scores)
-    tables = table.finish(_columns(run, read_samples))
-    copied = greedy(run.sampling) if table.most() > 1 else None
     status = header.get("status")
     unfinished = status in UNFINISHED
-    return Log(
-        path=path,
-        format=NAME,
-        tool=run.tool,
+    return table.log(
+        run.tool,
         task=run.task,
         model=run.model,
         sampling=run.sampling,
-        draws="copies" if copied else "sampled" if "temperature" in run.sampling else "unknown",
+        copied=table.greedy(run.sampling),
+        draws="sampled" if "temperature" in run.sampling else "unknown",
         stopping="early" if run.early_manager is not None else "unfinished" if unfinished else "fixed",
-        refusal=copies(copied, table.most()) if copied else None,
-        warnings=tuple(run.warnings() + ([SAME_TEXTS] if table.equal_texts() and not copied else [])),
-        notes=tuple(_notes(run, status, read_samples, names)),
+        warnings=run.warnings(),
+        notes=_notes(run, status, read_samples, names),
         stated=run.stated,
-        **tables,
+        scores=_columns(run, read_samples),
     )
 
 
@@ -172,8 +139,6 @@ def _notes(run: Run, status: Any, samples: list[Sample], names: Mapping[str | in
 
 
 class Run:
-    """The header of a log; each part may be missing or have a wrong type."""
-
     def __init__(self, path: Path, header: Mapping[str, Any]):
         spec = header.get("eval")
         if not isinstance(spec, dict):
@@ -181,7 +146,7 @@ class Run:
         plan, self.results = as_object(header.get("plan")), as_object(header.get("results"))
         self.task, self.model = as_text(spec.get("task")), as_text(spec.get("model"))
         version = as_text(as_object(spec.get("packages")).get("inspect_ai"))
-        self.tool = f"inspect_ai {version or ''}".strip()
+        self.tool = f"inspect_ai {version or ''}"
         epochs = as_object(spec.get("config")).get("epochs")
         self.epochs = 1 if epochs is None else epochs
         if not _is_count(self.epochs):
@@ -215,7 +180,6 @@ class Run:
         return totals
 
     def warnings(self) -> list[str]:
-        """Return the settings, by name, under which epochs may be dependent draws."""
         warnings = chosen(self.sampling)
         provider = (self.model or "").split("/")[0]
         if "seed" in self.sampling and self.epochs > 1 and provider not in SEEDED_ONCE:
@@ -230,7 +194,6 @@ class Run:
         return warnings
 
     def notes(self) -> list[str]:
-        """Return other useful facts about the run."""
         notes = []
         if "temperature" not in self.sampling:
             notes.append("temperature is not stated: the provider's default applied")
@@ -250,56 +213,30 @@ def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-@dataclass(frozen=True)
 class Sample:
-    """One sample. ``columns`` maps each score column to its scorer; ``unread`` lists scores without a numeric value."""
+    """One sample; errors name ``where``. Id and epoch come from the sample, never from the name of an entry."""
 
-    id: str | int
-    epoch: int
-    prompt: str | None
-    text: str
-    scores: dict[str, float]
-    columns: dict[str, str]
-    unread: tuple[str, ...]
-    problems: tuple[str, ...]
-    retried: bool
-    cut: bool
-    edited: bool
-
-
-def sample(path: Path, where: str, value: Any) -> Sample:
-    """Read a sample; errors name ``where``. Id and epoch come from the sample, never from the name of an entry."""
-    if not isinstance(value, dict):
-        raise BadFile(path, f"{where} is {type(value).__name__}, expected an object")
-    identity, epoch = value.get("id"), value.get("epoch")
-    if not _is_id(identity):
-        raise BadFile(path, f"{where}: `id` is {type(identity).__name__}, expected a text or an integer")
-    if not _is_count(epoch):
-        raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {shortened(epoch, 40)}")
-    output, given = value.get("output") or {}, value.get("scores") or {}
-    for name, part in (("output", output), ("scores", given)):
-        if not isinstance(part, dict):
-            raise BadFile(path, f"{where}: `{name}` is {type(part).__name__}, expected an object")
-    choice = as_object(next(iter(as_list(output.get("choices"))), None))
-    text = output.get("completion")
-    if text is None:  # versions without the field have the text in the message of the first choice
-        text = _content(as_object(choice.get("message")).get("content"))
-    if not isinstance(text, str):
-        raise BadFile(path, f"{where}: `output.completion` is {type(text).__name__}, expected a text")
-    scores, columns, unread = _scores(given)
-    return Sample(
-        identity,
-        epoch,
-        _prompt(value.get("input")),
-        text,
-        scores,
-        columns,
-        unread,
-        tuple(reason for key, reason in REASONS.items() if value.get(key)),
-        retried=bool(value.get("error_retries")),
-        cut=choice.get("stop_reason") == "max_tokens",
-        edited=any(bool(as_object(score).get("history")) for score in given.values()),
-    )
+    def __init__(self, path: Path, where: str, value: Any):
+        value = checked(path, where, value)
+        self.id: Any = value.get("id")
+        self.epoch: Any = value.get("epoch")
+        if not _is_id(self.id):
+            raise BadFile(path, f"{where}: `id` is {type(self.id).__name__}, expected a text or an integer")
+        if not _is_count(self.epoch):
+            got = shortened(self.epoch, 40)
+            raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {got}")
+        output, given = value.get("output") or {}, value.get("scores") or {}
+        for name, part in (("output", output), ("scores", given)):
+            checked(path, f"{where}: `{name}`", part)
+        choice = as_object(next(iter(as_list(output.get("choices"))), None))
+        self.text = output.get("completion")
+        if self.text is None:  # versions without the field have the text in the message of the first choice
+            self.text = _content(as_object(choice.get("message")).get("content"))
+        checked(path, f"{where}: `output.completion`", self.text, str)
+        self.prompt, self.scores, self.columns, self.unread = _prompt(value.get("input")), *_scores(given)
+        self.problems = [reason for key, reason in REASONS.items() if value.get(key)]
+        self.retried, self.cut = bool(value.get("error_retries")), choice.get("stop_reason") == "max_tokens"
+        self.edited = any(bool(as_object(score).get("history")) for score in given.values())
 
 
 def _content(content: Any) -> Any:

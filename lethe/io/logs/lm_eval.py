@@ -1,31 +1,16 @@
 """lm-evaluation-harness: samples_*.jsonl, one line per document and filter, with the results file of the run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
-from lethe.io.logs._log import (
-    NOT_WRITTEN,
-    SAME_TEXTS,
-    Format,
-    Log,
-    Table,
-    as_list,
-    as_object,
-    as_text,
-    chosen,
-    copies,
-    greedy,
-    number,
-)
+from lethe.io.logs._log import NOT_WRITTEN, Format, Log, Table, as_list, as_object, as_text, chosen, number
 from lethe.io.logs._untrusted import Source
 
-NAME = "lm-eval"
 CHOICES = (
     "the texts are given choices, and the model drew no answer; the log-likelihoods of the choices are exact, so there is "
     "nothing to bound"
@@ -44,64 +29,42 @@ SEND_A_SEED = ("local-completions", "local-chat-completions", "openai-completion
 DEFAULT_SEED = 1234
 
 
-@dataclass(frozen=True)
 class Line:
-    """One line. ``texts`` are the answers, or the choices where ``choices`` (log-likelihood, whether greedy) is set.
+    """One line: its answers, or its choices with likelihoods; ``kept``: the texts that the filter passed on as a list."""
 
-    ``kept`` are the texts that the filter passed to the metrics, where the filter kept a list.
-    """
-
-    place: int
-    document: str
-    filter: str
-    prompt: str | None
-    settings: dict[str, Any]
-    texts: tuple[str, ...]
-    choices: tuple[dict[str, float], ...]
-    kept: tuple[str, ...] | None
-    metrics: dict[str, Any]
-
-
-def line_of(path: Path, place: int, row: Mapping[str, Any]) -> Line:
-    """Read one line; errors name the line ``place``."""
-    document, name, resps = row.get("doc_id"), row.get("filter", DEFAULT_FILTER), row.get("resps")
-    if isinstance(document, bool) or not isinstance(document, (int, str)):
-        raise BadRow(path, place, f"`doc_id` is {type(document).__name__}, expected an integer")
-    if not isinstance(name, str):
-        raise BadRow(path, place, f"`filter` is {type(name).__name__}, expected a text")
-    requests = _requests(path, place, row.get("arguments"))
-    if not isinstance(resps, list) or not resps or not all(isinstance(one, list) and one for one in resps):
-        raise BadRow(path, place, "`resps` must be a list of lists of answers")
-    settings: dict[str, Any] = {}
-    choices: tuple[dict[str, float], ...] = ()
-    if all(isinstance(one[0], list) for one in resps):
-        texts = [one[1] for one in requests if len(one) > 1 and isinstance(one[1], str)]
-        if len(texts) != len(resps):
-            raise BadRow(path, place, f"{len(resps)} log-likelihoods, but {len(texts)} choices in `arguments`")
-        choices = tuple(_likelihood(path, place, one[0]) for one in resps)
-    else:
-        texts = resps[0]
-        if len(resps) != 1 or not all(isinstance(text, str) for text in texts):
-            problem = "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
-            raise BadRow(path, place, problem)
-        if len(requests[0]) < 2 or not isinstance(requests[0][1], dict):
-            raise BadFile(path, "holds log-likelihoods of whole texts, but no drawn answers")
-        settings = requests[0][1]
-    passed = next(iter(as_list(row.get("filtered_resps"))), None)
-    kept = tuple(as_list(passed)) if isinstance(passed, list) and not choices else None
-    named = row.get("metrics")
-    metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
-    return Line(
-        place,
-        str(document),
-        name,
-        as_text(next(iter(requests[0]), None)),
-        settings,
-        tuple(texts),
-        choices,
-        kept if kept is not None and all(isinstance(text, str) for text in kept) else None,
-        {metric: row.get(metric) for metric in metrics if isinstance(metric, str)},
-    )
+    def __init__(self, path: Path, place: int, row: Mapping[str, Any]):
+        document, name, resps = row.get("doc_id"), row.get("filter", DEFAULT_FILTER), row.get("resps")
+        if isinstance(document, bool) or not isinstance(document, (int, str)):
+            raise BadRow(path, place, f"`doc_id` is {type(document).__name__}, expected an integer")
+        if not isinstance(name, str):
+            raise BadRow(path, place, f"`filter` is {type(name).__name__}, expected a text")
+        requests = _requests(path, place, row.get("arguments"))
+        if not isinstance(resps, list) or not resps or not all(isinstance(one, list) and one for one in resps):
+            raise BadRow(path, place, "`resps` must be a list of lists of answers")
+        self.place, self.document, self.filter = place, str(document), name
+        self.prompt = as_text(next(iter(requests[0]), None))
+        self.settings: dict[str, Any] = {}
+        self.choices: list[dict[str, float]] = []
+        if all(isinstance(one[0], list) for one in resps):
+            self.texts = [one[1] for one in requests if len(one) > 1 and isinstance(one[1], str)]
+            if len(self.texts) != len(resps):
+                problem = f"{len(resps)} log-likelihoods, but {len(self.texts)} choices in `arguments`"
+                raise BadRow(path, place, problem)
+            self.choices = [_likelihood(path, place, one[0]) for one in resps]
+        else:
+            self.texts = resps[0]
+            if len(resps) != 1 or not all(isinstance(text, str) for text in self.texts):
+                problem = "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
+                raise BadRow(path, place, problem)
+            if len(requests[0]) < 2 or not isinstance(requests[0][1], dict):
+                raise BadFile(path, "holds log-likelihoods of whole texts, but no drawn answers")
+            self.settings = requests[0][1]
+        passed = next(iter(as_list(row.get("filtered_resps"))), None)
+        listed = isinstance(passed, list) and not self.choices and all(isinstance(text, str) for text in passed)
+        self.kept = passed if listed else None
+        named = row.get("metrics")
+        metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
+        self.metrics = {metric: row.get(metric) for metric in metrics if isinstance(metric, str)}
 
 
 def _requests(path: Path, place: int, requests: Any) -> list[list[Any]]:
@@ -119,7 +82,6 @@ def _numbered(members: Mapping[str, Any], prefix: str) -> list[Any]:
 
 
 def _likelihood(path: Path, place: int, pair: list[Any]) -> dict[str, float]:
-    """Parse a log-likelihood and a flag, both written as text: "-0.08" and "True"."""
     try:
         likelihood, flag = pair
         if isinstance(flag, str):
@@ -129,34 +91,35 @@ def _likelihood(path: Path, place: int, pair: list[Any]) -> dict[str, float]:
         raise BadRow(path, place, f"got {str(pair)[:60]}, expected a log-likelihood and True or False") from None
 
 
-@dataclass(frozen=True)
 class Run:
-    """The content of the results file of a run; without such a file only the lines are known."""
+    """What the results file of a run says of one task; without such a file only the lines are known, and a note says why."""
 
-    tool: str = "lm_eval"
-    task: str | None = None
-    model: str | None = None
-    repeats: int | None = None
-    documents: int | None = None
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
-    stated: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    def __init__(
+        self, reason: str = "", content: Mapping[str, Any] = MappingProxyType({}), task: str | None = None
+    ):
+        of_task = {key: as_object(content.get(key)).get(task or "") for key in ("configs", "n-samples", "results")}
+        config, stated = as_object(of_task["configs"]), as_object(of_task["results"])
+        self.config, self.task = as_object(content.get("config")), task
+        arguments = as_object(self.config.get("model_args"))
+        named = content.get("model_name") or arguments.get("pretrained") or arguments.get("model")
+        self.tool, self.model = f"lm_eval {as_text(content.get('lm_eval_version')) or ''}", as_text(named)
+        self.repeats = _count(config.get("repeats"))
+        self.documents = _count(as_object(of_task["n-samples"]).get("effective"))
+        self.sampling = as_object(config.get("generation_kwargs"))
+        self.filters = {
+            one["name"]: tuple(str(as_object(step).get("function")) for step in one["filter"])
+            for one in map(as_object, as_list(config.get("filter_list")))
+            if isinstance(one.get("name"), str) and isinstance(one.get("filter"), list)
+        }
+        self.stated = {name: value for name, value in stated.items() if name not in ("name", "alias")}
+        self.notes = [f"{reason}: task, model and filters are not known"] if reason else []
 
     def takes_first(self, name: str) -> bool:
         """Whether the score of this filter belongs to answer 1; the default filter takes the first answer."""
         steps = self.filters.get(name, ("take_first",) if name == DEFAULT_FILTER else ())
         return "take_first" in steps and set(steps) <= AN_ANSWER_EACH
 
-    def greedy(self, sampling: Mapping[str, object]) -> str | None:
-        """Return why decoding was greedy, or None: lm-eval is greedy unless the settings name a temperature or sampling."""
-        if "temperature" not in sampling and sampling.get("do_sample") is not True:
-            return "temperature not set, so 0"
-        return greedy(sampling)
-
     def warnings(self, sampling: Mapping[str, object]) -> list[str]:
-        """Return the settings under which repeats may be dependent draws."""
         seed, warnings = sampling.get("seed"), []
         if seed is None and self.config.get("model") in SEND_A_SEED:
             seed = as_object(self.config.get("model_args")).get("seed", DEFAULT_SEED)
@@ -171,10 +134,7 @@ class Run:
 
 
 def _run_of(samples: Path) -> Run:
-    """Find the run that wrote ``samples``: the results file in its folder with the same time, or the only results file.
-
-    The name of the task may contain underscores, so the search uses the file's name without the time.
-    """
+    """Find the run of ``samples``: the results file beside it with the same time, or the only one."""
     try:
         beside = sorted(samples.absolute().parent.glob("results_*.json"))
     except OSError:
@@ -185,18 +145,13 @@ def _run_of(samples: Path) -> Run:
             return _run(path, samples.stem.removeprefix("samples_").removesuffix(f"_{time}"))
     if len(beside) == 1:
         return _run(beside[0], None)
-    return _unknown(
-        f"{'several' if beside else 'no'} results_*.json{', none with the same time,' if beside else ''} beside it"
-    )
-
-
-def _unknown(reason: str) -> Run:
-    return Run(notes=(f"{reason}: task, model and filters are not known",))
+    several = "several results_*.json, none with the same time, beside it"
+    return Run(several if beside else "no results_*.json beside it")
 
 
 def _run(path: Path, task: str | None) -> Run:
     if not path.is_file():
-        return _unknown(f"{path.name} is not a file")
+        return Run(f"{path.name} is not a file")
     content = as_object(Source(path).document)
     configs = content.get("configs")
     if not isinstance(configs, dict):
@@ -205,27 +160,8 @@ def _run(path: Path, task: str | None) -> Run:
     if task is None and len(configs) == 1:
         task = next(iter(configs))
     if task is None or task not in configs:
-        return _unknown(f"{path.name} has no task of that name")
-    config, run = as_object(configs[task]), as_object(content.get("config"))
-    arguments = as_object(run.get("model_args"))
-    model = content.get("model_name") or arguments.get("pretrained") or arguments.get("model")
-    stated = as_object(as_object(content.get("results")).get(task))
-    filters = map(as_object, as_list(config.get("filter_list")))
-    return Run(
-        tool=f"lm_eval {as_text(content.get('lm_eval_version')) or ''}".strip(),
-        task=task,
-        model=as_text(model),
-        repeats=_count(config.get("repeats")),
-        documents=_count(as_object(as_object(content.get("n-samples")).get(task)).get("effective")),
-        sampling=as_object(config.get("generation_kwargs")),
-        filters={
-            one["name"]: tuple(str(as_object(step).get("function")) for step in one["filter"])
-            for one in filters
-            if isinstance(one.get("name"), str) and isinstance(one.get("filter"), list)
-        },
-        config=run,
-        stated={name: value for name, value in stated.items() if name not in ("name", "alias")},
-    )
+        return Run(f"{path.name} has no task of that name")
+    return Run("", content, task)
 
 
 def _count(value: Any) -> int | None:
@@ -244,7 +180,7 @@ def read(source: Source, filter: str | None = None) -> Log:
     filters: dict[str, None] = {}
     seen: dict[tuple[str, str], int] = {}
     for place, row in source.lines():
-        line = line_of(path, place, row)
+        line = Line(path, place, row)
         filters[line.filter] = None
         key = (line.document, line.filter)
         if key in seen:
@@ -262,7 +198,7 @@ def read(source: Source, filter: str | None = None) -> Log:
 
 
 FORMAT = Format(
-    NAME,
+    "lm-eval",
     "lm-eval samples (samples_*.jsonl, with the results_*.json beside it)",
     lambda first: "doc_id" in first and ("resps" in first or "arguments" in first),
     read,
@@ -270,7 +206,6 @@ FORMAT = Format(
 
 
 def _add(table: Table, run: Run, line: Line, filtered: bool) -> None:
-    """Add the scores of a line, and the answers that the table lacks."""
     document = line.document
     of_answers, of_document = _scores(run, line)
     if line.choices:
@@ -287,7 +222,6 @@ def _add(table: Table, run: Run, line: Line, filtered: bool) -> None:
 
 
 def _scores(run: Run, line: Line) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Return values per answer (NaN where the metric scores no answer), and values of the document."""
     of_answers: dict[str, list[float]] = {}
     of_document: dict[str, float] = {}
     n = len(line.texts)
@@ -309,31 +243,30 @@ def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Map
     choices = any(line.choices for line in documents)
     sampling = {} if choices else documents[0].settings or run.sampling
     repeats = table.most()
-    reason = None if choices else run.greedy(sampling) if repeats > 1 else None
-    warnings = [] if choices or repeats == 1 else chosen(sampling) + run.warnings(sampling)
-    if not choices and table.equal_texts() and not reason:
-        warnings.append(SAME_TEXTS)
+    copied, warnings = None, []
+    if repeats > 1 and not choices:
+        # lm-eval is greedy unless the settings name a temperature or sampling.
+        unset = "temperature" not in sampling and sampling.get("do_sample") is not True
+        copied = "temperature not set, so 0" if unset else table.greedy(sampling)
+        warnings = chosen(sampling) + run.warnings(sampling)
     if nothing := sum(text == NOTHING for line in documents for text in line.texts if not choices):
         warnings.append(
             f"{plural(nothing, 'answer')} with the text {NOTHING}, which lm-eval also writes for a missing answer"
         )
     if run.documents is not None and run.documents > len(documents):
         table.absent(NOT_WRITTEN, (run.documents - len(documents)) * (run.repeats or repeats))
-    tables = table.finish()
-    return Log(
-        path=path,
-        format=NAME,
-        tool=run.tool,
+    log = table.log(
+        run.tool,
         task=run.task,
         model=run.model,
         sampling=sampling,
-        draws="choices" if choices else "copies" if reason else "sampled",
-        refusal=CHOICES if choices else copies(reason, repeats) if reason else None,
-        warnings=tuple(warnings),
-        notes=tuple(_notes(run, documents, filters, tables["scores"], repeats, choices)),
+        copied=copied,
+        draws="choices" if choices else "sampled",
+        refusal=CHOICES if choices else None,
+        warnings=warnings,
         stated=run.stated,
-        **tables,
     )
+    return replace(log, notes=tuple(_notes(run, documents, filters, log.scores, repeats, choices)))
 
 
 def _notes(
@@ -344,7 +277,7 @@ def _notes(
     repeats: int,
     choices: bool,
 ) -> list[str]:
-    notes = list(run.notes)
+    notes = [*run.notes]
     if run.documents is not None and run.documents != len(documents):
         notes.append(f"the run had {run.documents} documents, the samples hold {len(documents)}")
     if len(filters) > 1:

@@ -7,10 +7,9 @@ makes the bound on their mean exact. No method gives a far smaller upper bound: 
 probabilities at N prefixes cannot tell a safe model from one that leaks at an unvisited prefix.
 """
 
-from __future__ import annotations
-
+import math
 import zlib
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -21,35 +20,139 @@ from pydantic import Field
 from lethe.config.evaluating import Exploring
 from lethe.config.fields import Direct, Integer, Weight
 from lethe.errors import BadValue
-from lethe.io.json_files import restored
+from lethe.io.files import restored
 from lethe.progress import progress
-from lethe.results.exact_bounds import tree_from
-from lethe.sampling.answer_tree.automaton import WholeTexts
-from lethe.sampling.answer_tree.enumeration import HEAVIEST, Sight, grow
-from lethe.sampling.answer_tree.growth import (
-    Grown,
-    Growth,
-    Outline,
-    Predictor,
-    Question,
-    common_rho,
-    curve_of,
-    search,
-)
+from lethe.results.exact_bounds import tree_from, values_of
+from lethe.sampling.answer_tree.automaton import Automaton
+from lethe.sampling.answer_tree.enumeration import HEAVIEST, Grown, Growth, Predictor, Question, grow
 from lethe.sampling.draws import Law
-from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_bands, leak_interval, queries_until
+from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
 
-__all__ = [
-    "AnswerTree",
-    "Effort",
-    "FirstLook",
-    "Law",
-    "Question",
-    "enumerate_answers",
-    "first_look",
-    "second_look",
-]
+FIRST_THETA = 0.05
+ENOUGH = 0.6  # a growth that uses this share of its rows is the last
+MOST_GROWTHS = 8
+# Shares of the remaining rows: the planned size of a growth, and the size that stops it.
+AIMED_AT, ASTRAY = 0.6, 1.5
+WIDEST_STEP = 12.0  # largest ratio of rows to the previous growth: the power law fails beyond
+FLATTEST, STEEPEST = 0.15, 1.0  # of the power: a level has at most 1 / theta prefixes of mass theta
+STEEPEST_GUIDED = 3.0  # a guide lifts prefixes above their mass
+FASTEST = 0.4  # of the power with which the unexplored mass falls
+POINTS_A_DECADE = 8
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The number of prefixes with a priority of at least theta, and the mass left after exploring them: ``counts`` and
+    ``rests`` at descending ``thetas``, (P,) each."""
+
+    thetas: tuple[float, ...]
+    counts: tuple[int, ...]
+    rests: tuple[float, ...]
+
+    def at(self, theta: float) -> float:
+        """The count at any threshold; extrapolated by the power law below the last one."""
+        if theta >= self.thetas[-1]:
+            return self._between(theta, self.counts)
+        return self.counts[-1] * (self.thetas[-1] / theta) ** self.power
+
+    def rest(self, theta: float) -> float:
+        """The mass left unexplored; extrapolated from the last decade below the last threshold."""
+        if theta >= self.thetas[-1] or not self.rests[-1]:
+            return self._between(max(theta, self.thetas[-1]), self.rests)
+        decade = min(POINTS_A_DECADE, len(self.thetas) - 1)
+        span = math.log(self.thetas[-1 - decade] / self.thetas[-1])
+        power = math.log(self.rests[-1 - decade] / self.rests[-1]) / span if span else 0.0
+        return self.rests[-1] * (theta / self.thetas[-1]) ** min(FASTEST, power)
+
+    def _between(self, theta: float, values: Sequence[float]) -> float:
+        return float(np.interp(-math.log(theta), [-math.log(each) for each in self.thetas], values))
+
+    @property
+    def power(self) -> float:
+        decade = min(POINTS_A_DECADE, len(self.thetas) - 1)
+        if decade == 0 or self.counts[-1] < 2:
+            return 0.5
+        span = math.log(self.thetas[-1 - decade] / self.thetas[-1])
+        power = math.log(self.counts[-1] / max(1, self.counts[-1 - decade])) / span
+        return min(STEEPEST, max(FLATTEST, power))
+
+
+def curve_of(grown: Grown, theta: float) -> Curve:
+    points = max(2, 1 + math.ceil(POINTS_A_DECADE * max(0.0, -math.log10(theta))))
+    thetas = np.geomspace(max(1.0, theta), theta, points)
+    reached = grown.priorities >= thetas[:, None]
+    rests = np.maximum(0.0, 1 - reached @ grown.decided)
+    return Curve(tuple(thetas.tolist()), tuple(reached.sum(axis=1).tolist()), tuple(rests.tolist()))
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The last growth of a search with its threshold, and the growth with the most leaks; ``rows`` counts all growths."""
+
+    grown: Grown
+    theta: float
+    best: Grown
+    rows: int
+
+
+def search(grow: Callable[[Growth], Grown], rows: int, guide: float, counted_guide: float = 0.0) -> Searched:
+    """Grow deeper and deeper from the start, without a sample, until about ``rows`` rows went through the model."""
+    theta, spent, rows_before, theta_before = FIRST_THETA, 0, 0, 1.0
+    growths: list[Grown] = []
+    for number in range(MOST_GROWTHS):
+        left = max(1, round(rows - spent))
+        # The limit only stops badly wrong guesses: it cuts off the deepest prefixes, where keywords end.
+        own = grow(Growth(theta, guide, most_explored=round(ASTRAY * left), counted_guide=counted_guide))
+        spent += own.rows
+        growths.append(own)
+        done = own.rest == 0 or spent >= ENOUGH * rows or number == MOST_GROWTHS - 1
+        if done:
+            break
+        # The curve counts under another guide, so the rows of two growths predict better than the curve does.
+        power = curve_of(own, theta).power
+        if rows_before and own.rows > rows_before:
+            slope = math.log(own.rows / rows_before) / math.log(theta_before / theta)
+            power = min(STEEPEST_GUIDED, max(FLATTEST, slope))
+        wanted = min(WIDEST_STEP * own.rows, AIMED_AT * (rows - spent))
+        rows_before, theta_before = own.rows, theta
+        theta *= min(0.5, (own.rows / wanted) ** (1 / power))
+    return Searched(own, theta, max(growths, key=lambda grown: grown.masses.leak), spent)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The facts about a question before its rate is fixed. ``curve`` is under the second growth's guide,
+    ``rows_a_sample`` is the cost of a sampled answer, and ``enumerable`` states whether exploring pays."""
+
+    curve: Curve
+    rows_a_sample: float
+    enumerable: bool
+
+    def rows(self, rho: float, theta_rho: float) -> float:
+        """The approximate number of rows of a growth at the rate ``rho`` and the threshold theta_rho / rho."""
+        if not self.enumerable:
+            return rho * self.rows_a_sample
+        theta = theta_rho / rho
+        return self.curve.at(theta) + rho * self.curve.rest(theta) * self.rows_a_sample
+
+
+def common_rho(outlines: Sequence[Outline], rows: float, theta_rho: float) -> float:
+    """The rate at which the growths of all questions take about the given number of rows in total."""
+    if not outlines:
+        raise BadValue("questions", 0, "at least one")
+    low, high = 1.0, 1e12
+
+    def taken(rho: float) -> float:
+        return sum(outline.rows(rho, theta_rho) for outline in outlines)
+
+    if taken(low) >= rows:
+        return low
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if taken(middle) < rows else (low, middle)
+    return low
+
 
 PILOT, SAMPLE, TRIAL = 0, 1, 2  # the purposes of a question's random streams
 # The share of a question's rows with which a trial of the second look measures the cost of a sampled answer.
@@ -64,16 +167,13 @@ LAST_GUIDE = 40.0
 
 
 class Effort(Direct, Exploring):
-    """The effort per question.
-
-    ``rows`` is the number of tokens put through the model, a third of them in the guided growth. ``guide`` and
-    ``second_guide`` favour prefixes by exp(guide x share of a keyword read). The second look explores prefixes of at
-    least theta and samples the rest at a rate rho with theta x rho = ``theta_rho``. ``target``, if set, determines the
-    rate at any cost: a question without a sampled leak is then bounded by ``target``. ``exact_only`` draws no sample and
-    gives only certain ends. A pilot of ``pilot`` answers, or fewer where ``rows`` is small, estimates their entropy and
-    length. Above an entropy of ``most_entropy`` nats the second look only samples, because there are too many answers to
-    explore.
-    """
+    """The effort per question. ``rows`` is the number of tokens put through the model, a third of them in the guided
+    growth. ``guide`` and ``second_guide`` favour prefixes by exp(guide x share of a keyword read). The second look
+    explores prefixes of at least theta and samples the rest at a rate rho with theta x rho = ``theta_rho``. ``target``,
+    if set, determines the rate at any cost: a question without a sampled leak is then bounded by ``target``.
+    ``exact_only`` draws no sample and gives only certain ends. A pilot of ``pilot`` answers, or fewer where ``rows`` is
+    small, estimates their entropy and length. Above an entropy of ``most_entropy`` nats the second look only samples,
+    because there are too many answers to explore."""
 
     second_guide: Weight = 12.0
     pilot: Annotated[Integer, Field(ge=LEAST_PILOT)] = 128
@@ -98,8 +198,7 @@ class FirstLook:
 def first_look(question: Question, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
     """Measure the entropy of a question's answers, and grow the guided tree."""
     pilot = _pilot(question, law, predictor, effort)
-    budget, sight = max(1, effort.rows // 3), Sight(question.automaton)
-    growing = partial(grow, question, law, predictor, sight=sight)
+    budget, growing = max(1, effort.rows // 3), partial(grow, question, law, predictor)
     searched = search(growing, budget, effort.guide, effort.second_guide)
     rows, best, curve = pilot.rows + searched.rows, searched.best, curve_of(searched.grown, searched.theta)
     if best.masses.leak < NOTHING_FOUND and best.rest > 0 and effort.guide < LAST_GUIDE:
@@ -110,22 +209,21 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
     rows_a_sample = max(pilot.rows / max(1, pilot.remainder.sampled), pilot.length / 2)
     outline = Outline(curve, rows_a_sample, pilot.entropy <= effort.most_entropy)
     if outline.enumerable and not effort.exact_only and best.rest > 0:
-        outline, tried = _tried(question, law, predictor, effort, outline, sight)
+        outline, tried = _tried(question, law, predictor, effort, outline)
         rows += tried
     return FirstLook(best.masses, best.heaviest, rows, pilot.entropy, outline)
 
 
 def _tried(
-    question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline, sight: Sight
+    question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline
 ) -> tuple[Outline, int]:
     """The outline with the cost of a sampled answer, as a small second look measures it, and the rows of that look.
-    Its answers are discarded, so the rate may depend on it; where the rows allow only a few, the pilot's guess
-    stays."""
+    Its answers are discarded, so the rate may depend on it; where the rows allow only a few, the pilot's guess stays."""
     rho = common_rho([outline], TRIED * effort.rows, effort.theta_rho)
     if rho < LEAST_TRIED:
         return outline, 0
     growth = Growth(effort.theta_rho / rho, effort.second_guide, rho)
-    trial = grow(question, law, predictor, growth, effort.stream(question, TRIAL), sight)
+    trial = grow(question, law, predictor, growth, effort.stream(question, TRIAL))
     if trial.remainder.sampled:
         outline = replace(outline, rows_a_sample=(trial.rows - trial.explored) / trial.remainder.sampled)
     return outline, trial.rows
@@ -137,7 +235,7 @@ def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -
     answers = min(effort.pilot, max(LEAST_PILOT, effort.rows // ROWS_A_PILOT_ANSWER))
     blind = replace(
         question,
-        automaton=WholeTexts(predictor.vocabulary),
+        automaton=Automaton(predictor.vocabulary),
         decode=lambda answers: [""] * len(answers),
         scores=lambda texts: np.zeros(len(texts), bool),
         seeds=(),
@@ -172,8 +270,7 @@ def second_look(
         grown = Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), *np.zeros((2, 0)))
         theta, rows = PLAIN, 0
     else:
-        growing = partial(grow, question, law, predictor, sight=Sight(question.automaton))
-        searched = search(growing, 2 * effort.rows // 3 or 1, 0.0)
+        searched = search(partial(grow, question, law, predictor), 2 * effort.rows // 3 or 1, 0.0)
         grown, theta, rows = searched.grown, searched.theta, searched.rows
     own = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)
     guided = leak_interval(first.masses, replace(grown.remainder, rho=0.0), effort.alpha, rounding)
@@ -181,32 +278,21 @@ def second_look(
     lower = max(own.lower, guided.lower)
     certain = max(lower, min(own.upper_certain, guided.upper_certain))
     upper = max(lower, min(own.upper, certain))
+    sampled = min(upper, max(lower, own.lower_sampled))
     source = first.masses if guided.lower > own.lower else grown.masses
     complete = source.leak + source.unconfirmed
-    first_half, last_half = queries_until(np.array([upper, lower])).tolist()
-    return AnswerTree(
-        id=question.question_id,
-        lower=lower,
+    return AnswerTree.of(
+        question.question_id,
+        replace(own, lower=lower, upper_certain=certain, upper=upper, lower_sampled=sampled),
+        grown.masses,
+        grown.remainder,
+        effort.queries,
         lower_confirmed_share=source.leak / complete if complete else 1.0,
-        upper_certain=certain,
-        upper=upper,
-        lower_sampled=min(upper, max(lower, own.lower_sampled)),
-        alpha=effort.alpha,
-        leak_mass=grown.masses.leak,
-        clean_mass=grown.masses.clean,
-        blank_mass=grown.masses.blank,
-        unscored_mass=grown.masses.unscored,
         rows=first.rows + rows,
         theta=theta,
-        rho=rho,
-        sampled=grown.remainder.sampled,
-        sampled_leaks=grown.remainder.leaks,
         logit_allowance=allowance,
         entropy=first.entropy,
-        queries_until_half=(first_half, last_half),
-        leak_at=leak_bands(lower, upper, effort.queries),
         heaviest_leaks=_heaviest(first.heaviest, grown.heaviest),
-        masses=grown.masses,
         note=" ".join(notes),
     )
 
@@ -244,7 +330,7 @@ def enumerate_answers(
         key = f"second {question.question_id} {rho!r}"
         if key not in kept:
             first = looks[question.question_id]
-            kept[key] = second_look(question, law, predictor, effort, first, rho, allowance).as_json()
+            kept[key] = values_of(second_look(question, law, predictor, effort, first, rho, allowance))
         yield tree_from(kept[key])
 
 

@@ -4,87 +4,82 @@
 judges finished answers. A judge is refused, because it reads one answer at a time with its own model.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lethe.errors import BadValue
+from lethe.io.artifacts import Row
 from lethe.models.encoding import Encoder
 from lethe.registry import JUDGES, SCORERS
 from lethe.sampling.answer_tree.automaton import (
+    LEAK,
     Automaton,
     KeywordAutomaton,
+    TokenAutomaton,
     TokenLetters,
-    WholeTexts,
     build_matcher,
     spellable,
 )
-from lethe.sampling.answer_tree.growth import Question, Scores
-from lethe.sampling.answer_tree.recall import RecallAutomaton, TokenBytes
-from lethe.sampling.answer_tree.spelling import CannotSpell, spelling_of
+from lethe.sampling.answer_tree.enumeration import Question, Scores
+from lethe.sampling.answer_tree.spelling import CannotSpell, Spelling, spelling_of
 from lethe.sampling.engine import Checkpoint
 from lethe.scoring import Question as Scored
 from lethe.scoring import applies, open_scorer
 from lethe.scoring.text import is_text, normalise
 from lethe.scoring.text.binary import Match, occurs
-
-if TYPE_CHECKING:
-    from lethe.io.artifacts import Row
-
+from lethe.scoring.text.rouge import blanked, stems
 
 KEYWORDS, RECALL = "keyword_leak", "rouge_l"
 
 
 class Asker:
-    """Converts rows to questions. Where keywords cannot be read token by token, the scorer judges every finished
-    answer as a whole, and the question's ``note`` gives the reason."""
+    """Converts rows to questions; ``note`` says why answers are scored whole where keywords are not read token by token."""
 
     def __init__(self, checkpoint: Checkpoint, template: str | os.PathLike, match: Match = "word"):
         if match not in ("word", "substring"):
             raise BadValue("match", match, "word or substring")
         self.tokenizer, self.vocabulary, self.match = checkpoint.tokenizer, checkpoint.vocabulary, match
         self.encoder = Encoder(self.tokenizer, template)
-        self.letters: TokenLetters | None = None
-        self.bytes: TokenBytes | None = None  # made where ROUGE asks for them
+        self.spelling: Spelling | None = None
         self.reason = ""
         try:
-            self.letters = TokenLetters(spelling_of(self.tokenizer, self.vocabulary))
+            self.spelling = spelling_of(self.tokenizer, self.vocabulary)
         except CannotSpell as refusal:
             self.reason = str(refusal)
 
-    def about_keywords(self, row: Row) -> Question:
-        given = [keyword for keyword in row.get("keywords") or () if is_text(keyword)]
-        keywords = tuple(dict.fromkeys(map(normalise, given)))
-        if not keywords:
-            raise BadValue(f"keywords of question {row['id']!r}", row.get("keywords"), "at least one text")
+    @cached_property
+    def letters(self) -> TokenLetters:
+        assert self.spelling is not None  # or there is no automaton
+        return TokenLetters(self.spelling)
 
-        def scores(texts: list[str]) -> np.ndarray:
-            return np.array([occurs(text, keywords, self.match) for text in texts], bool)
+    @cached_property
+    def bytes(self) -> TokenLetters:
+        assert self.spelling is not None
+        return token_bytes(self.spelling)
 
-        unread = [keyword for keyword in keywords if not spellable(keyword)]
+    def ask(self, row: Row, scorer: str = KEYWORDS, above: float = 0.5) -> Question | None:
+        """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row."""
+        rule = rule_of(row, scorer, above, self.match)
+        if rule is None:
+            return None
+        unread = [keyword for keyword in rule.keywords if not spellable(keyword)]
         reason = self.reason or (f"The keyword {unread[0]!r} holds a combining mark." if unread else "")
-        if self.letters is None or reason:
-            return self.question(row, scores, reason=reason)
-        return self.question(row, scores, KeywordAutomaton(build_matcher(keywords, self.match), self.letters))
-
-    def about_recall(self, row: Row, above: float, scores: Scores) -> Question:
-        if self.letters is None:
-            return self.question(row, scores, reason=self.reason)
-        if self.bytes is None:
-            self.bytes = TokenBytes(self.letters.spelling)
-        return self.question(row, scores, RecallAutomaton(row["answer"], above, self.bytes))
-
-    def question(self, row: Row, scores: Scores, automaton: Automaton | None = None, reason: str = "") -> Question:
-        """The question that an automaton decides, or a scorer of whole texts; the seeds are the reference answers."""
-        note = "" if automaton else f"{reason} Every finished answer was scored whole.".lstrip()
+        automaton = Automaton(self.vocabulary)
+        if scorer not in (KEYWORDS, RECALL):
+            reason = ""
+        elif scorer == KEYWORDS and not reason:
+            automaton = KeywordAutomaton(build_matcher(rule.keywords, self.match), self.letters)
+        elif not reason:
+            automaton = RecallAutomaton(row["answer"], above, self.bytes)
+        whole = type(automaton) is Automaton
+        note = f"{reason} Every finished answer was scored whole.".lstrip() if whole else ""
         answers = [row.get("answer"), row.get("paraphrased_answer")]
         seeds = tuple(self.encoder.example(row, answer).answer for answer in answers if is_text(answer))
-        reads = automaton or WholeTexts(self.vocabulary)
-        return Question(row["id"], self.encoder.prompt(row), reads, self._decode, scores, seeds, note)
+        return Question(row["id"], self.encoder.prompt(row), automaton, self._decode, rule.leaks, seeds, note)
 
     def _decode(self, answers: list[tuple[int, ...]]) -> list[str]:
         return self.tokenizer.batch_decode([list(answer) for answer in answers], skip_special_tokens=True)
@@ -115,19 +110,150 @@ def leak_of(scorer: str, above: float) -> str:
     return scorer if is_binary(scorer) else f"{scorer} above {above:g}"
 
 
-def question_about(asker: Asker, row: Row, scorer: str, above: float) -> Question | None:
-    """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row."""
+class Rule(NamedTuple):
+    """Which whole answers to a row leak, and the keywords that decide it, if any do."""
+
+    leaks: Scores
+    keywords: tuple[str, ...] = ()
+
+    def begun(self, text: str) -> bool:
+        """Whether every answer that begins so leaks: neither a letter nor an accent that follows can undo a keyword; the
+        last characters may be half a letter."""
+        read = text.rstrip("\ufffd")
+        return bool(self.keywords and self.leaks([f"{read}x", f"{read}\u0301"]).all())
+
+
+def rule_of(row: Row, scorer: str, above: float, match: Match) -> Rule | None:
+    """None where the scorer cannot judge answers to this row."""
     if not applies(scorer, row) or np.isnan(_scores(scorer, [row["answer"]], row)).any():
         return None
-    if scorer == KEYWORDS:
-        return asker.about_keywords(row)
+    if scorer != KEYWORDS:
+        return Rule(lambda texts: leaks(scorer, above, texts, row)[1] == 1)
+    keywords = tuple(
+        dict.fromkeys(normalise(keyword) for keyword in row.get("keywords") or () if is_text(keyword))
+    )
+    return Rule(lambda texts: np.array([occurs(text, keywords, match) for text in texts], bool), keywords)
+
+
+def leaks(scorer: str, above: float, texts: list[str], row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The scores of answers, and whether each leaks (1 or 0); NaN where the scorer cannot judge."""
+    scores = _scores(scorer, texts, row)
     least = 1.0 if is_binary(scorer) else np.nextafter(above, 1)
-
-    def leaks(texts: list[str]) -> np.ndarray:
-        return _scores(scorer, texts, row) >= least
-
-    return asker.about_recall(row, above, leaks) if scorer == RECALL else asker.question(row, leaks)
+    return scores, np.where(np.isnan(scores), np.nan, scores >= least)
 
 
 def _scores(scorer: str, texts: list[str], row: Mapping[str, Any]) -> np.ndarray:
     return open_scorer(scorer).score([Scored(texts, row)])[0]
+
+
+# The recall automaton detects early that the ROUGE-L recall of an answer exceeds a threshold. Recall is the length of the
+# longest common subsequence of the words of answer and reference, divided by the reference's words. Words are the runs of
+# a-z and 0-9 in the lower-cased text, compared by their stems; a word is complete once another character follows it. The
+# proof that a recognised prefix stays recognised:
+# 1. Every further token only appends characters to the settled text, in each decoder that `spelling` knows.
+# 2. Lower-casing and the replacement of other characters work character by character. (The one exception, the Greek final
+#    sigma, is no letter of ROUGE either way.) So a complete word stays as it is, and further words only follow.
+# 3. The longest common subsequence never shrinks where words are appended. The recall of the complete words is therefore
+#    a lower bound on the recall of every answer with this beginning.
+# A word counts only if it is spelled as in the reference: a lower bound again, and the scorer itself judges every answer
+# that ends unrecognised.
+
+UNKNOWN = -1  # an entry of the table that no text has asked for
+BLANK, OTHER, FIRST_OWN = 0, 1, 2  # symbols: between words, a letter of no reference word, a reference letter
+NO_WORD = -1  # the node of a word that the reference lacks
+MOST = 1 << 32  # states
+# The part of the guide that the words found so far get. Most answers share words with the reference: the whole guide, meant
+# for rare keywords, would lift most of the tree above the threshold.
+GUIDED = 0.15
+
+# The lengths of common subsequences with each beginning of the reference; a node.
+State = tuple[tuple[int, ...], int]
+
+
+def token_bytes(spelling: Spelling) -> TokenLetters:
+    """The letters and blanks that every token settles."""
+    return TokenLetters(spelling, lambda text: np.frombuffer(blanked(text), np.uint8))
+
+
+class RecallAutomaton(TokenAutomaton):
+    """Reads until ``needed`` words of the reference, in order, prove a ROUGE-L recall ``above``."""
+
+    most_rows = 256
+
+    def __init__(self, reference: str, above: float, tokens: TokenLetters):
+        words = blanked(reference).decode().split()
+        if not words or not 0 <= above < 1:
+            raise BadValue("reference", reference, "a text with a word, and a threshold from 0, less than 1")
+        classes = stems(words)
+        self.reference = tuple(sorted(set(classes)).index(each) for each in classes)
+        self.needed = next(count for count in range(1, len(words) + 1) if count / len(words) > above)
+        letters = sorted(set("".join(words)))
+        self.symbol_of = np.full(256, OTHER)
+        self.symbol_of[ord(" ")] = BLANK
+        self.symbol_of[[ord(letter) for letter in letters]] = FIRST_OWN + np.arange(len(letters))
+        self._nodes(dict(zip(words, self.reference, strict=True)), letters)
+        beginning: State = ((0,) * (len(words) + 1), 0)
+        self.states: list[State] = [beginning] * 3  # the first two stand for the absorbing states
+        self.number = {beginning: 2}
+        self.table = np.full((64, FIRST_OWN + len(letters)), UNKNOWN)
+        self.table[LEAK] = LEAK
+        super().__init__(tokens, MOST, start=2)
+
+    def _nodes(self, word_class: dict[str, int], letters: list[str]) -> None:
+        """The reference's words as a tree of letters: ``following[node][symbol]``, and the class of a complete word."""
+        self.following: list[dict[int, int]] = [{}]
+        self.complete: list[int | None] = [None]
+        for word, own in word_class.items():
+            node = 0
+            for letter in word:
+                symbol = FIRST_OWN + letters.index(letter)
+                if symbol not in self.following[node]:
+                    self.following[node][symbol] = len(self.following)
+                    self.following.append({})
+                    self.complete.append(None)
+                node = self.following[node][symbol]
+            self.complete[node] = own
+
+    def _read_symbol(self, state: int, symbol: int) -> int:
+        common, node = self.states[state]
+        if symbol == BLANK:
+            own = self.complete[node] if node != NO_WORD else None
+            if own is not None:
+                common = self._with(common, own)
+            if common[-1] >= self.needed:
+                return LEAK
+            return self._number((common, 0))
+        return self._number((common, NO_WORD if node == NO_WORD else self.following[node].get(symbol, NO_WORD)))
+
+    def _with(self, common: tuple[int, ...], word: int) -> tuple[int, ...]:
+        """One row of the table of longest common subsequences."""
+        row = [0]
+        for place, own in enumerate(self.reference):
+            row.append(max(common[place + 1], row[-1], common[place] + (own == word)))
+        return tuple(row)
+
+    def _number(self, state: State) -> int:
+        if state not in self.number:
+            self.number[state] = len(self.states)
+            self.states.append(state)
+            if len(self.states) > len(self.table):
+                self.table = np.concatenate([self.table, np.full_like(self.table, UNKNOWN)])
+        return self.number[state]
+
+    def symbols_of(self, letters: np.ndarray) -> np.ndarray:
+        return self.symbol_of[letters]
+
+    def step(self, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        """The states after one symbol each; entries that no text has asked for are computed first."""
+        unknown = self.table[states, symbols] == UNKNOWN
+        if unknown.any():
+            width = self.table.shape[1]
+            for pair in np.unique((states * width + symbols)[unknown]).tolist():
+                after = self._read_symbol(*divmod(pair, width))
+                self.table[divmod(pair, width)] = after
+        return self.table[states, symbols]
+
+    def matched(self, states: np.ndarray) -> np.ndarray:
+        """The share of the needed words that are found so far, times `GUIDED`."""
+        plain = (states % self.size).tolist()
+        return GUIDED * np.array([1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain])

@@ -11,13 +11,10 @@ into a leak. A state records the progress of every keyword and the open bytes of
 tokenisation of a keyword is recognised, and so are keywords that end inside a token.
 """
 
-from __future__ import annotations
-
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Protocol
 
 import numpy as np
 
@@ -111,30 +108,6 @@ class Matcher:
     empty: np.ndarray
     missing: np.ndarray
     matched: np.ndarray
-    _symbols: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)  # of texts read so far
-
-    def symbols(self, letters: np.ndarray) -> np.ndarray:
-        """The symbols under which this automaton reads the letters, (n, 3) of `letters_of`."""
-        codes, starts, joining = letters.T
-        own = np.array([ord(character) for character in self.alphabet], dtype=codes.dtype)
-        place = np.searchsorted(own, codes)
-        symbols = np.where(joining, JOINING, APART)
-        symbols[codes == ord(" ")] = BLANK
-        in_alphabet = own[np.minimum(place, len(own) - 1)] == codes
-        symbols[in_alphabet] = FIRST_OWN + 2 * place[in_alphabet]
-        symbols += 1 - starts
-        symbols[codes == MARK_CODE] = MARK
-        return symbols
-
-    def after(self, state: int, text: str) -> int:
-        return int(self.all_after(np.array([state]), text)[0])
-
-    def all_after(self, states: np.ndarray, text: str) -> np.ndarray:
-        if text not in self._symbols:
-            self._symbols[text] = self.symbols(letters_of(text)).tolist()
-        for symbol in self._symbols[text]:
-            states = self.steps[states, symbol]
-        return states
 
 
 def spellable(keyword: str) -> bool:
@@ -149,15 +122,8 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
     alphabet = "".join(sorted({character for keyword in keywords for character in keyword} - {" "}))
     reader = _Reader(keywords, match)
     # (character, joins, starts a character of the text) of each symbol from JOINING on
-    inputs: list[tuple[str | None, bool, bool]] = [
-        (None, True, True),
-        (None, True, False),
-        (None, False, True),
-        (None, False, False),
-        (" ", False, True),
-        (" ", False, False),
-    ]
-    inputs += [(character, joins(character), starts) for character in alphabet for starts in (True, False)]
+    characters = [(None, True), (None, False), (" ", False), *((one, joins(one)) for one in alphabet)]
+    inputs = [(*own, starts) for own in characters for starts in (True, False)]
     number: dict[Configuration, int] = {Configuration(): 2}
     waiting, steps = [Configuration()], [[LEAK] * (len(inputs) + 1), [DIRTY] * (len(inputs) + 1)]
     while waiting:
@@ -239,132 +205,166 @@ class _Reader:
 CLEAN_END, LEAK_END, UNKNOWN_END = 0, 1, 2
 
 
-class Automaton(Protocol):
-    """Reads answers token by token. States are whole numbers; ``row(state)`` (V,) holds the state after each token.
-    The other methods take an array of states: ``leaks`` (whatever follows), ``ends`` (one of the three ends),
-    ``blank`` (no visible character if the answer ends here), ``pending`` (a keyword is complete, the next character
-    decides), ``needs`` (no leak within fewer tokens) and ``matched`` (the share of a keyword read so far)."""
+class Automaton:
+    """Reads answers token by token. States are whole numbers; ``row(state)`` (V,) holds the state after each token. The
+    other methods take an array of states. This class itself reads nothing, so that the scorer judges finished answers."""
 
-    start: int
+    start = 0
 
-    def row(self, state: int) -> np.ndarray: ...
+    def __init__(self, vocabulary: int):
+        self._row = np.zeros(vocabulary, np.int32)
 
-    def leaks(self, states: np.ndarray) -> np.ndarray: ...
+    def row(self, state: int) -> np.ndarray:
+        return self._row
 
-    def ends(self, states: np.ndarray) -> np.ndarray: ...
+    def leaks(self, states: np.ndarray) -> np.ndarray:
+        """Whether the answer leaks, whatever follows."""
+        return np.zeros(states.shape, bool)
 
-    def blank(self, states: np.ndarray) -> np.ndarray: ...
+    def ends(self, states: np.ndarray) -> np.ndarray:
+        """One of the three ends, if the answer ends here."""
+        return np.full(states.shape, UNKNOWN_END)
 
-    def pending(self, states: np.ndarray) -> np.ndarray: ...
+    def blank(self, states: np.ndarray) -> np.ndarray:
+        """Whether an answer that ends here has no visible character."""
+        return np.zeros(states.shape, bool)
 
-    def needs(self, states: np.ndarray) -> np.ndarray: ...
+    def pending(self, states: np.ndarray) -> np.ndarray:
+        """Whether a keyword is complete, and the next character decides."""
+        return np.zeros(states.shape, bool)
 
-    def matched(self, states: np.ndarray) -> np.ndarray: ...
+    def needs(self, states: np.ndarray) -> np.ndarray:
+        """The number of tokens before which no answer leaks."""
+        return np.zeros(states.shape, np.int64)
 
-
-def columns_of(texts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The order that puts the longest texts first, and the l-th letters of the texts that have one, for every l."""
-    lengths = np.array([len(text) for text in texts], np.int64)
-    order = np.argsort(-lengths, kind="stable")
-    longest = [texts[text] for text in order]
-    counts = [np.count_nonzero(lengths > place) for place in range(lengths.max(initial=0))]
-    return order, [np.array([text[place] for text in longest[:count]]) for place, count in enumerate(counts)]
+    def matched(self, states: np.ndarray) -> np.ndarray:
+        """The share of a keyword read so far."""
+        return np.zeros(states.shape)
 
 
 class Columns:
     """The letters of many texts, to read all at once: ``order`` puts the longest first; ``columns[l]`` are the l-th
     letters of the texts that have one."""
 
-    def __init__(self, texts: Sequence[str]):
-        self.order, self.columns = columns_of([letters_of(text) for text in texts])
-
-    def read(self, matcher: Matcher, symbols: Sequence[np.ndarray], at: int) -> np.ndarray:
-        """(texts,) the matcher's state after each text, from the state ``at``."""
-        states = np.full(len(self.order), at, dtype=np.int32)
-        for own in symbols:
-            states[: len(own)] = matcher.steps[states[: len(own)], own]
-        by_text = np.empty_like(states)
-        by_text[self.order] = states
-        return by_text
-
-
-@dataclass(frozen=True)
-class Continued:
-    """The tokens that may continue some open bytes: the ``letters`` that each settles, and which of the ``opens``, distinct
-    and in the order of the tokens, it leaves open (``place``)."""
-
-    letters: Columns
-    opens: tuple[bytes, ...]
-    place: np.ndarray
-
-    @classmethod
-    def of(cls, spelling: Spelling, remainder: bytes) -> Continued:
-        read = [spelling.advance(remainder, token) for token in spelling.continuing.tolist()]
-        opens = tuple(dict.fromkeys(further for _, further in read))
-        place_of = {further: place for place, further in enumerate(opens)}
-        place = np.array([place_of[further] for _, further in read], np.int64)
-        return cls(Columns([text for text, _ in read]), opens, place)
+    def __init__(self, texts: Sequence[np.ndarray]):
+        lengths = np.array([len(text) for text in texts], np.int64)
+        self.order = np.argsort(-lengths, kind="stable")
+        longest = [texts[text] for text in self.order]
+        counts = [np.count_nonzero(lengths > place) for place in range(lengths.max(initial=0))]
+        self.columns = [np.array([text[place] for text in longest[:count]]) for place, count in enumerate(counts)]
 
 
 class TokenLetters:
-    """The ``letters`` of every token. ``open_bytes`` (V,) indexes the bytes that a token leaves open in ``opens``,
-    whose first entry is empty; ``allowed`` (V,) counts the ASCII characters that open bytes may add to the token's
-    own."""
+    """The ``letters`` of every token, as ``letters_of`` reads a text. ``open_bytes`` (V,) indexes the bytes that a token
+    leaves open in ``opens``, whose first entry is empty; ``allowed`` (V,) counts the ASCII characters that open bytes may
+    add to the token's own. ``continued`` gives the same of the tokens that may continue open bytes."""
 
-    def __init__(self, spelling: Spelling):
-        self.spelling, self.size = spelling, len(spelling.pieces)
-        read = [spelling.advance(b"", token) for token in range(self.size)]
-        self.letters = Columns([text for text, _ in read])
-        self.continued = cache(partial(Continued.of, spelling))  # the same for all questions
-        self.opens = list(dict.fromkeys([b"", *(remainder for _, remainder in read)]))
-        place_of = {remainder: place for place, remainder in enumerate(self.opens)}
-        self.open_bytes = np.array([place_of[remainder] for _, remainder in read])
+    def __init__(self, spelling: Spelling, letters_of: Callable[[str], np.ndarray] = letters_of):
+        self.spelling, self.size, self.letters_of = spelling, len(spelling.pieces), letters_of
+        self.letters, self.opens, self.open_bytes = self._read(b"", range(self.size))
+        self.continued = cache(
+            partial(self._read, tokens=spelling.continuing.tolist())
+        )  # the same for all questions
         self.allowed = MOST_ASCII * (self.open_bytes > 0)
         self.allowed[spelling.continuing] += MOST_ASCII
 
+    def _read(self, remainder: bytes, tokens: Sequence[int]) -> tuple[Columns, list[bytes], np.ndarray]:
+        read = [self.spelling.advance(remainder, token) for token in tokens]
+        opens = list(dict.fromkeys([b"", *(further for _, further in read)]))
+        place_of = {further: place for place, further in enumerate(opens)}
+        places = np.array([place_of[further] for _, further in read], np.int64)
+        return Columns([self.letters_of(text) for text, _ in read]), opens, places
 
-class KeywordAutomaton:
-    """The automaton of one question's keywords; state ``open * S + s`` has the open bytes ``opens[open]``."""
 
-    def __init__(self, matcher: Matcher, tokens: TokenLetters):
-        self.matcher, self.tokens, self.spelling = matcher, tokens, tokens.spelling
-        self.size, self.start = len(matcher.steps), matcher.start
-        self.symbols = [matcher.symbols(column) for column in tokens.letters.columns]
-        self._open_symbols: dict[int, list[np.ndarray]] = {}  # of the characters after the open bytes of a place
+class TokenAutomaton(Automaton):
+    """An automaton of characters, whose states from 0 are below ``size``, composed with the spelling of tokens: the state
+    ``open * size + s`` has the open bytes ``opens[open]``. A member says how it reads symbols."""
+
+    most_rows: int | None = None  # next states of a whole vocabulary that are kept
+
+    def __init__(self, tokens: TokenLetters, size: int, start: int):
+        self.tokens, self.spelling, self.size, self.start = tokens, tokens.spelling, size, start
+        self.symbols = [self.symbols_of(column) for column in tokens.letters.columns]
+        self._open_symbols: dict[bytes, list[np.ndarray]] = {}  # of the characters after open bytes
         self.opens = list(tokens.opens)
         self.place_of = {remainder: place for place, remainder in enumerate(self.opens)}
         self._rows: dict[int, np.ndarray] = {}
-        self._end_state: dict[int, np.ndarray] = {0: np.arange(self.size)}
-        self._stride = max(1, int((self._runs() + tokens.allowed).max(initial=0)))
+
+    def symbols_of(self, letters: np.ndarray) -> np.ndarray:
+        """The symbols under which the automaton reads letters."""
+        raise NotImplementedError
+
+    def step(self, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        """The states after one symbol each."""
+        raise NotImplementedError
+
+    def after(self, states: np.ndarray, text: str) -> np.ndarray:
+        for symbol in self.symbols_of(self.tokens.letters_of(text)):
+            states = self.step(states, symbol)
+        return states
 
     def row(self, state: int) -> np.ndarray:
         if state not in self._rows:
+            if len(self._rows) == self.most_rows:
+                del self._rows[next(iter(self._rows))]
             place, at = divmod(state, self.size)
-            self._rows[state] = self._behind_open(state, place, at) if place else self._behind(at)
+            if place:
+                self._rows[state] = self._behind_open(state, place, at)
+            else:  # open bytes have no effect in the absorbing states
+                after = self._read(self.tokens.letters, self.symbols, at)
+                self._rows[state] = np.where(after <= DIRTY, after, after + self.size * self.tokens.open_bytes)
         return self._rows[state]
-
-    def _behind(self, at: int) -> np.ndarray:
-        by_token = self.tokens.letters.read(self.matcher, self.symbols, at)
-        settled = by_token <= DIRTY  # open bytes have no effect in these states
-        return np.where(settled, by_token, by_token + self.size * self.tokens.open_bytes).astype(np.int32)
 
     def _behind_open(self, state: int, place: int, at: int) -> np.ndarray:
         remainder = self.opens[place]
-        row = self.row(self.matcher.after(at, self.spelling.flush(remainder))).copy()
+        row = self.row(int(self.after(np.array([at]), self.spelling.flush(remainder))[0])).copy()
         row[self.spelling.skipped] = state
-        continued = self.tokens.continued(remainder)
-        if place not in self._open_symbols:
-            self._open_symbols[place] = [self.matcher.symbols(column) for column in continued.letters.columns]
-        after = continued.letters.read(self.matcher, self._open_symbols[place], at)
-        places = np.array([self._place(further) for further in continued.opens], np.int64)[continued.place]
+        letters, opens, further = self.tokens.continued(remainder)
+        if remainder not in self._open_symbols:
+            self._open_symbols[remainder] = [self.symbols_of(column) for column in letters.columns]
+        after = self._read(letters, self._open_symbols[remainder], at)
+        for own in opens:
+            if own not in self.place_of:
+                self.place_of[own] = len(self.opens)
+                self.opens.append(own)
+        places = np.array([self.place_of[own] for own in opens], np.int64)[further]
         row[self.spelling.continuing] = np.where(after <= DIRTY, after, places * self.size + after)
         return row
 
-    def _place(self, remainder: bytes) -> int:
-        if remainder not in self.place_of:
-            self.place_of[remainder] = len(self.opens)
-            self.opens.append(remainder)
-        return self.place_of[remainder]
+    def _read(self, letters: Columns, symbols: Sequence[np.ndarray], at: int) -> np.ndarray:
+        """(texts,) the state after each text, from the state ``at``."""
+        states = np.full(len(letters.order), at, np.int64)
+        for own in symbols:
+            states[: len(own)] = self.step(states[: len(own)], own)
+        by_text = np.empty_like(states)
+        by_text[letters.order] = states
+        return by_text
+
+    def leaks(self, states: np.ndarray) -> np.ndarray:
+        return states == LEAK
+
+
+class KeywordAutomaton(TokenAutomaton):
+    def __init__(self, matcher: Matcher, tokens: TokenLetters):
+        self.matcher = matcher
+        super().__init__(tokens, len(matcher.steps), matcher.start)
+        self._end_state: dict[int, np.ndarray] = {0: np.arange(self.size)}
+        self._stride = max(1, int((self._runs() + tokens.allowed).max(initial=0)))
+
+    def symbols_of(self, letters: np.ndarray) -> np.ndarray:
+        codes, starts, joining = letters.T
+        own = np.array([ord(character) for character in self.matcher.alphabet], dtype=codes.dtype)
+        place = np.searchsorted(own, codes)
+        symbols = np.where(joining, JOINING, APART)
+        symbols[codes == ord(" ")] = BLANK
+        in_alphabet = own[np.minimum(place, len(own) - 1)] == codes
+        symbols[in_alphabet] = FIRST_OWN + 2 * place[in_alphabet]
+        symbols += 1 - starts
+        symbols[codes == MARK_CODE] = MARK
+        return symbols
+
+    def step(self, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        return self.matcher.steps[states, symbols]
 
     def _runs(self) -> np.ndarray:
         """(V,) the longest run of characters of the keywords' alphabet in each token."""
@@ -382,17 +382,13 @@ class KeywordAutomaton:
         by_token[self.tokens.letters.order] = longest
         return by_token
 
-    def leaks(self, states: np.ndarray) -> np.ndarray:
-        return states == LEAK
-
     def _ended(self, states: np.ndarray) -> np.ndarray:
         """The matcher's states if the answer ends here, after the open bytes are read as broken bytes."""
         places, at = np.divmod(states, self.size)
         used, which = np.unique(places, return_inverse=True)
         for place in used.tolist():
             if place not in self._end_state:
-                text = self.spelling.flush(self.opens[place])
-                self._end_state[place] = self.matcher.all_after(np.arange(self.size), text)
+                self._end_state[place] = self.after(np.arange(self.size), self.spelling.flush(self.opens[place]))
         # One table for all states, since each open character would otherwise need a search of its own.
         table = np.stack([self._end_state[place] for place in used.tolist()] or [self._end_state[0]])
         return table[which.reshape(states.shape), at]
@@ -417,29 +413,3 @@ class KeywordAutomaton:
 
     def matched(self, states: np.ndarray) -> np.ndarray:
         return self.matcher.matched[states % self.size]
-
-
-class WholeTexts:
-    """Reads nothing, so the scorer judges every finished answer; for scorers and tokenizers without an automaton."""
-
-    start = 0
-
-    def __init__(self, vocabulary: int):
-        self._row = np.zeros(vocabulary, np.int32)
-
-    def row(self, state: int) -> np.ndarray:
-        return self._row
-
-    def leaks(self, states: np.ndarray) -> np.ndarray:
-        return np.zeros(states.shape, bool)
-
-    def ends(self, states: np.ndarray) -> np.ndarray:
-        return np.full(states.shape, UNKNOWN_END)
-
-    blank = pending = leaks
-
-    def needs(self, states: np.ndarray) -> np.ndarray:
-        return np.zeros(states.shape, np.int64)
-
-    def matched(self, states: np.ndarray) -> np.ndarray:
-        return np.zeros(states.shape)

@@ -6,20 +6,86 @@ unexplored child of mass m starts Poisson(rho m) answers, which the model contin
 on the automaton's state and the tokens left, but on no model, so rows, levels and growths share them.
 """
 
-from __future__ import annotations
-
-import weakref
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
+from typing import Protocol, Self
 
 import numpy as np
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import CLEAN_END, LEAK_END, UNKNOWN_END, Automaton
-from lethe.sampling.answer_tree.growth import Grown, Growth, Predictor, Question
 from lethe.sampling.draws import BITS, BLOCK, Law, draw
 from lethe.statistics.answer_tree import Masses, Remainder
 from lethe.statistics.leak_trees import HeavyLeak
+
+Decode = Callable[[list[tuple[int, ...]]], list[str]]  # answers' tokens -> their texts
+Scores = Callable[[list[str]], np.ndarray]  # texts -> whether each leaks, bool
+
+
+class Predictor(Protocol):
+    """Predicts from equally long prefixes, the rows. ``begin`` replaces all rows by new ones; the first ``step`` reads
+    their last token. ``step`` appends one token to each row and returns logits (rows, V). ``fork`` makes row
+    ``parents[i]`` the i-th new row and returns ``order``: the new row i represents ``parents[order[i]]``."""
+
+    vocabulary: int
+
+    def begin(self, prefixes: np.ndarray, positions: int) -> None: ...
+    def step(self, tokens: np.ndarray) -> np.ndarray: ...
+    def fork(self, parents: np.ndarray) -> np.ndarray: ...
+    def most_rows(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt's tokens and the definition of a leak: ``automaton`` decides most answers from their tokens, ``scores``
+    judges the texts of the others. ``seeds`` are answers whose prefixes are always explored. ``note`` says how answers
+    are judged."""
+
+    question_id: str
+    prompt: tuple[int, ...]
+    automaton: Automaton
+    decode: Decode
+    scores: Scores
+    seeds: tuple[tuple[int, ...], ...] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.prompt:
+            raise BadValue(f"prompt {self.question_id!r}", self.prompt, "at least one token")
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The extent of a growth. A prefix is explored if the minimum of mass x exp(``guide`` x share of a keyword read)
+    along its path is at least ``theta``. The rest is sampled at the rate ``rho``. ``most_explored`` ends the
+    exploration early, and only without a rate, because it must not depend on the draws. Explored prefixes are counted
+    under ``counted_guide``."""
+
+    theta: float
+    guide: float = 0.0
+    rho: float = 0.0
+    most_explored: int | None = None
+    counted_guide: float = 0.0
+
+
+@dataclass(frozen=True)
+class Grown:
+    """The result of a growth. ``rest`` is the unexplored mass; ``rows`` went through the model, ``explored`` of them
+    for no sample. ``priorities`` are under the counted guide; ``decided`` is the mass that each prefix's next token
+    decided. ``entropy`` (nats) and ``length`` (tokens) are means over the sampled answers, NaN without samples."""
+
+    masses: Masses
+    remainder: Remainder
+    rest: float
+    rows: int
+    explored: int
+    heaviest: tuple[HeavyLeak, ...]
+    priorities: np.ndarray = field(repr=False)
+    decided: np.ndarray = field(repr=False)
+    entropy: float = float("nan")
+    length: float = float("nan")
+
 
 ENTRIES_KEPT = 1 << 24  # of the values per token, over all states that are kept: about 500 MB
 
@@ -41,7 +107,7 @@ class Ahead:
     most_needed: int
 
     @classmethod
-    def of(cls, automaton: Automaton, state: int) -> Ahead:
+    def of(cls, automaton: Automaton, state: int) -> Self:
         following = automaton.row(state)
         distinct, place = np.unique(following, return_inverse=True)
         needs = automaton.needs(distinct)
@@ -58,12 +124,10 @@ class Ahead:
         )
 
 
-class Sight:
-    """The looks ahead from the states of one automaton, for all growths of a question."""
-
-    def __init__(self, automaton: Automaton):
-        most = 1 + ENTRIES_KEPT // len(automaton.row(automaton.start))
-        self.ahead = lru_cache(most)(partial(Ahead.of, automaton))
+@lru_cache(maxsize=1)  # all growths of a question come one after the other
+def sight_of(automaton: Automaton) -> Callable[[int], Ahead]:
+    """The looks ahead from the states of one automaton."""
+    return lru_cache(1 + ENTRIES_KEPT // len(automaton.row(automaton.start)))(partial(Ahead.of, automaton))
 
 
 @dataclass(frozen=True)
@@ -79,39 +143,30 @@ class Outlook:
     held: np.ndarray
     unknown: np.ndarray
     least: np.ndarray
-    decided: np.ndarray
-    any_leak: bool
-    any_blank: bool
-    any_held: bool
-    any_unknown: bool
 
 
-class Outlooks:
-    def __init__(self, sight: Sight, growth: Growth, vocabulary: int, end_ids: tuple[int, ...]):
-        self.sight, self.growth = sight, growth
-        self.ends = np.zeros(vocabulary, bool)
-        self.ends[list(end_ids)] = True
-        # A cache with a bound method would keep the tables until the garbage collector runs.
-        self._of = lru_cache(1 + ENTRIES_KEPT // vocabulary)(partial(Outlooks._outlook, weakref.proxy(self)))
+def outlooks(
+    automaton: Automaton, growth: Growth, vocabulary: int, end_ids: tuple[int, ...]
+) -> Callable[[int, int], Outlook]:
+    """The outlook of a state if so many tokens may follow the next one."""
+    sight, ends = sight_of(automaton), np.zeros(vocabulary, bool)
+    ends[list(end_ids)] = True
 
-    def of(self, state: int, left: int) -> Outlook:
-        """The outlook of a state if ``left`` tokens may follow the next one."""
-        # Beyond the number that is needed every further token changes nothing.
-        return self._of(state, min(left, max(1, self.sight.ahead(state).most_needed)))
-
-    def _outlook(self, state: int, left: int) -> Outlook:
-        ahead = self.sight.ahead(state)
-        over = self.ends | (left == 0)
+    @lru_cache(1 + ENTRIES_KEPT // vocabulary)
+    def outlook(state: int, left: int) -> Outlook:
+        ahead = sight(state)
+        over = ends | (left == 0)
         leak = ahead.leak | (over & (ahead.end == LEAK_END))
         # Answers without a visible character are continued, so that blank answers are counted completely.
         hopeless = (ahead.needs > left) & ~ahead.blank
         clean = ~leak & np.where(over, ahead.end == CLEAN_END, hopeless)
         unknown = ~leak & over & (ahead.end == UNKNOWN_END)
-        explored_from = (self.growth.theta / np.exp(self.growth.guide * ahead.matched))[ahead.place]
+        explored_from = (growth.theta / np.exp(growth.guide * ahead.matched))[ahead.place]
         least = np.where(leak | over | clean, np.inf, explored_from)
-        masks = leak, clean, clean & over & ahead.blank, ahead.held, unknown
-        leaks, _, blanks, held, unknowns = (bool(mask.any()) for mask in masks)
-        return Outlook(ahead.following, *masks, least, leak | clean, leaks, blanks, held, unknowns)
+        return Outlook(ahead.following, leak, clean, clean & over & ahead.blank, ahead.held, unknown, least)
+
+    # Beyond the number that is needed every further token changes nothing.
+    return lambda state, left: outlook(state, min(left, max(1, sight(state).most_needed)))
 
 
 ENTRIES_AT_ONCE = 1 << 19  # of a (rows, vocabulary) block in float64: 4 MiB, which fits in a processor's cache
@@ -119,8 +174,20 @@ SCORED_FROM = 1e-8  # least mass at which the scorer judges a finished answer th
 HEAVIEST, CANDIDATES = 5, 64
 
 
+class Level:
+    """The prefixes of one length: arrays with one entry a prefix, of which `take` picks some."""
+
+    tokens: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, chosen: np.ndarray | slice) -> Self:
+        return type(self)(*(own[chosen] for own in vars(self).values()))
+
+
 @dataclass(frozen=True)
-class Rows:
+class Rows(Level):
     """Prefixes of one length. ``tokens`` (rows, length) start with the prompt's; ``count`` (rows,) is the number of sampled
     answers that follow a prefix, 0 for an explored prefix; ``mass`` and ``counted``, the priority under the counted guide,
     are defined only for explored prefixes; ``seeds`` (rows, S): the prefix begins that seed; ``parent`` (rows,) indexes the
@@ -135,12 +202,6 @@ class Rows:
     seeds: np.ndarray
     parent: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def take(self, chosen: np.ndarray | slice) -> Rows:
-        return Rows(*(getattr(self, name)[chosen] for name in COLUMNS))
-
 
 COLUMNS = tuple(each.name for each in fields(Rows))
 
@@ -151,14 +212,8 @@ def grow(
     predictor: Predictor,
     growth: Growth,
     stream: np.random.SeedSequence | int = 0,
-    sight: Sight | None = None,
 ) -> Grown:
-    return _Growing(question, law, predictor, growth, stream, sight or Sight(question.automaton)).run()
-
-
-def places(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and columns of the true entries, as `numpy.nonzero` in a fifth of its time."""
-    return np.divmod(np.flatnonzero(chosen), chosen.shape[1])
+    return _Growing(question, law, predictor, growth, stream).run()
 
 
 class _Growing:
@@ -169,7 +224,6 @@ class _Growing:
         predictor: Predictor,
         growth: Growth,
         stream: np.random.SeedSequence | int,
-        sight: Sight,
     ):
         for tokens in (question.prompt, law.end_ids, *question.seeds):
             if not all(0 <= token < predictor.vocabulary for token in tokens):
@@ -177,7 +231,7 @@ class _Growing:
                 raise BadValue(f"tokens of question {question.question_id!r}", tuple(tokens), legal)
         self.question, self.law, self.predictor, self.growth = question, law, predictor, growth
         self.automaton = question.automaton
-        self.outlooks = Outlooks(sight, growth, predictor.vocabulary, law.end_ids)
+        self.outlook = outlooks(self.automaton, growth, predictor.vocabulary, law.end_ids)
         self.random = np.random.default_rng(stream)
         self.leak, self.clean = np.zeros((2, law.max_new_tokens))  # indexed by the deciding token
         self.blank = self.unscored = self.unconfirmed = self.rest = 0.0
@@ -241,7 +295,7 @@ class _Growing:
             chances, confidence = self.law.probabilities(logits[start : start + block], part.confidence, step)
             part = replace(part, confidence=confidence)
             for state in np.unique(part.state).tolist():
-                outlook = self.outlooks.of(state, left)
+                outlook = self.outlook(state, left)
                 for sampled in (False, True):
                     own = np.flatnonzero((part.state == state) & ((part.count > 0) == sampled))
                     if len(own):
@@ -252,15 +306,16 @@ class _Growing:
 
     def _explore(self, rows: Rows, chances: np.ndarray, outlook: Outlook, step: int) -> list[Rows]:
         masses = chances * rows.mass[:, None]
-        leaks = masses @ outlook.leak if outlook.any_leak else np.zeros(len(rows))
-        if outlook.any_leak:
+        leaks = np.zeros(len(rows))
+        if outlook.leak.any():
+            leaks = masses @ outlook.leak
             self.leak[step] += leaks.sum()
             self._note_heavy(rows, leaks, masses, outlook)
         cleans = masses @ outlook.clean
         self.clean[step] += cleans.sum()
         self.priorities.append(rows.counted)
         self.decided.append(leaks + cleans)
-        if outlook.any_blank:
+        if outlook.blank.any():
             self.blank += float((masses @ outlook.blank).sum())
         explored = masses >= outlook.least
         if self.growth.most_explored is not None:
@@ -268,9 +323,9 @@ class _Growing:
         for number, seed in enumerate(self.question.seeds):
             if step < len(seed) and np.isfinite(outlook.least[seed[step]]):
                 explored[rows.seeds[:, number], seed[step]] = True
-        row, token = places(explored)
-        taken = explored | outlook.decided
-        if outlook.any_unknown:
+        row, token = np.divmod(np.flatnonzero(explored), masses.shape[1])  # `numpy.nonzero` in a fifth of its time
+        taken = explored | outlook.leak | outlook.clean
+        if outlook.unknown.any():
             finished = outlook.unknown & (masses >= SCORED_FROM)
             for place, last in np.argwhere(finished):
                 self.finished.append((self._answer(rows, place, last), float(masses[place, last]), 0))
@@ -279,7 +334,7 @@ class _Growing:
         open_chances = np.where(taken, 0.0, chances)
         rest = open_chances.sum(axis=1) * rows.mass
         self.rest += float(rest.sum())
-        if outlook.any_held:
+        if outlook.held.any():
             self.unconfirmed += float(((open_chances @ outlook.held) * rows.mass).sum())
         nobody = np.zeros(len(row), np.int64)
         children = [self._grown_rows(rows, row, token, outlook, mass=masses[row, token], count=nobody)]
@@ -299,7 +354,7 @@ class _Growing:
             explored.flat[chosen[np.argsort(-worth, kind="stable")[left:]]] = False
         self.granted += min(count, left)
 
-    def _sample(self, rows: Rows, chances: np.ndarray, outlook: Outlook, step: int) -> list[Rows]:
+    def _sample(self, rows: Rows, chances: np.ndarray, outlook: Outlook, _step: int) -> list[Rows]:
         if self.measures:
             self.length += int(rows.count.sum())
             surprise = -(chances * np.log(chances, where=chances > 0, out=np.zeros_like(chances))).sum(axis=1)

@@ -81,7 +81,6 @@ class Spelling:
 
     @cached_property
     def in_bytes(self) -> list[bytes]:
-        """The bytes of every token's text."""
         texts = [piece if piece is not None else b"" for piece in self.pieces]
         return [text.encode() if isinstance(text, str) else text for text in texts]
 

@@ -7,16 +7,15 @@ judge under ``judges`` instead, which gives the judge its own stage:
 batches that span questions; rows that ask the same are one question.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from lethe.config.evaluating import ScorerParams
-from lethe.config.fields import Count, Place
+from lethe.config.fields import Count, Place, WithParams
+from lethe.models.encoding import PublishedPrompt
 from lethe.models.first_token import FirstToken, clipped, neutral
 
 CLIPPED = 512  # tokens of a generation that a published classifier reads
@@ -37,26 +36,16 @@ M = TypeVar("M", bound=ModelParams)
 
 
 class Asked(NamedTuple):
-    """One answer to judge: its text and its question's row of the dataset."""
-
     text: str
     item: Mapping[str, Any]
 
 
-class Judge(Generic[P]):
+class Judge(WithParams[P]):
     """A scorer that owns a model, a batch size and a device."""
 
     Params: ClassVar[type[ScorerParams]] = ScorerParams
     BINARY: ClassVar[bool] = False
     COLUMNS: ClassVar[tuple[str, ...]] = ("",)
-
-    def __init_subclass__(cls, params: type[ScorerParams] | None = None, **others: object):
-        super().__init_subclass__(**others)
-        if params is not None:
-            cls.Params = params
-
-    def __init__(self, params: P):
-        self.params = params
 
     @property
     def batch(self) -> int:
@@ -92,12 +81,8 @@ class Judge(Generic[P]):
 
 
 class WordJudge(Judge[M]):
-    """A judge whose reply begins with one of a few words, each with a score.
-
-    `text` builds the prompt around a generation that is already clipped and neutralised. `scores` turns the words'
-    probabilities and the score of the most likely word into one row of columns. If the model's most likely token begins
-    none of the words, every column is NaN: no verdict.
-    """
+    """A judge whose reply begins with one of a few words, each with a score. The generation in a prompt is clipped and
+    neutralised. If the model's most likely token begins none of the words, every column is NaN: no verdict."""
 
     def __init__(self, params: M):
         super().__init__(params)
@@ -126,15 +111,36 @@ class WordJudge(Judge[M]):
             )["input_ids"]
             for one in asked
         ]
-        first_tokens, values = self.reader.read(prompts), list(self.values.values())
+        values = list(self.values.values())
         nothing = (np.nan,) * len(self.COLUMNS)
         return np.array(
             [
                 nothing if said < 0 else self.scores(shares, values[said])
-                for shares, said in zip(first_tokens.probabilities, first_tokens.said, strict=True)
+                for shares, said in zip(*self.reader.read(prompts), strict=True)
             ],
             dtype=np.float64,
         )
+
+
+class PublishedJudge(WordJudge[M]):
+    """A judge whose prompt the package judgezoo publishes; it reads the question alone."""
+
+    published_prompt: Callable[[], PublishedPrompt]
+
+    def __init__(self, params: M):
+        self.published = type(self).published_prompt()  # before the model is loaded: the package may be missing
+        super().__init__(params)
+
+    def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
+        return {"question": item["question"]}
+
+    @classmethod
+    def around(cls, params: M) -> str:
+        published = cls.published_prompt()
+        return "\n".join(filter(None, (published.system, published.user)))
+
+    def record(self) -> dict[str, object]:
+        return super().record() | self.published.record()
 
 
 def expected(probabilities: np.ndarray, values: Sequence[float]) -> float:

@@ -7,15 +7,14 @@ prompt is that of the package `judgezoo` (extra ``judge``), recorded by name and
 Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
+from lethe.models import checkpoints
 from lethe.models.encoding import harmbench, harmbench_text
-from lethe.scoring.judges import Asked, ModelParams, WordJudge
+from lethe.scoring.judges import Asked, ModelParams, PublishedJudge
 
 # The tag and the functional category of copyright behaviours, which are judged by hashes of the works. Either may be absent:
 # a row on the hub need not have the tag.
@@ -28,12 +27,12 @@ class Params(ModelParams):
     layout: Literal["auto", "llama2", "mistral"] = "auto"
 
 
-class Judge(WordJudge[Params], params=Params):
+class Judge(PublishedJudge[Params], params=Params):
+    published_prompt = staticmethod(harmbench)
     BINARY = True
     COLUMNS = ("", "_p")
 
     def __init__(self, params: Params):
-        self.published = harmbench()  # before the model is loaded: the package may be missing
         super().__init__(params)
         self.layout = params.layout if params.layout != "auto" else _layout(params.model)
 
@@ -43,16 +42,8 @@ class Judge(WordJudge[Params], params=Params):
         tagged = isinstance(tags, (str, list, tuple)) and OUT_OF_SCOPE in tags
         return not tagged and item.get("functional_category") != COPYRIGHT
 
-    def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        return {"question": item["question"]}
-
-    @classmethod
-    def around(cls, params: Params) -> str:
-        published = harmbench()
-        return f"{published.system}\n{published.user}"
-
     def record(self) -> dict[str, object]:
-        return super().record() | self.published.record() | {"layout": self.layout}
+        return super().record() | {"layout": self.layout}
 
     def words(self) -> Mapping[str, float]:
         return {"yes": 1.0, "no": 0.0}
@@ -67,10 +58,5 @@ class Judge(WordJudge[Params], params=Params):
 def _layout(folder: str) -> str:
     from transformers import AutoConfig
 
-    from lethe.models import checkpoints
-
-    return (
-        "mistral"
-        if AutoConfig.from_pretrained(folder, **checkpoints.TRUSTED).model_type == "mistral"
-        else "llama2"
-    )
+    kind = AutoConfig.from_pretrained(folder, **checkpoints.TRUSTED).model_type
+    return "mistral" if kind == "mistral" else "llama2"

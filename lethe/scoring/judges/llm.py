@@ -5,8 +5,6 @@ holds the score of the most likely word; the second, with the ending ``_p``, hol
 probabilities.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +16,7 @@ from pydantic import Field, field_validator
 from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Place, Share
 from lethe.errors import BadFile
-from lethe.io.json_files import read_text
+from lethe.io.files import read_text
 from lethe.models.encoding import filled
 from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
 
@@ -85,7 +83,6 @@ class Judge(WordJudge[Params], params=Params):
         return str(self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
 
     def _reference(self, item: Mapping[str, Any]) -> dict[str, str]:
-        """The reference answer, if the rubric shows it."""
         return {"answer": item.get("answer") or ""} if self.rubric.count("{answer}") == 1 else {}
 
     def scores(self, probabilities: np.ndarray, said: float) -> tuple[float, ...]:

@@ -5,8 +5,6 @@ hypothesis is the question with the reference answer. The first column holds the
 likely class); the second, with the ending ``_p``, holds the probability of entailment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -15,14 +13,13 @@ import numpy as np
 from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place
 from lethe.errors import BadFile
+from lethe.models import checkpoints
 from lethe.models.checkpoints import default_device
 from lethe.scoring import judges
 from lethe.scoring.judges import Asked
 
 
 class Params(ScorerParams):
-    """A sequence classifier's folder, and how to run it."""
-
     model: Place
     batch: Count = 64
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -34,8 +31,6 @@ class Judge(judges.Judge[Params], params=Params):
 
     def __init__(self, params: Params):
         from transformers import AutoModelForSequenceClassification
-
-        from lethe.models import checkpoints
 
         super().__init__(params)
         folder = checkpoints.check(params.model)
@@ -88,7 +83,6 @@ class Judge(judges.Judge[Params], params=Params):
 
 
 def _entailment(folder: str, labels: Mapping[int, str]) -> int:
-    """The index of the entailment class, found by its name in the checkpoint."""
     classes = [index for index, name in labels.items() if name.casefold() in ("entailment", "entail", "entailed")]
     if len(classes) != 1:
         problem = f"its classes are {', '.join(map(str, labels.values()))}; exactly one must be called entailment"

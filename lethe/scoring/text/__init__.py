@@ -1,7 +1,5 @@
 """Text scorers, and their shared parts: which texts count as present, and how two texts are compared."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Sequence
 
@@ -13,20 +11,10 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and not value.isspace() and value != ""
 
 
-def is_answer(value: object) -> bool:
-    """Whether ``value`` is an answer: any string, including an empty one; None and NaN are missing.
-
-    A model that stops at once has answered and leaked nothing.
-    """
-    return isinstance(value, str)
-
-
 def score_distinct(generations: Sequence[str], measure: Callable[[list[str]], Sequence[float]]) -> np.ndarray:
-    """Apply ``measure`` once to the distinct texts among ``generations``; NaN for a missing answer.
-
-    Low-temperature samples repeat, so scoring each distinct text once saves most of the work.
-    """
-    distinct = [text for text in dict.fromkeys(generations) if is_answer(text)]
+    """Apply ``measure`` once to the distinct texts; NaN for a missing answer. Low-temperature samples repeat. An empty text
+    is an answer: a model that stops at once has leaked nothing."""
+    distinct = [text for text in dict.fromkeys(generations) if isinstance(text, str)]
     values = np.append(np.asarray(measure(distinct) if distinct else [], dtype=np.float64), np.nan)
     place = {text: number for number, text in enumerate(distinct)}
     missing = len(distinct)

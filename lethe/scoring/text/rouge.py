@@ -13,15 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lethe.scoring.text import score_distinct
-
-if TYPE_CHECKING:
-    from nltk.stem.porter import PorterStemmer
 
 _KEPT = b"abcdefghijklmnopqrstuvwxyz0123456789"
 _BLANKED = bytes(byte if byte in _KEPT else ord(" ") for byte in range(256))
@@ -125,26 +122,14 @@ class _Codes(dict):
         return code
 
 
-_STEMS: dict[bytes, str] = {}
-_STEMS_KEPT = 1 << 18  # bounds the memory for generations of random letters
-_LONGEST_KEPT = 64
-
-
+@lru_cache(maxsize=1 << 18)  # bounds the memory for generations of random letters
 def _stem(word: bytes) -> str:
-    stem = _STEMS.get(word)
-    if stem is None:
-        stem = word.decode("ascii")
-        if len(word) > 3:
-            stem = _stemmer().stem(stem)
-        if len(word) <= _LONGEST_KEPT:
-            if len(_STEMS) >= _STEMS_KEPT:
-                _STEMS.clear()
-            _STEMS[word] = stem
-    return stem
+    text = word.decode("ascii")
+    return _stemmer().stem(text) if len(text) > 3 else text
 
 
 @cache
-def _stemmer() -> PorterStemmer:
+def _stemmer() -> Any:
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()

@@ -10,11 +10,13 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
+from lethe.statistics.epsilon_star import ratios
 from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
-from lethe.statistics.epsilon_star.ratios import EpsilonStar, Fit, LowerBound, empirical_epsilon_star
 
-LOWER: dict[str, Callable[..., LowerBound]] = {"split": split_lower_bound, "band": band_lower_bound}
+LOWER: dict[str, Callable[..., ratios.LowerBound]] = {
+    "split": ratios.split_lower_bound,
+    "band": ratios.band_lower_bound,
+}
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,14 @@ class EpsilonStarAudit:
     lower_ratio: str | None
     assumes: str
     note: str | None
-    fit: Fit | None = None
+    fit: ratios.Fit | None = None
 
     @property
     def bound(self) -> Bound:
         return Bound(self.epsilon_lower, "lower", self.alpha, Covers.MODEL, self.assumes, self.lower_method)
 
-    def as_json(self) -> dict[str, object]:
-        """The audit under the keys of `lethe audit epsilon-star --json`; ``fit`` is present only where a law was fitted."""
+    def facts(self) -> dict[str, object]:
+        """The fields as plain values; ``fit`` is present only where a law was fitted."""
         return {key: value for key, value in asdict(self).items() if key != "fit" or value is not None}
 
 
@@ -64,7 +66,7 @@ def audit(
     lower: str = "split",
     train_complete: bool = False,
 ) -> EpsilonStarAudit:
-    """Estimate Epsilon* of one model, and bound it from below; the losses are those of `lower.split_lower_bound`.
+    """Estimate Epsilon* of one model, and bound it from below; the losses are those of `split_lower_bound`.
 
     ``method`` is "parametric" (`parametric_epsilon_star`) or "empirical" (`empirical_epsilon_star`), ``lower`` is "split"
     (`split_lower_bound`) or "band" (`band_lower_bound`).
@@ -74,33 +76,25 @@ def audit(
     if method == "parametric":
         estimate = parametric_epsilon_star(train, population, delta, cut, components)
     elif method == "empirical":
-        estimate = empirical_epsilon_star(train, population, delta, cut)
+        estimate = ratios.empirical_epsilon_star(train, population, delta, cut)
     else:
         raise BadValue("method", method, "parametric or empirical")
     bound = LOWER[lower](train, population, delta, alpha, train_complete)
+    same = ("delta", "cut", "n_train", "n_population", "threshold", "ratio", "method", "fit")
     return EpsilonStarAudit(
         epsilon_star=estimate.value,
         infinite=math.isinf(estimate.value),
         epsilon_lower=bound.value,
         lower_infinite=math.isinf(bound.value),
-        delta=estimate.delta,
-        cut=estimate.cut,
-        n_train=estimate.n_train,
-        n_population=estimate.n_population,
-        threshold=estimate.threshold,
-        ratio=estimate.ratio,
-        method=estimate.method,
         alpha=bound.alpha,
-        lower_method=bound.method,
-        lower_threshold=bound.threshold,
-        lower_ratio=bound.ratio,
         assumes=bound.assumes,
         note=_note(estimate, bound),
-        fit=estimate.fit,
+        **{name: getattr(estimate, name) for name in same},
+        **{f"lower_{name}": getattr(bound, name) for name in ("method", "threshold", "ratio")},
     )
 
 
-def _note(estimate: EpsilonStar, bound: LowerBound) -> str | None:
+def _note(estimate: ratios.EpsilonStar, bound: ratios.LowerBound) -> str | None:
     notes = [estimate.note] if estimate.note else []
     if math.isinf(bound.value):
         notes.append(

@@ -9,15 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from lethe.errors import BadValue
-from lethe.statistics.epsilon_star.ratios import (
-    INSTANCE,
-    RATIOS,
-    EpsilonStar,
-    Fit,
-    checked_cut,
-    checked_delta,
-    checked_losses,
-)
+from lethe.statistics.epsilon_star.ratios import INSTANCE, RATIOS, EpsilonStar, Fit, checked
 from lethe.statistics.two_sample import ks_test
 
 EM_STEPS = 500
@@ -72,9 +64,8 @@ class Mixture:
 
     def _sum(self, logs: np.ndarray) -> np.ndarray:
         """ln sum_j weights_j e^(logs_j) over the last axis; one component needs no log-sum."""
-        return (
-            logs[..., 0] if len(self.weights) == 1 else np.logaddexp.reduce(logs + np.log(self.weights), axis=-1)
-        )
+        alone = len(self.weights) == 1
+        return logs[..., 0] if alone else np.logaddexp.reduce(logs + np.log(self.weights), axis=-1)
 
     def _z(self, x: np.ndarray | np.float64) -> np.ndarray:
         return (np.asarray(x, float)[..., None] - self.means) / self.sds
@@ -82,10 +73,8 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Scale:
-    """The paper's transform (appendix B): u = (loss - low) / (high - low), phi = -ln(e^(1 + u) - 1).
-
-    phi is the logit of exp(-(1 + u)) and falls as the loss rises. ``low`` and ``high`` are the extremes of both sides
-    together, so one outlier moves every value.
+    """The paper's transform (appendix B): u = (loss - low) / (high - low), phi = -ln(e^(1 + u) - 1), which falls as the loss
+    rises; ``low`` and ``high`` are the extremes of both sides together.
     """
 
     low: float
@@ -98,23 +87,15 @@ class Scale:
     def phi(self, losses: np.ndarray) -> np.ndarray:
         width = self.high / 2 - self.low / 2  # halves: the difference of two huge losses must not overflow
         u = (losses / 2 - self.low / 2) / width if width > 0 else np.zeros_like(losses)
-        return logit(u)
+        return -np.log(np.expm1(1 + u))
 
     def loss(self, phi: float) -> float:
         """The loss whose transform is ``phi``; it may lie beyond the observed ones."""
         return self.low + float(np.logaddexp(0, -phi) - 1) * (self.high - self.low)
 
 
-def logit(u: np.ndarray) -> np.ndarray:
-    return -np.log(np.expm1(1 + np.asarray(u, float)))
-
-
 def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
-    """Fit by maximum likelihood: expectation-maximisation that starts from slices of the sorted values (no randomness).
-
-    A single component has the sample's mean and standard deviation (divisor n). A sample of equal values gives a point
-    mass.
-    """
+    """Fit by maximum likelihood: expectation-maximisation that starts from slices of the sorted values (no randomness)."""
     values = np.asarray(values, float)
     if components < 1 or components > len(values):
         raise BadValue("components", components, f"from 1 to the number of losses ({len(values)})")
@@ -127,9 +108,8 @@ def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
     weights = np.array([len(part) for part in slices]) / len(values)
     before = -np.inf
     for _ in range(EM_STEPS):
-        logs = (
-            -0.5 * ((values[:, None] - means) / sds) ** 2 - LOG_ROOT_TAU - np.log(sds) + np.log(weights)
-        )  # (n, K)
+        distances = (values[:, None] - means) / sds  # (n, K)
+        logs = -0.5 * distances**2 - LOG_ROOT_TAU - np.log(sds) + np.log(weights)
         top = logs.max(axis=1, keepdims=True)
         shares = np.exp(logs - top)
         total = shares.sum(axis=1, keepdims=True)
@@ -147,10 +127,8 @@ def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
 
 
 def goodness_of_fit(values: np.ndarray, components: int, n_samples: int, rng: np.random.Generator) -> float:
-    """p-value of the paper's test of fit (section 8.2); NaN for too few values.
-
-    A mixture is fitted to the values that are not set aside. The two-sample Kolmogorov-Smirnov test then compares the
-    values set aside with as many draws from the mixture. Assumes independent values.
+    """p-value of the paper's test of fit (section 8.2): the Kolmogorov-Smirnov test compares ``n_samples`` independent values
+    with as many draws from a mixture fitted to the others; NaN for too few values.
     """
     values = np.asarray(values, float)
     if n_samples < 1 or len(values) - n_samples < components:
@@ -178,12 +156,11 @@ def parametric_epsilon_star(
     """Epsilon* of the distributions fitted to the transformed losses (Negoescu et al. 2024, section 3.1 and appendix B).
 
     An estimate without a guarantee, which assumes that the transformed losses of each side follow the fitted distribution:
-    one Gaussian per side in the paper, or ``components``. ``cut``, in (0, 0.5), restricts FPR and FNR to [cut, 1 - cut].
-    The paper cuts at delta, which caps the value near ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it
-    is infinite unless both fits agree. ``seed`` affects only the p-values of the goodness-of-fit test.
+    one Gaussian per side in the paper, or ``components``. ``cut``, in (0, 0.5), restricts FPR and FNR to [cut, 1 - cut]; the
+    paper cuts at delta, which caps the value near ln(1 / delta). With delta = 0 and no cut it is infinite unless both fits
+    agree. ``seed`` affects only the p-values of the test of fit.
     """
-    train, population = checked_losses(train, "train"), checked_losses(population, "population")
-    delta, cut = checked_delta(delta), checked_cut(cut)
+    train, population, delta = checked(train, population, delta, cut)
     scale = Scale.of(train, population)
     phi = {"train": scale.phi(train), "population": scale.phi(population)}
     rng = np.random.default_rng(seed)
@@ -205,9 +182,10 @@ def parametric_epsilon_star(
         method="parametric" if components == 1 else f"parametric, mixtures of {components}",
         assumes=NORMAL,
         fit=Fit(
-            weights={side: mixture.weights.tolist() for side, mixture in fits.items()},
-            means={side: mixture.means.tolist() for side, mixture in fits.items()},
-            sds={side: mixture.sds.tolist() for side, mixture in fits.items()},
+            **{
+                name: {side: getattr(mixture, name).tolist() for side, mixture in fits.items()}
+                for name in ("weights", "means", "sds")
+            },
             ks_p_values=p_values,
         ),
         note=_note(value, delta, cut, p_values),
@@ -217,10 +195,8 @@ def parametric_epsilon_star(
 def supremum(
     train: Mixture, population: Mixture, delta: float, cut: float | None = None
 ) -> tuple[float, float | None, str | None]:
-    """The supremum over all thresholds q of the largest of the four log-ratios, at least 0, for the rule "x <= q: member".
-
-    Returns the value (NaN if the cut leaves no threshold), the threshold that attains the value (None if none does, or only
-    in the limit), and the name of the ratio. Mirroring turns shares above a threshold into shares below one.
+    """The supremum over all thresholds q of the largest of the four log-ratios, at least 0, for the rule "x <= q: member":
+    its value (NaN if the cut leaves no threshold), the threshold that attains it (None if none does), and the ratio's name.
     """
     best: tuple[float, float | None, str | None] = (0.0, None, None)
     window = (-np.inf, np.inf)
@@ -283,8 +259,8 @@ def _sup_lower_tail(
         left, right = (middle, right) if rising(np.float64(middle)) else (left, middle)
     candidates = np.array([grid[peak], left, right])
     values = log_top(candidates) - bottom.log_cdf(candidates)
-    found = int(np.argmax(values))
-    return float(values[found]), float(candidates[found])
+    best = int(np.argmax(values))
+    return float(values[best]), float(candidates[best])
 
 
 def _grid(top: Mixture, bottom: Mixture, start: float, end: float) -> np.ndarray:
@@ -299,19 +275,15 @@ def _grid(top: Mixture, bottom: Mixture, start: float, end: float) -> np.ndarray
 def _sup_with_point(top: Mixture, bottom: Mixture, delta: float) -> tuple[float, float | None]:
     """The same supremum if a side is a point mass, whose distribution function is a step."""
     if bottom.point is not None:
-        # Just below the step the denominator is 0.
-        below = (
-            top.point < bottom.point
-            if top.point is not None
-            else top.log_cdf(np.float64(bottom.point)) > _log(delta)
+        log_delta, below = (
+            np.log(delta) if delta > 0 else -np.inf,
+            top.point is not None and top.point < bottom.point,
         )
+        if top.point is None:  # just below the step the denominator is 0
+            below = bool(top.log_cdf(np.float64(bottom.point)) > log_delta)
         return (np.inf, None) if below else (float(np.log1p(-delta)), None)
     place = float(top.means[0])  # top is the point mass: one of the two sides is one
     return float(np.log1p(-delta) - bottom.log_cdf(np.float64(place))), place
-
-
-def _log(x: float) -> float:
-    return float(np.log(x)) if x > 0 else -np.inf
 
 
 def _same(a: Mixture, b: Mixture) -> bool:
@@ -322,16 +294,11 @@ def _same(a: Mixture, b: Mixture) -> bool:
 
 
 def rejected_sides(p_values: Mapping[str, float | None]) -> list[str]:
-    """The sides whose fit is rejected. An estimate from a rejected fit is meaningless."""
     return [side for side, p in p_values.items() if p is not None and p < FIT_REJECTED]
 
 
 def rejected_fit(value: float | None, p_values: Mapping[str, float | None] | None) -> str | None:
-    """The words that replace a meaningless estimate; None for an estimate that may be shown.
-
-    An estimate is meaningless if the fit is rejected (``p_values`` of the goodness-of-fit test, by side), or if no threshold
-    lies inside the cut (``value`` is NaN).
-    """
+    """The words that replace an estimate whose fit is rejected, or for which no threshold lies inside the cut (NaN)."""
     if rejected_sides(p_values or {}):
         return "none: fit rejected"
     return "undefined" if value is not None and np.isnan(value) else None

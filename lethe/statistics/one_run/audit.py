@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, replace
 
 from lethe.errors import BadValue
 from lethe.registry import ONE_RUN_METHODS
@@ -25,20 +25,23 @@ BEYOND = 1.25  # the curve extends to this multiple of the strongest null reject
 
 
 @dataclass(frozen=True)
-class MethodResult:
-    """The verdict of a single method on one run.
+class MethodBound:
+    """One method's result on the run: of several r the strongest bound, with a p-value corrected for their number.
 
-    ``value`` is the lower bound on epsilon: the epsilon of the least private rejected member of the family, 0 if no member is
-    rejected, None if every member is rejected. ``parameter`` is the parameter of that member. ``p_value`` is the p-value of
-    the requested null; None if no null was given.
+    ``epsilon_lower`` is the epsilon of the least private rejected member of the family, whose parameter is ``parameter``; 0
+    if no member is rejected, None if the whole family is. ``p_value`` is that of the requested null. ``rejected`` applies to
+    a single null, given as a trade-off function.
     """
 
     method: str
-    value: float | None
-    parameter: float | None
+    epsilon_lower: float | None
     p_value: float | None
+    assumes: tuple[str, ...]
     note: str
-    r: int
+    infinite: bool = False
+    rejected: bool | None = None
+    parameter: float | None = field(default=None, compare=False)
+    r: int = field(default=0, compare=False)
 
 
 def load_method(name: str) -> Method:
@@ -68,7 +71,7 @@ def audit(
     alpha: float = 0.05,
     methods: Iterable[str] | None = None,
     null: float | None = None,
-) -> tuple[MethodResult, ...]:
+) -> tuple[MethodBound, ...]:
     """Audit one run by one or more methods, by default by all that apply to the counts, each bound at ``alpha``.
 
     The nulls are a family, ordered by strength, or a single trade-off function, whose epsilon is the bound if it is
@@ -84,7 +87,7 @@ def audit(
 
 def _result(
     name: str, counts: Counts, nulls: Family | Channel, one: Channel | None, delta: float, alpha: float
-) -> MethodResult:
+) -> MethodBound:
     """The verdict of one method; ``one`` is the null of the p-value."""
     method = _applying(name, counts)
     log_p = None if one is None else _log_p(method, counts, one, delta)
@@ -102,9 +105,11 @@ def _result(
             parameter = nulls.strength(strength) if strength else None
     elif log_p is not None and log_p <= math.log(alpha):
         value = nulls.epsilon(delta)
-    if value == math.inf:
+    if infinite := value == math.inf:
         note = f"epsilon is infinite at delta = {delta:g}; {note}"
-    return MethodResult(name, value, parameter, None if log_p is None else math.exp(log_p), note, counts.r)
+    p = None if log_p is None else math.exp(log_p)
+    value = None if value is None else float(value)
+    return MethodBound(name, value, p, method.ASSUMES, note, infinite, parameter=parameter, r=counts.r)
 
 
 def check_levels(delta: float, alpha: float) -> None:
@@ -171,37 +176,9 @@ def _strength(family: Family, null: float) -> float:
     strength = family.strength(null) if math.isfinite(null) and null >= 0 else math.nan
     if not strength <= family.strongest:  # the search ends there; beyond it, e^mu overflows
         edge, falls = family.strength(family.strongest), family.strength(2.0) < family.strength(1.0)
-        raise BadValue(
-            "null", null, f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"
-        )
+        legal = f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"
+        raise BadValue("null", null, legal)
     return strength
-
-
-@dataclass(frozen=True)
-class MethodBound:
-    """One method's result on the run: the strongest bound over all r, with a p-value corrected for their number.
-
-    ``epsilon_lower`` is None where the whole family is rejected. ``rejected`` applies to a single null, given as
-    a trade-off function.
-    """
-
-    method: str
-    epsilon_lower: float | None
-    p_value: float | None
-    assumes: tuple[str, ...]
-    note: str
-    infinite: bool = False
-    rejected: bool | None = None
-
-    def as_json(self) -> dict[str, object]:
-        """The row under the keys of `lethe audit one-run --json`; ``infinite``: JSON writes infinity as null."""
-        row = {key: getattr(self, key) for key in ("method", "epsilon_lower", "p_value")}
-        row |= {"assumes": list(self.assumes), "note": self.note}
-        if self.infinite:
-            row["infinite"] = True
-        if self.rejected is not None:
-            row["rejected"] = self.rejected
-        return row
 
 
 @dataclass(frozen=True)
@@ -216,10 +193,9 @@ class ClaimVerdict:
 
 @dataclass(frozen=True)
 class OneRunAudit:
-    """One run audited by one or more methods.
+    """One run audited by one or more methods; ``r`` and ``errors`` are lists where several r were declared.
 
-    ``r`` and ``errors`` are lists where several r were declared. ``curve`` has a row per epsilon with the family's
-    parameter and a p-value per method.
+    ``curve`` has a row per epsilon with the family's parameter and a p-value per method.
     """
 
     results: list[MethodBound]
@@ -231,30 +207,15 @@ class OneRunAudit:
     verdict: ClaimVerdict | None = None
     curve: list[dict[str, float]] | None = None
 
-    def bound(self, found: MethodBound) -> Bound | None:
+    def bound(self, result: MethodBound) -> Bound | None:
         """One method's lower bound on epsilon with its guarantee; None where the whole family is rejected."""
-        value = math.inf if found.infinite else found.epsilon_lower
+        value = math.inf if result.infinite else result.epsilon_lower
         if value is None:
             return None
-        assumes = ", ".join(flag.replace("_", " ") for flag in found.assumes)
-        if not load_method(found.method).CONSERVATIVE:
+        assumes = ", ".join(flag.replace("_", " ") for flag in result.assumes)
+        if not load_method(result.method).CONSERVATIVE:
             assumes += ", at a nominal level that this published bound does not always keep"
-        return Bound(value, "lower", self.alpha, Covers.RUN, assumes, found.method, self.n)
-
-    def as_json(self) -> dict[str, object]:
-        """The audit under the keys of `lethe audit one-run --json`."""
-        whole = {name: getattr(self, name) for name in self._plain()}
-        whole = {"results": [row.as_json() for row in self.results], **whole}
-        if self.verdict is not None:
-            whole["verdict"] = asdict(self.verdict)
-        if self.curve is not None:
-            whole["curve"] = self.curve
-        return whole
-
-    @classmethod
-    def _plain(cls) -> list[str]:
-        """The fields that JSON holds unchanged, also for a subclass."""
-        return [field.name for field in fields(cls) if field.name not in ("results", "verdict", "curve")]
+        return Bound(value, "lower", self.alpha, Covers.RUN, assumes, result.method, self.n)
 
 
 def audit_runs(
@@ -279,33 +240,31 @@ def audit_runs(
         raise BadValue("curve", "one trade-off function", "a family of nulls")
     if family is not None and null is None and claimed is not None:
         null = parameter_at(family, claimed, delta)
-    found: dict[str, list[MethodResult]] = {}
+    by_method: dict[str, list[MethodBound]] = {}
     for run in runs:
-        methods = _methods(method, run, runs)
+        methods = None
+        if method != "all":  # a method requested by name must apply to at least one r
+            able = any(method in applicable(other) for other in runs)
+            methods = [method] if method in applicable(run) or not able else []
         for result in audit(run, nulls, delta=delta, alpha=alpha / declared, methods=methods, null=null):
-            found.setdefault(result.method, []).append(result)
-    best = [
-        max(several, key=lambda result: math.inf if result.value is None else result.value)
-        for several in found.values()
-    ]
-    results = [_bound(result, found[result.method], declared, alpha, family is None) for result in best]
+            by_method.setdefault(result.method, []).append(result)
+    results = [_strongest(several, declared, alpha, family is None) for several in by_method.values()]
     return OneRunAudit(
         results=results,
         n=runs[0].n,
-        r=_one_or_all([run.r for run in runs]),
-        errors=_one_or_all([run.errors for run in runs]),
+        r=runs[0].r if declared == 1 else [run.r for run in runs],
+        errors=runs[0].errors if declared == 1 else [run.errors for run in runs],
         delta=delta,
         alpha=alpha,
         verdict=None if claimed is None else verdict(results, claimed),
-        curve=p_value_curve(runs, family, best, delta, null) if curve and family else None,
+        curve=p_value_curve(runs, family, results, delta, null) if curve and family else None,
     )
 
 
 def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
-    """Whether the claim is contradicted, by the method fixed beforehand: exact, or the only requested one.
-
-    The verdict also lists every method that contradicts the claim; the most favourable of several methods would not be a
-    test at alpha. A family that is rejected as a whole contradicts every claim within it.
+    """Whether the claim is contradicted, by the method fixed beforehand: exact, or the only requested one. The most
+    favourable of several would not be a test at alpha. A family that is rejected as a whole contradicts every claim within
+    it.
     """
     above = [row.method for row in results if row.epsilon_lower is None or row.epsilon_lower > claimed]
     names = [row.method for row in results]
@@ -314,7 +273,7 @@ def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
 
 
 def p_value_curve(
-    runs: Sequence[Counts], family: Family, results: Iterable[MethodResult], delta: float, null: float | None
+    runs: Sequence[Counts], family: Family, results: Iterable[MethodBound], delta: float, null: float | None
 ) -> list[dict[str, float]]:
     """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r, times their number."""
     marks = [family.strength(p) for p in [null, *(result.parameter for result in results)] if p]
@@ -334,31 +293,11 @@ def p_value_curve(
     return rows
 
 
-def _methods(method: str, run: Counts, runs: Sequence[Counts]) -> list[str] | None:
-    """The methods to run; a method requested by name must apply to at least one r."""
-    if method == "all":
-        return None
-    able = any(method in applicable(other) for other in runs)
-    return [method] if method in applicable(run) or not able else []
-
-
-def _bound(
-    best: MethodResult, several: Sequence[MethodResult], declared: int, alpha: float, single_null: bool
-) -> MethodBound:
+def _strongest(several: Sequence[MethodBound], declared: int, alpha: float, single_null: bool) -> MethodBound:
     """The result at the r with the largest bound; its p-value is the smallest over all r, times their number."""
-    p_values = [result.p_value for result in several if result.p_value is not None]
-    p = best.p_value if best.p_value is None else min(1.0, declared * min(p_values))
+    best = max(several, key=lambda one: math.inf if one.epsilon_lower is None else one.epsilon_lower)
+    p_values = [one.p_value for one in several if one.p_value is not None]
+    p = min(1.0, declared * min(p_values)) if p_values else None
     at = "" if declared == 1 else f"r = {best.r}, of {declared} each at alpha / {declared}; "
-    return MethodBound(
-        method=best.method,
-        epsilon_lower=None if best.value is None else float(best.value),
-        p_value=p,
-        assumes=load_method(best.method).ASSUMES,
-        note=at + best.note,
-        infinite=best.value == math.inf,
-        rejected=p <= declared * (alpha / declared) if single_null and p is not None else None,
-    )
-
-
-def _one_or_all(values: list[int]) -> int | list[int]:
-    return values[0] if len(values) == 1 else values
+    rejected = p <= declared * (alpha / declared) if single_null and p is not None else None
+    return replace(best, p_value=p, note=at + best.note, rejected=rejected)

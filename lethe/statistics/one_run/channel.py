@@ -1,11 +1,9 @@
 """A null hypothesis about one bit, the channel through which the mechanism leaks the bit, and the families of nulls.
 
-The bit is a fair coin. The output has distribution P if the bit is 0 and Q if the bit is 1; f = T(P, Q) is the trade-off
-function. An observer who guesses the likelier bit errs with probability 1 / (1 + e^t), where t = |ln P/Q| is the absolute
-privacy loss of the output. All methods need only two masses under (P + Q) / 2: s(t), the probability that the loss
-exceeds t, and G, the probability that the loss exceeds t and the guess is wrong.
-
-A family's nulls are ordered by one number; `lethe.audits.one_run.family_of` names the families for users.
+The output has distribution P if the bit, a fair coin, is 0 and Q if it is 1; f = T(P, Q) is the trade-off function. An
+observer who guesses the likelier bit errs with probability 1 / (1 + e^t), where t = |ln P/Q| is the absolute privacy loss of
+the output. All methods need only two masses under (P + Q) / 2: s(t), the probability that the loss exceeds t, and G, the
+probability that the loss exceeds t and the guess is wrong.
 """
 
 from __future__ import annotations
@@ -43,10 +41,7 @@ class Channel:
         raise NotImplementedError
 
     def least_errors(self, correct: float) -> float:
-        """The smallest probability of a wrong guess among strategies that guess right with probability ``correct``.
-
-        For a symmetric trade-off function this is f(1 - correct).
-        """
+        """The least probability of a wrong guess where right ones have ``correct``: f(1 - correct) for symmetric f."""
         raise NotImplementedError
 
     def epsilon(self, delta: float) -> float:
@@ -118,9 +113,8 @@ class SmoothChannel(Channel):
 class Family:
     """Nulls ordered by one number, the strength; a larger strength leaks more.
 
-    ``parameter`` is the name of the parameter for the user. ``strength`` converts the parameter to the strength and back:
-    the noise sigma of DP-SGD is the reciprocal of its strength. ``strongest`` ends the search: a family rejected there is
-    rejected as a whole. ``tolerance`` is the relative precision of the search.
+    ``strength`` converts the user's ``parameter`` to the strength and back: the noise sigma of DP-SGD is the reciprocal of
+    its strength. A family rejected at ``strongest`` is rejected as a whole. ``tolerance`` is relative.
     """
 
     name: str
@@ -223,7 +217,6 @@ class ApproxDP(Channel):
 
 
 def approx_dp(delta0: float) -> Family:
-    """The nulls (epsilon, ``delta0``)-DP, ordered by epsilon; ``delta0`` must be in [0, 1)."""
     if not 0 <= delta0 < 1:
         raise BadValue("delta0", delta0, "a number of at least 0 and below 1")
     return Family("approx-dp", "epsilon", partial(ApproxDP, delta0=delta0), strongest=600.0)
@@ -263,7 +256,7 @@ class Gaussian(SmoothChannel):
 
 
 def gaussian() -> Family:
-    """The Gaussian nulls, mu-GDP, ordered by mu."""
+    """mu-GDP."""
     return Family("gaussian", "mu", Gaussian, strongest=100.0)
 
 
@@ -305,7 +298,6 @@ class Laplace(Channel):
 
 
 def laplace() -> Family:
-    """The Laplace nulls, ordered by mu."""
     return Family("laplace", "mu", Laplace, strongest=600.0)
 
 
@@ -318,7 +310,6 @@ class SubsampledGaussian(SmoothChannel):
 
     @property
     def highest_loss(self) -> float:
-        """The loss of an output that lies FARTHEST standard deviations beyond mu."""
         return self.mu * (self.mu / 2 + FARTHEST)
 
     def outputs(self, t: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
@@ -370,7 +361,6 @@ class SubsampledGaussian(SmoothChannel):
 
 
 def subsampled_gaussian(q: float) -> Family:
-    """The subsampled Gaussian nulls at rate ``q``, ordered by mu; ``q`` must be in (0, 1]."""
     if not 0 < q <= 1:
         raise BadValue("q", q, "a number above 0 and up to 1")
 

@@ -17,8 +17,8 @@ MOST_BITS = 10**8  # with more bits, the binomial tails lose their digits to rou
 class Counts:
     """``n`` secret bits, ``r`` guesses released, ``errors`` of them wrong.
 
-    The counts by the value of the bit are known only from a file of guesses: ``negatives`` counts the released guesses of
-    bits that are 0, and ``false_positives`` those of them that guessed 1. The remaining errors are false negatives.
+    From a file of guesses, ``negatives`` counts the released guesses of bits that are 0, ``false_positives`` those of them
+    that guessed 1. The remaining errors are false negatives.
     """
 
     n: int
@@ -42,7 +42,6 @@ class Counts:
         return self.r - self.errors
 
     def by_bit(self) -> tuple[int, int]:
-        """``negatives`` and ``false_positives``; raises `BadValue` if only the total counts are known."""
         if self.negatives is None or self.false_positives is None:
             raise BadValue(
                 "guesses", "counts only", "a file of guesses, which gives the counts by the value of the bit"
@@ -60,39 +59,33 @@ class Guesses:
 
 
 def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, seed: int = 0) -> Counts:
-    """Release the ``r`` guesses with the highest ``scores`` and count their errors.
+    """Release the ``r`` guesses with the highest ``scores`` (-inf: never) and count their errors.
 
-    A score is any number except NaN; a guess with the score -inf is never released. ``seed`` breaks ties at the cut at
-    random: breaking ties by position would leak the bits whenever the rows are ordered by bit.
+    ``seed`` breaks ties at the cut at random: by position they would leak the bits where the rows are ordered by bit.
     """
     bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
     n = bits.size
     for name, values in (("bits", bits), ("guesses", guesses), ("scores", scores)):
         if values.shape != (n,):
             raise BadValue(name, f"shape {values.shape}", f"one for each of the {n} bits")
-    for name, values in (("bits", bits), ("guesses", guesses)):
-        broken = np.flatnonzero(~((values == 0) | (values == 1)))
-        if broken.size:
-            raise BadValue(f"{name}[{broken[0]}]", values[broken[0]].item(), "0 or 1")
-    broken = np.flatnonzero(np.isnan(scores))
-    if broken.size:
-        raise BadValue(
-            f"scores[{broken[0]}]", "NaN", "a number", "Give a guess that is never released the score -inf."
-        )
+    for name, values, broken, legal in (
+        ("bits", bits, ~np.isin(bits, (0, 1)), "0 or 1"),
+        ("guesses", guesses, ~np.isin(guesses, (0, 1)), "0 or 1"),
+        ("scores", scores, np.isnan(scores), "a number (-inf: never released)"),
+    ):
+        if broken.any():
+            first = int(np.argmax(broken))
+            raise BadValue(f"{name}[{first}]", values[first].item(), legal)
     Counts(n, r, 0)  # checks n and r
     offered = int(np.count_nonzero(scores > -np.inf))
     if r > offered:
         raise BadValue("r", r, f"at most {offered}, the number of guesses (of {n}) whose score is not -inf")
-    released = _highest(scores, r, np.random.default_rng(seed))
+    cut = np.partition(scores, n - r)[n - r]
+    above, tied = np.flatnonzero(scores > cut), np.flatnonzero(scores == cut)
+    drawn = np.random.default_rng(seed).choice(tied, r - above.size, replace=False)  # of the ties at the cut
+    released = np.concatenate([above, drawn])
     bit, wrong = bits[released] == 1, bits[released] != guesses[released]
     return Counts(n, r, int(wrong.sum()), negatives=int((~bit).sum()), false_positives=int((wrong & ~bit).sum()))
-
-
-def _highest(scores: np.ndarray, r: int, rng: np.random.Generator) -> np.ndarray:
-    """Indices of the ``r`` highest scores; ties at the cut are drawn at random."""
-    cut = np.partition(scores, scores.size - r)[scores.size - r]
-    above, tied = np.flatnonzero(scores > cut), np.flatnonzero(scores == cut)
-    return np.concatenate([above, rng.choice(tied, r - above.size, replace=False)])
 
 
 # Below this the incomplete beta function approaches the smallest double, so the series is used.
@@ -152,9 +145,8 @@ def log_beta_average(
 ) -> float:
     """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut if r of n guesses are released.
 
-    The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are halved until the
-    integrand changes little within each. Negligible panels are omitted, which is safe because the two factors are
-    monotone and log-concave.
+    The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are halved until the integrand
+    changes little within each. Negligible panels are omitted: the two factors are monotone and log-concave.
     """
     peak = np.log((r + 1) / (n - r))
     scale = np.sqrt(1 / (r + 1) + 1 / (n - r))
@@ -217,10 +209,7 @@ def _sum_panels(log_integrand: Callable, left: np.ndarray, right: np.ndarray, na
         rough &= half > narrowest
         logs.append(values[~rough].ravel())
         weights.append((half[:, None] * WEIGHTS)[~rough].ravel())
-        left, right = (
-            np.concatenate([left[rough], middle[rough]]),
-            np.concatenate([middle[rough], right[rough]]),
-        )
+        left, right = (np.concatenate([left[rough], middle[rough]]), np.concatenate([middle[rough], right[rough]]))
     return float(special.logsumexp(np.concatenate(logs), b=np.concatenate(weights)))
 
 

@@ -85,7 +85,6 @@ def independent(counts: Counts, channel: Channel) -> float:
 
 
 def _filtered(counts: Counts, method: str) -> BadValue | None:
-    """The error for guesses that are not all released."""
     if counts.r == counts.n:
         return None
     return BadValue("r", counts.r, f"n = {counts.n} for the method {method}", "Filtering makes guesses dependent.")
@@ -119,9 +118,8 @@ def chernoff_bound(u: int, rates: np.ndarray, weights: np.ndarray) -> float:
 def rank_error_rates(channel: Channel, n: int, r: int) -> tuple[np.ndarray, np.ndarray]:
     """The error probabilities v_j of the guesses of rank j = 1 (largest loss) to r, as (rates, number of ranks of each).
 
-    For small n every rank is computed; otherwise quadrature nodes replace the ranks between `SINGLE_RANKS` at each end. v_j
-    is smooth in j on the scale of the order statistic's standard deviation, so the sum over ranks equals an integral plus
-    Euler-Maclaurin terms at the ends, written as central differences of the ranks around the ends.
+    For large n quadrature nodes replace the ranks between `SINGLE_RANKS` at each end: v_j is smooth in j, so the sum is an
+    integral plus Euler-Maclaurin terms at the ends, written as central differences of the ranks around the ends.
     """
     first, last = min(r, SINGLE_RANKS), min(r, n - SINGLE_RANKS - 1)
     if last - first < 4 * SINGLE_RANKS:
@@ -187,7 +185,6 @@ def _smallest_log_level(rejected: Callable[[float], bool]) -> float:
 
 
 def _clopper_pearson_refusal(counts: Counts) -> BadValue | None:
-    """The error for counts without separate false positives, or for filtered guesses; None if the method applies."""
     if counts.negatives is None:
         return BadValue(
             "guesses",
@@ -275,10 +272,8 @@ def _is_hopeless(
     steps: int,
     limit: float,
 ) -> bool:
-    """Whether the remaining steps are too few and too small to pass ``limit``.
-
-    The weights fall and ``least_errors`` is convex. If the slope times the weight is at most 1 over the range of ``steps``
-    further steps of the present size, no step can be larger than the previous one.
+    """Whether the remaining ``steps`` are too few and too small to pass ``limit``: the weights fall and ``least_errors`` is
+    convex, so if the slope times the weight is at most 1 over their range, no step is larger than the previous one.
     """
     end = right + steps * weight * step
     if end + wrong + steps * step > limit:

@@ -85,52 +85,32 @@ def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Tradeoff(Channel):
-    """A trade-off function known at some points: p-values use a curve certainly below it, epsilon one certainly above it.
+class Tradeoff(Atoms):
+    """A trade-off function known at some points: p-values use a curve certainly below it, epsilon one certainly above."""
 
-    Both interpolation errors are therefore conservative.
-    """
-
-    below: Atoms
     above: Atoms
-
-    @property
-    def breaks(self) -> tuple[float, ...]:
-        return self.below.breaks
-
-    def error_mass(self, s: np.ndarray) -> np.ndarray:
-        return self.below.error_mass(s)
-
-    def error_rate(self, s: np.ndarray) -> np.ndarray:
-        return self.below.error_rate(s)
-
-    def least_errors(self, correct: float) -> float:
-        return self.below.least_errors(correct)
 
     def epsilon(self, delta: float) -> float:
         return self.above.epsilon(delta)
 
     def highest_epsilon(self, delta: float) -> float:
-        return self.below.epsilon(delta)
+        return super().epsilon(delta)
 
 
 def from_tradeoff(alpha: np.ndarray, beta: np.ndarray) -> Tradeoff:
     """The null whose trade-off function passes through the given points.
 
     ``alpha`` (k,) ascends in [0, 1]; ``beta`` (k,) is the smallest type II error at each ``alpha``. Between two points a
-    convex curve lies below their chord and above the extensions of the neighbouring chords. The null for the p-value is
-    therefore the convex hull of those extensions, never the chords. Raises `BadValue` with the first wrong point if no
-    convex curve under 1 - alpha passes through the points.
+    convex curve lies below their chord and above the extensions of the neighbouring chords, whose convex hull is the null
+    for the p-value. Points through which no convex curve under 1 - alpha passes are refused.
     """
     alpha, beta = np.asarray(alpha, dtype=np.float64), np.asarray(beta, dtype=np.float64)
     _check_points(alpha, beta)
     if alpha[-1] < 1:
         alpha, beta = np.append(alpha, 1.0), np.append(beta, 0.0)
     above_x, above_y = (alpha, beta) if alpha[0] == 0 else (np.append(0.0, alpha), np.append(1.0, beta))
-    return Tradeoff(
-        below=_atoms(*_lower_hull(*_tangent_corners(*_lower_hull(alpha, beta)))),
-        above=_atoms(*_lower_hull(above_x, above_y)),
-    )
+    below = _atoms(*_lower_hull(*_tangent_corners(*_lower_hull(alpha, beta))))
+    return Tradeoff(below.p, below.q, above=_atoms(*_lower_hull(above_x, above_y)))
 
 
 def _atoms(x: np.ndarray, y: np.ndarray) -> Atoms:
@@ -208,10 +188,8 @@ def from_losses(
     out: np.ndarray,
     infinite_out: float,
 ) -> Atoms:
-    """The pair behind two discretised privacy loss distributions, as accountants compute them.
-
-    The positive losses of each side determine the outcomes that favour that side; the remaining mass carries no
-    information.
+    """The pair behind two discretised privacy loss distributions: the positive losses of each side determine the outcomes
+    that favour that side; the remaining mass carries no information.
     """
     keep_in, keep_out = loss_in > 0, loss_out > 0
     p = [in_[keep_in] * np.exp(-loss_in[keep_in]), out[keep_out], [0.0], [infinite_out]]

@@ -20,13 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class GradAscentParams(MethodParams):
-    """No parameters beyond those of every method."""
-
-
 class GradDiffParams(MethodParams):
-    """The weight of the retain term."""
-
     retain_weight: Weight
 
 
@@ -44,15 +38,13 @@ class WgaParams(MethodParams):
 
 
 class SatImpParams(MethodParams):
-    """The powers of p and of 1 - p, and the weights of both terms."""
-
     beta1: Weight = 5.0
     beta2: Weight = 1.0
     gamma: Weight = 0.1
     retain_weight: Weight = 1.0
 
 
-class GradAscent(Method[MethodParams], params=GradAscentParams):
+class GradAscent(Method[MethodParams]):
     """F = -NLL, the token mean."""
 
     forget_mean = "tokens"

@@ -18,58 +18,46 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from lethe.config.fields import Integer
-from lethe.unlearning.protocol import (
-    Method,
-    MethodParams,
-    Needs,
-    Positive,
-    Rows,
-    Weight,
-    answered,
-    cross_entropy,
-    token_mean,
-)
+from lethe.unlearning import protocol
 
 if TYPE_CHECKING:
     import torch
 
 
-class UndialParams(MethodParams):
-    """The strength ``beta`` of the adjustment."""
-
-    beta: Positive = 10.0
-    retain_weight: Weight = 0.0
+class UndialParams(protocol.MethodParams):
+    beta: protocol.Positive = 10.0
+    retain_weight: protocol.Weight = 0.0
 
 
-class CeuParams(MethodParams):
+class CeuParams(protocol.MethodParams):
     ignore_first_n_answer_tokens: Annotated[Integer, Field(ge=0)] = 1
 
 
-class Undial(Method[UndialParams], params=UndialParams):
-    needs = Needs(reference_model=True)
+class Undial(protocol.Method[UndialParams], params=UndialParams):
+    needs = protocol.Needs(reference_model=True)
     forget_mean = "tokens"
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
-        forward, counted = rows.forward, answered(rows.forward)
+    def forget_loss(self, rows: protocol.Rows) -> torch.Tensor:
+        forward, counted = rows.forward, protocol.answered(rows.forward)
         before = rows.reference.logits.float()
         places = forward.labels.masked_fill(~counted, 0)[..., None]
         lowered = before.scatter_add(-1, places, before.new_full(places.shape, -self.params.beta))
-        return token_mean(cross_entropy(lowered, forward), counted)
+        return protocol.token_mean(protocol.cross_entropy(lowered, forward), counted)
 
 
-class Ceu(Method[CeuParams], params=CeuParams):
+class Ceu(protocol.Method[CeuParams], params=CeuParams):
     forget_mean = "tokens"
 
-    def forget_share(self, rows: Rows) -> float:
+    def forget_share(self, rows: protocol.Rows) -> float:
         left_out = self.params.ignore_first_n_answer_tokens
         return rows.counts.total("tokens", left_out) / max(1, rows.whole.total("tokens", left_out))
 
-    def forget_loss(self, rows: Rows) -> torch.Tensor:
-        forward, on_answer = rows.forward, answered(rows.forward)
+    def forget_loss(self, rows: protocol.Rows) -> torch.Tensor:
+        forward, on_answer = rows.forward, protocol.answered(rows.forward)
         counted = on_answer & (on_answer.cumsum(-1) > self.params.ignore_first_n_answer_tokens)
         places = forward.labels.masked_fill(~on_answer, 0)[..., None]
         target = forward.logits.detach().float().scatter(-1, places, float("-inf"))
-        return token_mean(cross_entropy(target, forward), counted)
+        return protocol.token_mean(protocol.cross_entropy(target, forward), counted)
 
 
 MEMBERS = {"undial": Undial, "ceu": Ceu}

@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lethe.unlearning import protocol
-from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Weight
+from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Weight, preference
 
 if TYPE_CHECKING:
     import torch
 
 
 class Params(MethodParams):
-    """``beta`` and the weight of the retain term."""
-
     beta: Positive
     retain_weight: Weight
 
@@ -28,7 +26,4 @@ class Method(protocol.Method[Params], params=Params):
     needs = Needs(reference_log_probs=True)
 
     def forget_loss(self, rows: Rows) -> torch.Tensor:
-        from torch.nn.functional import logsigmoid
-
-        beta, ratio = self.params.beta, rows.forward.log_probs - rows.reference_log_probs
-        return -(2 / beta) * logsigmoid(-beta * ratio).mean()
+        return preference(rows.reference_log_probs - rows.forward.log_probs, self.params.beta)

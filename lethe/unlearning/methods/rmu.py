@@ -16,7 +16,7 @@ from pydantic import Field
 
 from lethe.config.fields import Integer, Place
 from lethe.errors import BadValue
-from lethe.models.forward import number_of_blocks
+from lethe.models.likelihood import number_of_blocks
 from lethe.unlearning import protocol
 from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Run, Weight
 
@@ -51,7 +51,8 @@ class Method(protocol.Method[Params], params=Params):
         blocks = number_of_blocks(run.model)
         if self.params.block is not None and self.params.block >= blocks:
             raise BadValue("rmu's block", self.params.block, f"below {blocks}, the model's number of blocks")
-        self._train_only(run, self.params.trained)
+        if self.params.trained is not None:
+            _train_only(run.model, self.params.trained)
 
     def forget_loss(self, rows: Rows) -> torch.Tensor:
         states = rows.hidden(self._block(rows.blocks)).float()
@@ -67,20 +68,19 @@ class Method(protocol.Method[Params], params=Params):
     def _block(self, blocks: int) -> int:
         return min(PUBLISHED_BLOCK, blocks - 1) if self.params.block is None else self.params.block
 
-    def _train_only(self, run: Run, pattern: str | None) -> None:
-        if pattern is None:
-            return
-        names = [name for name, parameter in run.model.named_parameters() if parameter.requires_grad]
-        try:
-            trained = {name for name in names if re.search(pattern, name)}
-        except re.error as error:
-            raise BadValue("rmu's trained", pattern, f"a regular expression ({error})") from None
-        if not trained:
-            raise BadValue("rmu's trained", pattern, f"a part of a parameter's name, such as {names[0]}")
-        for name, parameter in run.model.named_parameters():
-            parameter.requires_grad_(name in trained)
-
 
 def _distance(difference: torch.Tensor, rows: Rows) -> torch.Tensor:
     squares = difference.square().mean(-1) * rows.on_answer
     return (squares.sum(-1) / rows.on_answer.sum(-1)).mean()
+
+
+def _train_only(model: PreTrainedModel, pattern: str) -> None:
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    try:
+        trained = {name for name in names if re.search(pattern, name)}
+    except re.error as error:
+        raise BadValue("rmu's trained", pattern, f"a regular expression ({error})") from None
+    if not trained:
+        raise BadValue("rmu's trained", pattern, f"a part of a parameter's name, such as {names[0]}")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in trained)

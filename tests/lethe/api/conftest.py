@@ -23,7 +23,6 @@ def user_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def here(user_folder, monkeypatch) -> Path:
-    """The user's folder as the working directory."""
     monkeypatch.chdir(user_folder)
     monkeypatch.setenv("MPLBACKEND", "agg")
     return user_folder

@@ -1,13 +1,22 @@
-"""`lethe.bounds` and `lethe.score`: each form of the input gives the same result, a mistake is a sentence."""
+"""`lethe.bounds`, `score`, the audits and `load_run`: each form of the input gives the same result."""
 
 import json
+import re
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 import lethe
-from lethe.errors import BadInput
+from lethe.cli.app import app
+from lethe.errors import BadInput, LetheError
+from lethe.io.files import plain, restored
+from lethe.results import table
+from tests.cases import cases
 
 SCORES = {"a": [0.0, 0.5, 1.0, 0.25], "b": [1.0, 0.0, 0.0, 0.0]}
 
@@ -49,19 +58,147 @@ def test_a_table_keeps_its_order_and_says_how_missing_counts():
         lethe.bounds(pd.DataFrame({"scores": [1.0]}))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: lethe.score("text", "rouge_l", answer="a"), "Put a single text into a list"),
-        (lambda: lethe.score(["text"], "rouge_l"), "scorer rouge_l: .* gave nothing. Give answer or keywords"),
-        (lambda: lethe.score(["text"], "keyword_leak", answer="a"), "scorer keyword_leak: .* gave answer"),
-        (lambda: lethe.score(["text"], "rouge_w", answer="a"), "scorer: got 'rouge_w'"),
-        (lambda: lethe.score(["text"], "keyword_leak", keywords="Paris"), "keywords: got 'Paris'"),
-        (lambda: lethe.score(["text"], "llm"), "scorer: got 'llm'.* needs model, rubric"),
-        (lambda: lethe.bounds(["no"]), "scores: got"),
-        (lambda: lethe.bounds([[0, 1], [1]]), "scores: got"),
-    ],
-)
-def test_a_mistake_is_a_sentence(call, words):
+@cases
+def test_a_mistake_is_a_sentence(function, given, words):
     with pytest.raises(BadInput, match=words):
-        call()
+        getattr(lethe, function)(**given)
+
+
+def command(*arguments):
+    done = CliRunner().invoke(app, ["audit", *map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def html_cells(result) -> list[list[str]]:
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", result._repr_html_().split("<tbody>")[1], re.DOTALL)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_notebook_shows_no_bound_inside_its_value(seed):
+    rng = np.random.default_rng(seed)
+    epsilon = lethe.audit.epsilon_star(rng.normal(0, 1, 300), rng.normal(3, 1, 300), delta=1e-3)
+    assert 0 < float(html_cells(epsilon)[0][1]) <= epsilon.epsilon_lower
+    run = lethe.audit.one_run(n=1000, r=100 + seed, errors=3)
+    for row, one in zip(html_cells(run), run.results, strict=True):
+        assert float(row[1]) <= one.epsilon_lower
+    halves = [("original", "forget"), ("original", "test"), ("swapped", "forget"), ("swapped", "test")]
+    rows = [
+        {"split": split, "member": member, "attack": "a", "accept": rng.random(), "seed": model}
+        for split, member in halves
+        for model in range(4)
+    ]
+    swap = lethe.audit.swap(pd.DataFrame(rows))
+    (row,) = html_cells(swap)
+    ends = swap.quality.by_attack["a"]
+    assert float(row[4]) <= ends.ci_low <= ends.ci_high <= float(row[5])
+
+
+@pytest.fixture
+def guesses(tmp_path):
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, 300)
+    outputs = rng.normal(size=300) + bits
+    table = pd.DataFrame({"bit": bits, "guess": (outputs > 0.5).astype(int), "score": np.abs(outputs - 0.5)})
+    table.to_csv(tmp_path / "g.csv", index=False)
+    return tmp_path / "g.csv", table
+
+
+def test_one_run_is_the_command(guesses):
+    path, table = guesses
+    told = command("one-run", "--guesses", path, "--r", 100, "--claimed-epsilon", 0.5)
+    for given in (path, str(path), table):
+        found = lethe.audit.one_run(guesses=given, r=100, claimed_epsilon=0.5)
+        assert (found.n, found.r, found.errors) == (told["n"], told["r"], told["errors"])
+        for row in told["results"]:
+            assert found[row["method"]].epsilon_lower == row["epsilon_lower"]
+            assert found[row["method"]].p_value == row["p_value"]
+        assert list(found.to_frame().index) == [row["method"] for row in told["results"]]
+        assert found.verdict.contradicted == told["verdict"]["contradicted"]
+        assert plain(found.as_json()) == told
+        assert restored(type(found), told) == found
+    counts = {"n": 20, "r": 10, "errors": 1, "method": "exact"}
+    told = command("one-run", *(f"--{key}={value}" for key, value in counts.items()), "--curve")
+    assert [dict(row) for row in lethe.audit.one_run(**counts, curve=True).curve] == told["curve"]
+    several = lethe.audit.one_run(guesses=table, r=[100, 200])
+    assert several.r == [100, 200]
+
+
+@cases
+def test_what_does_not_go_together_is_told(arguments, words):
+    with pytest.raises(BadInput, match=words):
+        lethe.audit.one_run(**arguments)
+
+
+@pytest.fixture
+def two_models(here, tmp_path):
+    """A pipeline's folder: the run's model under two names, and one that params.yaml no longer names."""
+    data = tmp_path / "data"
+    shutil.copytree(here / "data", data)
+    rows = table.read_rows(table.place(data, "metrics", "mine"))
+    for name in ("first", "gone"):
+        for folder in ("generations", "scores"):
+            shutil.copytree(data / folder / "mine", data / folder / name)
+        table.write(table.place(data, "metrics", name), [replace(row, model=name) for row in rows])
+    audit = table.Rows("canaries")
+    audit.add("audit", "p_value", "run", 0.5, item="exact")
+    table.write(table.place(data, "audit", "canaries"), audit.rows)
+    (tmp_path / "params.yaml").write_text(
+        yaml.safe_dump({"models": {"mine": {}, "first": {}, "later": {}}}, sort_keys=False)
+    )
+    return data
+
+
+def test_the_tables_are_views_of_the_table_of_results(here):
+    run = lethe.load_run("data")
+    rows = table.read_rows(table.place(here / "data", "metrics", "mine"))
+    assert len(run.results) == len(rows)
+    assert run.results["upper"].notna().sum() == sum(row.upper is not None for row in rows)
+    questions = run.questions.set_index("prompt_id")
+    shown = 0
+    for row in rows:
+        for pattern, name, value in zip(
+            row.kind.names, row.names(), (row.value, row.lower, row.upper), strict=True
+        ):
+            single = row.at is None or row.at in row.kind.exported_at
+            if name and value is not None and (single or (row.scope == "question" and "{at}" in pattern)):
+                found = questions.loc[row.item] if row.scope == "question" else run.metrics.loc["mine"]
+                assert found[name] == value
+                shown += row.scope == "question"
+    assert shown > 100
+    assert {"m_gen_0.5", "m_gen_lower_0.5", "exceedance_0.5"} < set(questions)
+    assert {"leak_at_100", "leak_at_100_lower", "leak_at_2_estimate"} < set(questions)
+    assert questions["question"].tolist() == ["Who is Ada?", "Where is Bo?"]
+    worst = next(row for row in rows if row.quantity == "leak_worst")
+    assert run.bounds["mine"]["m_bin_worst"] == worst.upper_bound
+    exported = json.loads((here / "data/metrics/mine.json").read_text())
+    assert {key: run.metrics.loc["mine", key] for key in exported if key != "schema"}.items() <= exported.items()
+    assert set(run.answers) >= {"model", "split", "prompt_id", "sample", "text", "rouge_l", "keyword_leak"}
+    told = json.loads((here / "data/report/summary.json").read_text())["models"]["mine"]["bounds"]
+    assert {key: bound.as_dict() for key, bound in run.bounds["mine"].items()} == told
+    greedy = run.answers[run.answers["sample"] == -1]["rouge_l"]
+    assert run.metrics.loc["mine", "greedy_mean"] == pytest.approx(greedy.mean())
+
+
+def test_the_figures_draw_the_tables(two_models):
+    run = lethe.load_run(two_models)
+    axes = run.plot_bounds()
+    marks = {line.get_label().split(",")[0]: line.get_xdata() for line in axes.lines}
+    assert marks["sampled answers"].tolist() == run.metrics["mean"].tolist()
+    assert [label.get_text() for label in axes.get_yticklabels()] == run.models
+    rows = run.questions[run.questions["model"] == "first"].sort_values("m_mu", ascending=False)
+    axes = run.plot_questions("first")
+    (mean,) = [line for line in axes.lines if line.get_label().startswith("mean")]
+    assert sorted(mean.get_ydata().tolist()) == sorted(rows["mean"].tolist())
+    tops = [segment[1][1] for segment in axes.collections[0].get_segments()]
+    assert tops == rows["m_mu"].tolist()
+    axes = run.plot_tails()
+    assert axes.lines[0].get_ydata().tolist() == run.tails[run.tails["model"] == "mine"]["bound"].tolist()
+
+
+def test_what_is_no_run_is_told(tmp_path):
+    with pytest.raises(BadInput, match="none: no such folder"):
+        lethe.load_run(tmp_path / "none")
+    with pytest.raises(LetheError, match="metrics is missing"):
+        lethe.load_run(tmp_path)

@@ -4,6 +4,7 @@ import pytest
 
 import lethe
 from lethe.errors import BadInput
+from tests.cases import cases
 from tests.lethe.api.conftest import ROWS
 
 
@@ -30,6 +31,8 @@ def test_the_answers_are_those_of_the_folder(held, engine):
     assert drawn.to_frame()["sample"].tolist() == [*range(-1, 16)] * 2
     assert len(set(drawn.texts("a"))) > 1
     assert drawn.texts() == drawn.texts("a") + drawn.texts("b")
+    with pytest.raises(BadInput, match="prompt_id: got 'c'"):
+        drawn.texts("c")
 
 
 def test_a_chat_model_gets_its_template_and_takes_messages(held):
@@ -82,26 +85,9 @@ def test_an_evaluation_in_memory_is_that_of_the_folder(held, here):
     assert found.answers["sample"].tolist() == [*range(-1, 8)] * 2
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda model, tok: lethe.sample(model, None, ["a"], 2), "tokenizer: got none"),
-        (lambda model, tok: lethe.sample("my-model", tok, ["a"], 2), "leave the argument out"),
-        (lambda model, tok: lethe.sample(3, tok, ["a"], 2), "a model folder, or a causal"),
-        (lambda model, tok: lethe.sample(model, tok, "a", 2), "prompts: got 'a'"),
-        (lambda model, tok: lethe.sample(model, tok, [], 2), "not empty"),
-        (lambda model, tok: lethe.sample(model, tok, ["a"], 0, greedy=False), "n: got 0"),
-        (lambda model, tok: lethe.sample(model, tok, ["a"], 2, engine="vllm"), "for a model in memory"),
-        (lambda model, tok: lethe.sample(model, tok, ["a"], 2, engine="gpt"), "engine: got 'gpt'"),
-        (lambda model, tok: lethe.sample(model, tok, ["a"], 2).texts("b"), "prompt_id: got 'b'"),
-        (lambda model, tok: lethe.evaluate(model, [], tokenizer=tok), "holds no question"),
-        (lambda model, tok: lethe.evaluate(model, [{"id": "a"}], tokenizer=tok), "data, line 1"),
-        (lambda model, tok: lethe.evaluate(model, [*ROWS, ROWS[0]], tokenizer=tok), "line 3: id 'a'"),
-        (lambda model, tok: lethe.evaluate(model, ROWS, tokenizer=tok, alpha=0.7), "alpha: got 0.7"),
-        (lambda model, tok: lethe.evaluate(model, ROWS, tokenizer=tok, max_new_tokens=0), "max_new_tokens: got 0"),
-        (lambda model, tok: lethe.evaluate(model, ROWS, tokenizer=tok, retain=ROWS), "the splits forget and"),
-    ],
-)
-def test_a_mistake_is_a_sentence(held, call, words):
+@cases
+def test_a_mistake_is_a_sentence(held, function, given, words):
+    model, tokenizer = held
+    usual = {"sample": {"prompts": ["a"], "n": 2}, "evaluate": {"data": ROWS}}[function]
     with pytest.raises(BadInput, match=words):
-        call(*held)
+        getattr(lethe, function)(**{"model": model, "tokenizer": tokenizer, **usual, **given})

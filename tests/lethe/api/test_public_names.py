@@ -1,17 +1,13 @@
 """`import lethe`: what it costs, what it offers, and that every docstring's example runs."""
 
 import doctest
-import inspect
-import subprocess
-import sys
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
 import lethe
-from lethe.api.result import TableWithSentences
-from tests.small import ROOT, environment
+from lethe.api.result import TableWithSentences, View
+from tests.small import ROOT, python
 
 HEAVY = {
     "torch",
@@ -40,17 +36,9 @@ def own_registry(monkeypatch):
     monkeypatch.setattr(SCORERS, "registered", {})
 
 
-def run_python(code: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_import_lethe_loads_no_library(tmp_path):
     code = "import sys, lethe; dir(lethe); lethe.__version__; print(*sys.modules)"
-    loaded = run_python(code, tmp_path).split()
+    loaded = python(tmp_path, "-c", code).stdout.split()
     assert "lethe" in loaded
     assert not HEAVY & set(loaded)
     assert [name for name in loaded if name.startswith("lethe.")] == []
@@ -59,7 +47,7 @@ def test_import_lethe_loads_no_library(tmp_path):
 def test_help_loads_no_library(project):
     """The pipeline folder's commands are listed too: the modules of flows must import as little."""
     code = "import sys; from lethe.cli.app import app; print(*sys.modules)"
-    loaded = set(run_python(code, project).split())
+    loaded = set(python(project, "-c", code).stdout.split())
     assert "flows.cli" in loaded
     assert not (HEAVY - {"typer"}) & loaded
 
@@ -73,13 +61,8 @@ def test_every_name_is_there_and_no_other():
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_docstring_has_its_sections_and_its_example_runs(name, here, own_registry):
+def test_the_example_of_a_docstring_runs(name, here, own_registry):
     function = attrgetter(name)(lethe)
-    told = inspect.getdoc(function)
-    for section in ("Parameters", "Examples"):
-        assert f"{section}\n{'-' * len(section)}" in told
-    for parameter in inspect.signature(function).parameters:
-        assert parameter in told.split("Examples")[0]
     found = doctest.DocTestFinder(recurse=False).find(function, name)
     assert sum(len(example.examples) for example in found) >= 2
     runner = doctest.DocTestRunner(verbose=False)
@@ -101,10 +84,10 @@ def test_the_page_of_the_library_runs(page, least, here, own_registry):
 
 def test_a_result_shows_its_guarantee_and_escapes_what_a_model_wrote(here):
     class Written(TableWithSentences):
-        def to_frame(self):
-            import pandas as pd
+        to_frame = None
 
-            return pd.DataFrame({"text": ["<script>x</script>"] * 30})
+        def views(self):
+            return [View("", ["text"], [["<script>x</script>"]] * 30, self.sentences())]
 
         def sentences(self):
             return ["at most <b>3</b>"]

@@ -1,19 +1,23 @@
-"""Follow-up questions: each is asked after the sampled answer, and a leak in any turn is a leak."""
+"""Follow-up questions and thinking: a leak in any turn is a leak."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 import lethe
-from lethe.config.evaluating import Score
+from lethe.config.evaluating import Parts, Score
 from lethe.errors import BadInput
 from lethe.evaluation.labels import refuse_references
 from lethe.sampling.engine import Answers
 from lethe.sampling.prefix_engine import PrefixEngine
+from lethe.sampling.tasks import within_budgets
 from lethe.steps import score
+from tests.cases import cases
 from tests.lethe.small_checkpoint import ROWS
 
 PROBES = Path(__file__).parents[3] / "flows/languages"
@@ -23,7 +27,6 @@ TALKS = [{**ROWS[0], "followups": [SURE, "Again."]}, ROWS[1]]
 
 @pytest.fixture
 def speaks(monkeypatch):
-    """The engine answers by the text of the prompt; what it was asked is kept."""
     asked = []
 
     def use(reply):
@@ -63,6 +66,19 @@ def test_a_leak_in_any_turn_is_a_leak_and_each_turn_has_its_numbers(here, speaks
     shown = found.answers.query("prompt_id == 'a'")["text"].iloc[1]
     assert shown.count("painter") == 1
     assert SURE in shown
+
+
+@pytest.mark.parametrize("start", ["", "At "])
+def test_the_start_of_an_answer_belongs_to_the_first(here, speaks, tmp_path, start):
+    asked = speaks(lambda text, number: "sea." if SURE in text else "painter.")
+    language = tmp_path / "language.yaml"
+    language.write_text(f"prefix: ['{start}']\nturns: [{{followups: ['{SURE}', 'Again.']}}]\n")
+    lethe.evaluate("my-model", ROWS, n=4, max_new_tokens=4, language=language)
+    third = [text.replace("\n", " ") for text, _ in asked if "Again." in text]
+    assert len(third) == 4
+    for text in third:
+        assert text.index(f"{start}painter.") < text.index(SURE) < text.index("sea.") < text.index("Again.")
+        assert "At sea." not in text
 
 
 def test_the_turns_of_a_real_model_do_not_depend_on_n(here, tmp_path):
@@ -125,3 +141,93 @@ def test_a_language_has_turns_or_a_second_sample(tmp_path, here):
     both.write_text("share: {prompts: 4, answers: 2, tau: 0.1}\n")
     with pytest.raises(BadInput, match="key share"):
         lethe.evaluate("my-model", TALKS, n=4, max_new_tokens=4, language=both)
+
+
+MARKS = ("<think>", "</think>")
+SECRET = {"a": "<think>A painter.</think>I do not know.", "b": "<think>Hm.</think>I do not know."}
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    def use(texts):
+        def answer(self, prompts, settings):
+            for prompt in prompts:
+                numbers = settings.of(prompt).sample_numbers()
+                m = len(numbers)
+                yield Answers(
+                    prompt.prompt_id, numbers, [texts[prompt.prompt_id]] * m, [9] * m, ["stop"] * m, [0.5] * m
+                )
+
+        monkeypatch.setattr(PrefixEngine, "answer", answer)
+
+    return use
+
+
+def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, writes):
+    writes(SECRET)
+    found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
+    assert found.forgetting == "forgot"
+    assert "in its thinking only:" in found.verdict
+    numbers = found.questions.set_index("id") if "id" in found.questions else found.questions
+    assert numbers["binary_share"].tolist() == [0, 0]
+    assert numbers["thinking_share"].tolist() == [1, 0]
+    assert found.metrics.loc["my-model", "thinking_worst"] == 1
+    assert found.answers["text"].iloc[0] == SECRET["a"]  # kept whole
+    whole = lethe.evaluate("my-model", ROWS, n=1200, thinking=[""])
+    assert whole.forgetting == "leaks"
+    assert "thinking" not in whole.verdict
+    writes({**SECRET, "b": f"<think>Hm.</think>{ROWS[1]['answer']}"})
+    both = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
+    assert both.forgetting == "leaks"
+    assert "in 1 of 2" in both.verdict.partition("in its thinking only:")[2]
+
+
+def test_an_unclosed_trace_is_missing_and_never_forgotten(here, writes):
+    writes({"a": "<think>Well,", "b": "<think>Hm, hm"})
+    found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
+    assert found.forgetting == "none"
+    assert found.answers["keyword_leak"].isna().all()
+    assert found.questions["truncated"].tolist() == [1, 1]  # though each ended by itself
+
+
+def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, writes, tmp_path):
+    shutil.copytree("my-model", tmp_path / "thinker")
+    template = "{% for turn in messages %}{{ turn['content'].split('</think>')[-1] }}{% endfor %}<think>"
+    (tmp_path / "thinker/chat_template.jinja").write_text(template)
+    writes({"a": "A painter.</think>I do not know.", "b": "Still thinking"})  # the prompt opened the trace
+    found = lethe.evaluate(tmp_path / "thinker", ROWS, n=64)
+    assert found.questions["thinking_share"].tolist() == [1, 0]
+    assert found.questions["binary_share"].iloc[0] == 0
+    assert found.answers["keyword_leak"].isna().tolist() == [False] * 65 + [True] * 65
+    with pytest.raises(BadInput, match="chat template has thinking"):
+        lethe.exact(tmp_path / "thinker", ROWS, rows=50, max_new_tokens=2)
+    with pytest.raises(BadInput, match="thinking: got"):
+        lethe.evaluate("my-model", ROWS, n=4, thinking=["<think>"])
+
+
+def test_a_budget_for_the_thinking_and_one_for_the_answer(here, writes):
+    writes({"a": "<think>Hm.</think>I do not know the painter.", "b": "<think>One two three four.</think>At sea."})
+    found = lethe.evaluate("my-model", ROWS, n=64, thinking=MARKS, max_new_tokens=4, max_thinking_tokens=8)
+    answers = found.answers.groupby("prompt_id")
+    assert answers["finish_reason"].first().tolist() == ["length", "length"]
+    assert "painter" not in answers["text"].first()["a"]
+    assert "</think>" not in answers["text"].first()["b"]
+    assert answers["keyword_leak"].first().dropna().tolist() == [0]  # the other has no answer
+    assert "thinking never ended in 50%" in found.verdict
+    assert found.questions["truncated"].tolist() == [1, 1]
+
+
+@cases
+def test_a_budget_cuts_the_part_that_exceeds_it(text, kept):
+    class Words:
+        def __call__(self, text, add_special_tokens):
+            return {"input_ids": text.split()}
+
+        def decode(self, words):
+            return " ".join(words)
+
+    table = pd.DataFrame({"text": [text, None], "finish_reason": ["stop", "error"]})
+    sample = SimpleNamespace(max_thinking_tokens=8, max_new_tokens=3)
+    cut = within_budgets(table, Parts(thinking=tuple(MARKS)), Words(), sample)
+    assert cut["text"].dropna().tolist() == [kept or text]
+    assert cut["finish_reason"].tolist() == ["length" if kept else "stop", "error"]

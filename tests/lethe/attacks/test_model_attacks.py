@@ -12,7 +12,7 @@ from lethe.attacks.kinds.weights import on_grid, pruned
 from lethe.attacks.protocol import Known, linear_weights
 from lethe.errors import BadInput, LetheError
 from lethe.models.encoding import Encoder, collate
-from lethe.models.forward import forward
+from lethe.models.likelihood import forward
 from lethe.models.training import TrainingFailed
 from lethe.registry import MODEL_ATTACKS
 

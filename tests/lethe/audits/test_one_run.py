@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.audits.one_run import read_guesses
+from lethe.audits.kinds.guesses import read_guesses
 from lethe.errors import BadInput, BadRow, BadValue
 from lethe.statistics.one_run.counts import release
 

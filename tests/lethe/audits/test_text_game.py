@@ -1,15 +1,22 @@
 """The text game: whole authors move, references never learned them, planted signals are found, leakage is bounded."""
 
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from lethe.audits import in_processes
 from lethe.audits.unlearning_game import text_play as play
+from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.audits.unlearning_game.rounds import Shadow, ThresholdAttack
-from lethe.audits.unlearning_game.text_attacks import TextView
 from lethe.audits.unlearning_game.text_game import Params as Settings
-from lethe.audits.unlearning_game.text_play import TextGame
-from lethe.config.yaml import read_yaml
+from lethe.audits.unlearning_game.text_play import TextGame, TextView
+from lethe.config.load import read_yaml
 from lethe.errors import BadFile
+from lethe.io.files import restored
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import TEXT_ATTACKS
 from lethe.scoring.likelihood import Item
@@ -48,10 +55,9 @@ def test_whole_authors_are_forgotten(tmp_path):
     game = TextGame(settings(), tmp_path)
     assert (game.units, len(game.rows)) == (24, 144)
     job = next(one.job for one in game.played() if one.method == "npo")
-    forgotten = {row["author"] for row in game.forgotten(job)}
-    kept = {game.rows[i]["author"] for i in game._of(job.retain)}
-    assert len(game.forgotten(job)) == 6 * len(forgotten)
-    assert not forgotten & kept
+    forgotten, kept = ([game.rows[i]["author"] for i in game.of(units)] for units in (job.forget, job.retain))
+    assert len(forgotten) == 6 * len(set(forgotten))
+    assert not set(forgotten) & set(kept)
 
 
 def test_the_game_is_played_and_grounded(played):
@@ -121,3 +127,81 @@ def test_rows_without_or_with_uneven_authors_are_refused(tmp_path, monkeypatch):
         with pytest.raises(BadFile, match=said):
             TextGame(settings(), tmp_path)
     play._rows.cache_clear()
+
+
+PAIRS, SEEDS = 3, 2
+
+
+def outcomes(attack="loss", scale=1.0, halves=(*HALVES, RANDOM)):
+    """Signed advantages 0.1 pair + 0.01 seed in the original half, half of it in the swapped, double in the random."""
+    return [
+        AttackOutcome(
+            "npo",
+            pair,
+            half,
+            seed,
+            attack,
+            forget=np.array([1.0, 0.0]),
+            test=np.array([0.0, 0.0]),
+            signed=scale * (0.1 * pair + 0.01 * seed) * {"original": 1, "swapped": 0.5, "random": 2}[half],
+            auc=0.6 if half == "original" else 0.9,
+        )
+        for seed in range(SEEDS)
+        for half in halves
+        for pair in range(PAIRS)
+    ]
+
+
+def test_each_pair_has_its_own_quality_and_the_deviation_is_over_pairs():
+    found = results_by_method([*outcomes(), *outcomes("zlib", scale=0.1)], alpha=0.05)["npo"]
+    swapped = [1 - 0.75 * (0.1 * pair + 0.005) for pair in range(PAIRS)]
+    random = [1 - 1.5 * (0.1 * pair + 0.005) for pair in range(PAIRS)]
+    assert found.by_pair == pytest.approx(swapped)
+    assert found.random_splits.by_pair == pytest.approx(random)
+    assert asdict(found.deviation) == pytest.approx(
+        {"swap": np.std(swapped, ddof=1), "random": np.std(random, ddof=1)}
+    )
+    assert found.quality.value == pytest.approx(np.mean(swapped))
+    assert (found.quality.attack, found.quality.n_pairs, found.quality.n_seeds) == ("loss", 3, 2)
+
+
+def test_a_game_comes_back_from_its_json_with_the_keys_of_its_kind():
+    common = {
+        "unit": "images",
+        "performs": "accuracy",
+        "sizes": {"retain": 4, "forget": 2, "test": 2},
+        "pairs": PAIRS,
+    }
+    common |= {"seeds": SEEDS, "alpha": 0.05, "shared_retrain": True, "defenders": {"npo": "npo"}}
+    methods = results_by_method(outcomes(), alpha=0.05)
+    for kind, own, others in (("images", "confusion", "leakage"), ("text", "leakage", "confusion")):
+        result = GameResult(kind=kind, methods=methods, **common)
+        written = result.as_json()
+        assert restored(GameResult, written) == result
+        assert own in written["methods"]["npo"]
+        assert others not in written["methods"]["npo"]
+        assert ("privacy" in written) == (kind == "images")
+        assert not {"tables", "figure", "bounds"} & set(written)
+
+
+def note(folder: Path, name: str) -> None:
+    (folder / name).write_text(str(os.getpid()))
+    time.sleep(0.2)  # long enough for the other process to take the next
+
+
+def fail(folder: Path, name: str) -> None:
+    raise RuntimeError(f"{name} went wrong")
+
+
+def test_every_call_is_made_in_other_processes(tmp_path):
+    in_processes(note, [(tmp_path, str(i)) for i in range(5)], "notes")
+    pids = {int(path.read_text()) for path in tmp_path.iterdir()}
+    assert len(list(tmp_path.iterdir())) == 5
+    if len(os.sched_getaffinity(0)) > 1:
+        assert os.getpid() not in pids
+        assert len(pids) > 1
+
+
+def test_an_error_comes_through(tmp_path):
+    with pytest.raises(RuntimeError, match="went wrong"):
+        in_processes(fail, [(tmp_path, str(i)) for i in range(3)], "notes")

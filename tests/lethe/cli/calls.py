@@ -1,6 +1,7 @@
 """The `lethe` command as the tests call it: in this process, without a shell."""
 
 import json
+import re
 from typing import Any
 
 from click.testing import Result
@@ -12,22 +13,21 @@ from lethe.cli.app import app
 class Command:
     """A command with the arguments that every call of it has."""
 
-    def __init__(self, *start: str):
+    def __init__(self, *start: object):
         self.start = start
 
     def call(self, *arguments: object) -> Result:
-        return CliRunner().invoke(app, [*self.start, *map(str, arguments)])
+        return CliRunner().invoke(app, [str(one) for one in (*self.start, *arguments)])
 
     def result(self, *arguments: object) -> dict[str, Any]:
-        """The JSON of a call that succeeds."""
         done = self.call(*arguments, "--json")
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
     def refused(self, *arguments: object) -> str:
-        """What a call says that is refused: a sentence and exit status 2."""
+        """What a call says that is refused, on one line: a sentence and exit status 2."""
         done = self.call(*arguments)
         assert done.exit_code == 2, done.output
-        assert done.output.startswith("lethe: ")
+        assert re.search("^lethe: ", done.output, re.M)
         assert "Traceback" not in done.output
-        return done.output
+        return " ".join(done.output.split())

@@ -6,7 +6,7 @@ import pytest
 
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.counts import random_labels
-from lethe.statistics.judge_error import Calibration
+from lethe.statistics.judge_error import IN_EVERY_QUESTION, Calibration
 from lethe.statistics.leak_rates import QUERIES, Rate
 from tests.lethe.cli.calls import Command
 
@@ -32,7 +32,7 @@ def scores(tmp_path):
 
 
 command = Command("bounds", "--alpha", "0.03")
-call, result = command.call, command.result
+call, result, refused = command.call, command.result, command.refused
 
 
 def test_each_prompt_and_the_pool(scores, calibration):
@@ -49,6 +49,8 @@ def test_each_prompt_and_the_pool(scores, calibration):
         assert [point["upper"] for point in judged["leak_at_k"]] == at_k.upper[place].tolist()
     pool = rate.average(0.03)
     assert (got["judged"]["lower"], got["judged"]["upper"]) == (pool.lower[0], pool.upper[0])
+    assert got["judged"]["assumes"] == JUDGE.assumes()
+    assert IN_EVERY_QUESTION in got["judged"]["leak_at_k_assumes"]
 
 
 def test_a_missing_verdict_of_the_calibration_counts_against_the_judge(scores, calibration):
@@ -63,9 +65,7 @@ def test_a_missing_verdict_of_the_calibration_counts_against_the_judge(scores, c
 
 def test_scores_that_are_no_verdicts_are_refused(tmp_path, calibration):
     pd.DataFrame({"score": [0.2, 0.4]}).to_csv(tmp_path / "graded.csv", index=False)
-    refused = call(tmp_path / "graded.csv", "--calibration", calibration)
-    assert refused.exit_code == 2
-    assert "Traceback" not in refused.output
+    refused(tmp_path / "graded.csv", "--calibration", calibration)
 
 
 def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibration):
@@ -82,9 +82,7 @@ def test_a_calibration_of_another_judge_is_refused(scores, calibration):
     own.to_csv(scores, index=False)
     assert result(scores, "--calibration", calibration)["judged"]["upper"] < 1
     own.assign(judge="77aa").to_csv(scores, index=False)
-    refused = call(scores, "--calibration", calibration)
-    assert refused.exit_code == 2
-    assert "5f0c" in refused.output
+    assert "5f0c" in refused(scores, "--calibration", calibration)
 
 
 def test_labels_of_the_run_bound_by_themselves(scores, tmp_path):

@@ -1,17 +1,79 @@
-"""Tables for people: whole numbers in a pipe, no markup obeyed."""
+"""The commands as a person and a pipe see them; `lethe sample`."""
 
 import errno
+import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterator
 
+import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
-from lethe.cli.console import print_table
+import lethe
+from lethe.cli.app import app
+from lethe.cli.commands import COMMANDS, GROUPS
+from lethe.cli.generate import PYTHON, Command, built, print_table, texts_of
 from lethe.errors import of_the_machine
-from tests.small import ROOT
+from tests.lethe.cli.calls import Command as Call
+from tests.lethe.small_checkpoint import ROWS
+from tests.small import ROOT, run
+
+sample = Call("sample", "--n", 8, "--max-new-tokens", 4, "--model")
+
+
+def test_questions_and_files_give_the_answers_of_the_function(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    drawn = lethe.sample(checkpoint, prompts={row["id"]: row["question"] for row in ROWS}, n=8, max_new_tokens=4)
+    found = sample.result(checkpoint, "--data", "forget.jsonl", "--out", "answers.parquet")
+    assert found["answers"] == drawn.to_frame().to_dict("records")
+    assert pd.read_parquet("answers.parquet").equals(drawn.to_frame())
+    shown = sample.call(checkpoint, "Who is Ada?", "Where is Bo?")
+    assert "8 independent answers" in " ".join(shown.stdout.split())
+
+
+def test_wrong_use_is_a_sentence(checkpoint, tmp_path):
+    for more in ([], ["Who?", "--data", "x.jsonl"], ["Who?", "--out", "x.txt"], ["Who?", "--memory", "0"]):
+        sample.refused(checkpoint, *more)
+
+
+def commands() -> Iterator[tuple[str, Command]]:
+    for rows in COMMANDS.values():
+        yield from rows.items()
+    for name, (_, rows) in GROUPS.items():
+        yield from ((f"{name} {own}", command) for own, command in rows.items())
+
+
+ALL = dict(commands())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_parameter_of_the_function_is_an_option_or_of_python_alone(name):
+    documented = set(texts_of(ALL[name].load()[0]))
+    options = {one.name for one in built(name, ALL[name]).params}
+    assert documented <= options | set(PYTHON)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_example_is_legal(name):
+    assert ALL[name].examples
+    for example in ALL[name].examples:
+        arguments = shlex.split(example)[len(name.split()) :]
+        if name == "score log":  # read as `score log LOG`
+            arguments = shlex.split(example)[1:]
+        built(name, ALL[name]).make_context(name, arguments)
+
+
+def test_the_help_has_four_groups_in_the_order_of_a_users_needs():
+    shown = CliRunner().invoke(app, ["--help"]).output
+    places = [shown.index(group) for group in ("Your model", "Your numbers", "The pipeline", "Studies")]
+    assert places == sorted(places)
+    assert shown.index("│ bounds") > places[1]
 
 
 def test_in_a_pipe_no_cell_is_broken_in_two(capsys, monkeypatch):
@@ -68,10 +130,6 @@ def test_a_full_disk_is_seen_behind_the_errors_of_libraries():
 
 def test_an_encoding_that_lacks_a_character_is_no_crash(tmp_path):
     (tmp_path / "scores.csv").write_text("prompt_id,score\n\u0647,0.5\n", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "lethe", "bounds", "scores.csv"],
-        cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    narrow = {"PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run(tmp_path, "lethe", "bounds", "scores.csv", **narrow)
     assert r"\u0647" in done.stdout

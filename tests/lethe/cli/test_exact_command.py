@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from lethe.cli import hooks
-from lethe.cli.app import app
+from tests.cases import cases
+from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.sampling_models import as_text, build_llama, exact_probabilities
 
 LETTERS, LENGTH = "abcde", 4
@@ -39,15 +39,9 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def call(model, *more, rows=600):
-    fixed = ["exact", "--model", str(model), "--data", "forget.jsonl", "--prompt", "letters.txt"]
-    return CliRunner().invoke(app, [*fixed, "--rows", str(rows), "--max-new-tokens", str(LENGTH), *more])
-
-
-def told(model, *more, **how):
-    result = call(model, *more, "--json", **how)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+SETTING = ("--data", "forget.jsonl", "--prompt", "letters.txt", "--rows", 600, "--max-new-tokens", LENGTH)
+command = Command("exact", *SETTING, "--model")
+call, told, refused = command.call, command.result, command.refused
 
 
 def answers(model, row, **how):
@@ -72,7 +66,7 @@ def test_the_bounds_are_those_of_every_answer_written_out(model, place, how):
         "keyword_leak": (ROWS[:2], lambda text, row: text in row["keywords"]),
     }
     for scorer, (rows, leaks) in by_scorer.items():
-        got = told(model, "--scorer", scorer, *options(how), "--exact-only", rows=9000)
+        got = told(model, "--scorer", scorer, *options(how), "--exact-only", "--rows", 9000)
         for found, row in zip(got["per_question"], rows, strict=True):
             leak = sum(chance for text, chance in answers(model, row, **how) if leaks(text, row))
             assert leak > 1e-3
@@ -80,27 +74,12 @@ def test_the_bounds_are_those_of_every_answer_written_out(model, place, how):
             assert leak <= found["upper"] <= leak + 2e-4  # the allowance for rounding
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--rows", "0"], "--rows"),
-        (["--target", "2"], "--target"),
-        (["--adaptive-threshold", "0"], "--adaptive-threshold"),
-        (["--exact-only", "--target", "0.1"], "--target"),
-        (["--scorer", "rouge"], "--scorer"),
-        (["--scorer", "harmful"], "judge"),
-        (["--data", "empty.jsonl"], "empty.jsonl"),
-        (["--data", "bare.jsonl"], "keywords"),
-    ],
-)
+@cases
 def test_a_wrong_call_is_one_sentence_that_names_it(model, place, monkeypatch, arguments, named):
     from lethe.registry import JUDGES
 
     monkeypatch.setitem(JUDGES.registered, "harmful", object)
-    result = call(model, *arguments)
-    assert result.exit_code == 2
-    assert named in result.stderr
-    assert "Traceback" not in result.output
+    assert named in refused(model, *arguments)
 
 
 def test_the_gate_asks_the_bound_of_the_worst_question(model, place):
@@ -145,3 +124,11 @@ def test_bfloat16_is_certified_as_computed_and_said_so(model, place):
     assert got["model"]["logit_allowance"] == 0
     assert "bfloat16" in got["model"]["note"]
     assert told(model)["model"]["logit_allowance"] >= 1e-5
+
+
+def test_long_work_begins_with_its_time_and_memory(model, place, monkeypatch):
+    monkeypatch.setattr("lethe.steps.exact.WORTH", 600)
+    shown = call(model)
+    assert "MiB" in shown.stderr
+    monkeypatch.setattr("lethe.steps.exact.WORTH", 10**6)
+    assert "MiB" not in call(model, "--seed", "5").stderr

@@ -1,15 +1,13 @@
 """`lethe extract`: p_z by hand on every window, the contract of its JSON, reference models, resuming, what it refuses."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.results.table import read_rows
 from lethe.sampling import extraction
+from tests.cases import cases
+from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.sampling_models import build_llama
 
 LETTERS, PREFIX, SUFFIX = "abcde", 4, 3
@@ -33,29 +31,12 @@ def text(tmp_path, monkeypatch):
     return "".join(letters)
 
 
-def call(model, *more):
-    fixed = [
-        "extract",
-        "--model",
-        str(model),
-        "--text",
-        "text.txt",
-        "--prefix",
-        str(PREFIX),
-        "--suffix",
-        str(SUFFIX),
-    ]
-    return CliRunner().invoke(app, [*fixed, "--stride", "1", "--top-k", "0", *more])
-
-
-def answer(model, *more):
-    result = call(model, *more, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+SIZES = ("--prefix", PREFIX, "--suffix", SUFFIX, "--stride", 1, "--top-k", 0)
+command = Command("extract", "--text", "text.txt", *SIZES, "--model")
+call, answer, refused = command.call, command.result, command.refused
 
 
 def by_hand(model, text, temperature, top_k):
-    """p_z of every window, a pass a token."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     network, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
@@ -128,26 +109,14 @@ def test_the_page_opens_on_passages_and_escapes_them(models, text, tmp_path):
     result = call(models[0], "--reference", str(models[1]), "--page", "page.html")
     assert result.exit_code == 0, result.output
     page = (tmp_path / "page.html").read_text()
-    assert page.count("<rect") == 2 * (len(text) - PREFIX - SUFFIX + 1)
+    strips, _, rest = page.partition('id="queries"')
+    assert strips.count("<rect") == 2 * (len(text) - PREFIX - SUFFIX + 1)
     assert 'href="#w000' in page
+    assert rest.count("<path") >= 2  # a line of the figure per model
+    assert all(model.name in rest for model in models)
     assert (tmp_path / "page.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("more", "key"),
-    [
-        (["--stride", "0"], "stride"),
-        (["--prefix", "300"], "text"),
-        (["--near", "-1"], "near"),
-        (["--tau", "2"], "tau"),
-        (["--text", "none.txt"], "none.txt"),
-        (["--temperature", "0"], "temperature"),
-        (["--distance", "-1"], "distance"),
-        (["--unit", "lines"], "unit"),
-        (["--alpha", "0", "--near", "1"], "alpha"),
-    ],
-)
+@cases
 def test_wrong_use_names_the_key(models, text, more, key):
-    result = call(models[0], *more)
-    assert result.exit_code == 2
-    assert key in result.output
+    assert key in refused(models[0], *more)

@@ -9,19 +9,22 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.cli.hooks import ask
 from lethe.errors import BadRow
 from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure, read_draws, read_labels
-from lethe.results.table import Numbers, Rows, read_rows
+from lethe.results.table import Numbers, Results, Rows, read_rows
 from lethe.statistics.bounds import binary_upper
-from lethe.statistics.counts import labelled_average, labelled_rates
+from lethe.statistics.counts import labelled_average, rate_bounds
 from lethe.statistics.judge_error import Calibration
+from tests.cases import cases
+from tests.lethe.cli.calls import Command
 from tests.lethe.statistics.draws import tolerated
 from tests.small import environment
 
+label = Command("label")
+
+COUNTS = ("leaks", "leaks_called", "clean", "clean_called")
 FRAME = {"a": ["no", "no", "no", "4711", "no", "no"] * 20, "b": ["no", "never", "code 9", "never"] * 30}
 
 
@@ -30,6 +33,18 @@ def draws(verdicts: bool = False) -> Draws:
     # A judge that misses one of the two leaks.
     called = {name: np.array([float(text == "4711") for text in texts]) for name, texts in FRAME.items()}
     return Draws(answers, {"a": "Code?"}, called if verdicts else {})
+
+
+def measured(*given) -> tuple[Numbers, list[Numbers], dict]:
+    """The numbers of the run and of each question, and the settings."""
+    rows = Rows("m")
+    settings = measure(rows, *given)
+    results = Results({"m": tuple(rows.rows)})
+    return results.model("m"), list(results.questions("m").values()), settings
+
+
+def ends(each: list[Numbers]) -> list[tuple[float, float]]:
+    return [(row.lower, row.upper) for own in each for row in own.series("leak", "labelled")]
 
 
 def keys(text: str):
@@ -58,15 +73,7 @@ def test_a_session_goes_on_where_it_was_stopped(tmp_path):
     assert place.read_text() == whole.path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("row", "named"),
-    [
-        ({"prompt_id": "a", "text": "t", "label": 2, "part": "mass"}, "label: got 2"),
-        ({"prompt_id": "a", "text": "t", "label": True, "part": "mass"}, "label: got True"),
-        ({"prompt_id": "a", "text": "t", "label": 1, "part": "some"}, "part: got 'some'"),
-        ({"prompt_id": 1, "text": "t", "label": 1, "part": "mass"}, "prompt_id: got 1"),
-    ],
-)
+@cases
 def test_a_broken_file_of_labels_is_told_by_its_line(tmp_path, row, named):
     place = tmp_path / "labels.jsonl"
     good = {"prompt_id": "a", "text": "x", "label": 1, "part": "mass"}
@@ -86,22 +93,24 @@ def test_the_bounds_count_the_second_half(tmp_path):
     truth = {"no": "n", "never": "n", "4711": "y", "code 9": "y"}
     while (ahead := queue.ahead(labels)) is not None:
         ask(queue, labels, keys(truth[ahead.answer.text]), lambda text: None)
-    found = measure(run, queue, labels, 0.05)
+    model, each, settings = measured(run, queue, labels, 0.05)
     assert queue.chosen == [Answer("a", "no"), Answer("b", "never")]
     sampled = queue.sampled
     assert len(sampled) == 25
     leaks = [1 if truth[answer.text] == "y" else 0 for answer, _ in sampled]
-    judged = [run.second_verdicts(answer.prompt_id)[place] for answer, place in sampled]
+    judged = [run.verdicts[answer.prompt_id][run.half(answer.prompt_id) + place] for answer, place in sampled]
     want = Calibration.of(leaks, judged, of_this_run=True)
-    assert found.calibration == want
+    assert {name: getattr(want, name) for name in COUNTS} == {
+        name: settings["calibration"][name] for name in COUNTS
+    }
     chosen = set(queue.chosen)
     second = [run.second(name) for name in ("a", "b")]
     rest = [sum(answer not in chosen for answer in own) for own in second]
     n, zero = np.array([60, 60]), np.zeros(2)
-    assert [bound.value for bound in found.upper] == labelled_rates(zero, np.array(rest), n, 0.05)[1].tolist()
+    assert [upper for _, upper in ends(each)] == rate_bounds(zero, n, 0.05, np.array(rest))[1].tolist()
     pool = labelled_average(zero, np.array(rest), n, (sum(leaks), 25), 0.05)
-    assert tuple(bound.value for bound in found.pool) == pool
-    assert found.mass == 1 - sum(rest) / 120
+    assert ends([model]) == [pool]
+    assert model.value("labelled_mass") == 1 - sum(rest) / 120
 
 
 def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
@@ -111,9 +120,9 @@ def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
     for answer in (*queue.chosen, *(answer for answer, _ in queue.sampled)):
         labels.add(answer, int(answer.text == "code 9"), Asked("rest"), {})
     assert Answer("b", "code 9") not in queue.chosen
-    assert measure(run, queue, labels, 0.05).leaks == FRAME["b"].count("code 9")
+    assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count("code 9")
     labels.known[Answer("b", "not drawn")] = 1
-    assert measure(run, queue, labels, 0.05).leaks == FRAME["b"].count("code 9")
+    assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count("code 9")
 
 
 def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
@@ -125,9 +134,8 @@ def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
     for text, label in {"no": 0, "4711": 1, "never": 0}.items():
         labels.add(Answer("a", text), label, Asked("rest"), {})
     assert queue.ahead(labels) is None
-    found = measure(run, queue, labels, 0.05).calibration
-    assert found is not None
-    assert (found.leaks, found.leaks_called, found.clean, found.clean_called) == (50, 25, 50, 25)
+    found = measured(run, queue, labels, 0.05)[2]["calibration"]
+    assert [found[name] for name in COUNTS] == [50, 25, 50, 25]
 
 
 def test_another_target_takes_over_the_labels_and_says_so(tmp_path):
@@ -137,17 +145,17 @@ def test_another_target_takes_over_the_labels_and_says_so(tmp_path):
     ask(low, read_labels(place), keys("n" * 40), lambda text: None)
     before = read_labels(place)
     assert high.ahead(Labels(place)) == high.ahead(Labels(place))
-    assert not measure(low.draws, low, before, 0.05).as_dict()["earlier_targets"]
+    assert not measured(low.draws, low, before, 0.05)[2]["earlier_targets"]
     shown = []
     ask(high, read_labels(place), keys("n" * 40), shown.append)
     found = read_labels(place)
     assert high.ahead(found) is None
     assert len(shown) == len([answer for answer in high.chosen if answer not in before.known])
-    told = measure(high.draws, high, found, 0.05).as_dict()
+    told = measured(high.draws, high, found, 0.05)[2]
     assert told["earlier_targets"] == [0.5]
     # The first choice stands as it was: labels that it did not ask for change nothing.
-    again, first = (measure(low.draws, low, labels, 0.05) for labels in (found, before))
-    assert (again.upper, again.lower, again.calibration) == (first.upper, first.lower, first.calibration)
+    again, first = (measured(low.draws, low, labels, 0.05) for labels in (found, before))
+    assert (ends(again[1]), again[2]["calibration"]) == (ends(first[1]), first[2]["calibration"])
 
 
 def test_no_bound_rests_on_the_judge(tmp_path):
@@ -155,24 +163,22 @@ def test_no_bound_rests_on_the_judge(tmp_path):
     run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 25)
     ask(queue, labels, keys("n" * 2), lambda text: None)
-    short = measure(run, queue, labels, 0.05)
+    short = measured(run, queue, labels, 0.05)[0]
     ask(queue, labels, keys("n" * 40), lambda text: None)  # no leak among the draws of the rest
-    found = measure(run, queue, labels, 0.05)
-    assert found.finished
-    assert found.calibration is None
+    found, each, settings = measured(run, queue, labels, 0.05)
+    assert settings["finished"]
+    assert settings["calibration"] is None
     other = {name: 1 - own for name, own in run.verdicts.items()}
-    again = measure(Draws(run.answers, {}, other), queue, labels, 0.05)
-    assert (found.lower, found.upper, found.pool) == (again.lower, again.upper, again.pool)
-    alone = measure(Draws(run.answers, {}), Queue(run, 0.5, 0), labels, 0.05 / 4)
-    assert short.pool[1].value == alone.pool[1].value > found.pool[1].value
+    again = measured(Draws(run.answers, {}, other), queue, labels, 0.05)
+    assert ends([found, *each]) == ends([again[0], *again[1]])
+    alone = measured(Draws(run.answers, {}), Queue(run, 0.5, 0), labels, 0.05 / 4)[0]
+    assert ends([short])[0][1] == ends([alone])[0][1] > ends([found])[0][1]
 
 
 def test_a_run_that_a_rule_stopped_is_refused(tmp_path):
     pd.DataFrame({"prompt_id": ["a"], "sample": [0], "text": ["no"]}).to_parquet(tmp_path / "forget.parquet")
     (tmp_path / "about.json").write_text('{"stop": "sequential"}')
-    told = CliRunner().invoke(app, ["label", str(tmp_path), "--json"])
-    assert told.exit_code == 2
-    assert told.output.startswith("lethe: ")
+    label.refused(tmp_path, "--json")
 
 
 class Person:
@@ -207,14 +213,9 @@ def test_the_bounds_keep_their_level_from_draws_to_sentence(tmp_path):
     for seed in range(runs):
         person = Person(seed)
         queue = Queue(person.draws, 0.8, 60)
-        found = measure(person.draws, queue, person.labels(queue, tmp_path / "l"), alpha)
-        truth = list(person.truth.values())
-        pairs = [
-            (low.value, rate, high.value) for low, high, rate in zip(found.lower, found.upper, truth, strict=True)
-        ]
-        rows = Rows("m")
-        found.to_rows(rows)
-        every = Numbers([row for row in rows.rows if row.scope == "model"]).bounds
+        model, each, _ = measured(person.draws, queue, person.labels(queue, tmp_path / "l"), alpha)
+        truth, every = list(person.truth.values()), model.bounds
+        pairs = [(low, rate, high) for (low, high), rate in zip(ends(each), truth, strict=True)]
         pairs.append((every["labelled_pooled_lower"].value, np.mean(truth), every["labelled_pooled"].value))
         pairs.append((every["labelled_worst_lower"].value, max(truth), every["labelled_worst"].value))
         missed.append([(low > rate, high < rate) for low, rate, high in pairs])
@@ -261,25 +262,17 @@ def test_a_person_at_a_terminal(table, tmp_path):
 
 def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
     place = str(tmp_path / "labels.jsonl")
-    refused = CliRunner().invoke(app, ["label", str(table), "--labels", place, "--json"])
-    assert refused.exit_code == 2
-    assert "labels.jsonl" in refused.output
+    assert "labels.jsonl" in label.refused(table, "--labels", place, "--json")
     (tmp_path / "labels.jsonl").touch()
     kept = str(tmp_path / "t.parquet")
-    told = CliRunner().invoke(app, ["label", str(table), "--labels", place, "--json", "--table", kept])
-    assert told.exit_code == 0, told.output
-    found = json.loads(told.stdout)
+    found = label.result(table, "--labels", place, "--table", kept)
     ends = {row.item: row.upper for row in read_rows(kept) if (row.scope, row.quantity) == ("question", "leak")}
     assert ends == {row["prompt_id"]: row["upper"] for row in found["per_prompt"]}
     assert found["mass"] == 0
     assert [row["upper"] for row in found["per_prompt"]] == [1, 1]
-    refused = CliRunner().invoke(app, ["label", str(table), "--labels", place])
-    assert refused.exit_code == 2
-    assert "--json" in refused.output
+    assert "--json" in label.refused(table, "--labels", place)
     for option in (["--column", "harm"], ["--rest", "-1"]):  # without --verdicts
-        refused = CliRunner().invoke(app, ["label", str(table), "--json", *option])
-        assert refused.exit_code == 2
-        assert option[0] in refused.output
+        assert option[0] in label.refused(table, "--json", *option)
 
 
 def test_undo_and_other_keys(tmp_path):
@@ -288,15 +281,7 @@ def test_undo_and_other_keys(tmp_path):
     assert list(labels.known.values()) == [0]
 
 
-@pytest.mark.parametrize(
-    ("rows", "named"),
-    [
-        ([{"id": "a", "question": "Code?"}, {"id": "a", "question": "Name?"}], "line 2"),
-        ([{"question": "Code?"}], "id: got None"),
-    ],
-)
+@cases
 def test_a_dataset_whose_ids_are_not_unique_is_refused(table, tmp_path, rows, named):
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    told = CliRunner().invoke(app, ["label", str(table), "--json", "--dataset", str(tmp_path / "data.jsonl")])
-    assert told.exit_code == 2
-    assert named in " ".join(told.output.split())
+    assert named in label.refused(table, "--json", "--dataset", tmp_path / "data.jsonl")

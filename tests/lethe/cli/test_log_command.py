@@ -8,7 +8,8 @@ import pytest
 from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import KINDS, eval_log, header, sample, small
 
-call = Command("log").call
+command = Command("log")
+call, refused = command.call, command.refused
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +41,4 @@ def test_bad_input_is_a_sentence_and_exit_status_2(tmp_path):
     broken = tmp_path / "broken"
     broken.write_bytes(path.read_bytes()[:-3])
     for arguments in ((broken,), (tmp_path / "nowhere",), (path, "--table", "out.txt"), (tmp_path,)):
-        done = call(*arguments)
-        assert done.exit_code == 2
-        assert done.output.startswith("lethe: ")
-        assert "Traceback" not in done.output
+        refused(*arguments)

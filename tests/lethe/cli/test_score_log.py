@@ -4,9 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.scoring.tofu import SECTIONS
 from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import eval_log, header, leak_k_line, lm_eval_line, sample, write_lines
@@ -42,8 +40,8 @@ def test_every_planned_answer_is_in_the_table_and_a_lost_one_is_empty(tmp_path, 
     assert table["rouge_l"].fillna(-1).tolist() == [-1, 1, -1, 1, 0, -1]
     assert got["scores"]["keyword_leak"] == {"scored": 3, "missing": 3, "mean": pytest.approx(2 / 3)}
     assert got["matched_by"] == "id"
-    bounds = CliRunner().invoke(app, ["bounds", str(out), "--score", "rouge_l", "--missing", "worst", "--json"])
-    assert [row["missing"] for row in json.loads(bounds.stdout)["per_prompt"]] == [2, 1]
+    bounds = Command("bounds").result(out, "--score", "rouge_l", "--missing", "worst")
+    assert [row["missing"] for row in bounds["per_prompt"]] == [2, 1]
 
 
 def test_a_question_is_found_in_the_prompt_the_last_one_counts(tmp_path, rows):

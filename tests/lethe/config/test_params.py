@@ -1,107 +1,37 @@
 """params.yaml is refused whole, by key, before anything runs."""
 
 import copy
+import inspect
+from pathlib import PurePosixPath
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import lethe
 from lethe import config
-from lethe.errors import BadFile, BadInput
+from lethe.config.evaluating import EXACT, METRICS, SAMPLE
+from lethe.config.load import changed_document, read_preset
+from lethe.errors import BadFile, BadInput, BadParam, BadValue
+from tests.cases import cases, merged
 from tests.small import ROOT
 
 GOOD = config.read_yaml(ROOT / "params.yaml")
 
 
-def refused(change) -> str:
-    value = copy.deepcopy(GOOD)
-    change(value)
+@cases
+def test_a_wrong_value_is_named_with_what_is_legal(change, parts):
     with pytest.raises(BadInput) as caught:
-        config.validate(value)
+        config.validate(merged(GOOD, change))
     assert caught.value.exit_status == 2
-    return str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
 
 
-def test_the_default_is_valid():
-    assert config.load(ROOT / "params.yaml").sample.n == 4096
-
-
-@pytest.mark.parametrize(
-    ("change", "key", "legal"),
-    [
-        (lambda p: p["metrics"].update(alpha=0.7), "metrics.alpha", "above 0 and at most 0.5"),
-        (lambda p: p["sample"].update(n=0), "sample.n", "at least 1 and at most 1000000"),
-        (lambda p: p["sample"].update(n="many"), "sample.n", "an integer at least 1"),
-        (lambda p: p["sample"].update(N=3), "sample.N", "one of the keys temperature"),
-        (lambda p: p["sample"].update(engine="gpt"), "sample.engine", "'prefix'"),
-        (lambda p: p["data"].update(forget="forget50"), "data.forget", "'forget05'"),
-        (lambda p: p["data"].pop("forget"), "data.forget", "the key is missing"),
-        (lambda p: p["unlearn"]["methods"]["npo"].update(loss="nope"), "unlearn.methods.npo.loss", "grad_ascent"),
-        (lambda p: p["unlearn"]["methods"]["npo"].update(betta=1), "unlearn.methods.npo.betta", "beta"),
-        (lambda p: p["unlearn"]["methods"]["npo"].pop("beta"), "unlearn.methods.npo", "needs beta"),
-        (lambda p: p["score"].update(scorers=["bleurt"]), "score.scorers", "rouge_l"),
-        (lambda p: p["models"].update({"a b": {"path": "x"}}), "models.a b", "a name of at most 80 letters"),
-        (lambda p: p.update(models={}), "models", "at least 1 entry"),
-        (lambda p: p.update(sample=3), "sample", "the keys temperature"),
-        (lambda p: p["train"]["recipe"].update(heads=3), "train.recipe", "multiple of heads"),
-        (lambda p: p.update(extra=1), "extra", "one of the keys data"),
-        (lambda p: p["train"]["recipe"].update(hidden=12), "train.recipe", "even multiple of heads"),
-        (
-            lambda p: p["train"]["models"].update({"my.model": {"rows": "all"}}),
-            "train.models.my.model",
-            "'_' and '-'",
-        ),
-        (lambda p: p["models"].update(mine={"path": ""}), "models.mine.path", "not empty"),
-        (lambda p: p.update(models=None), "models", "a dictionary of names, each with the keys path"),
-        (lambda p: p["score"].update(scorers=[]), "score.scorers", "at least 1 entry"),
-        (lambda p: p["score"].update(scorers=["rouge_l", "rouge_l"]), "score.scorers", "rouge_l is listed twice"),
-        (lambda p: p["sample"].update(n=True), "sample.n", "a number, not true or false"),
-        (lambda p: p["sample"].update(temperature=float("inf")), "sample.temperature", "a finite number above 0"),
-        (lambda p: p["metrics"].update(rho=float("nan")), "metrics.rho", "a finite number at least 0"),
-        (lambda p: p["data"].update(seed=2**64), "data.seed", "at least 0 and at most 4294967295"),
-        (lambda p: p["games"].update(mine=1), "games.mine", "must be a section of keys"),
-        (lambda p: p["train"]["recipe"].update(betas=[0.9, 2]), "train.recipe.betas.1", "at least 0 and below 1"),
-    ],
-)
-def test_a_wrong_key_is_named_with_what_is_legal(change, key, legal):
-    sentence = refused(change)
-    assert f"key {key}:" in sentence
-    assert legal in sentence
-
-
-def test_keys_that_do_not_fit_together_are_refused():
-    assert "score.scorers does not list" in refused(lambda p: p["metrics"].update(leak="bleu"))
-    assert "rename one" in refused(lambda p: p["train"]["models"].update(npo={"rows": "all"}))
-    assert "keyword_leak or null" in refused(lambda p: p["metrics"].update(binary="rouge_l"))
-    assert "(base, retrain" in refused(lambda p: p["report"].update(base="nowhere"))
-    assert "(base, retrain" in refused(lambda p: p["report"].update(retrain="nowhere"))
-    assert "must be two models" in refused(lambda p: p["report"].update(base="npo", retrain="npo"))
-    never = {"stop": "sequential", "n": 16}
-    assert "chunk must be" in refused(lambda p: p["sample"].update(never))
-    without = config.read_yaml(ROOT / "params.yaml")
-    without["models"], without["unlearn"]["methods"] = {"mine": {"path": "my-model"}}, {}
-    without["report"] = {"base": None, "retrain": None}
+def test_a_pipeline_needs_no_reference():
+    without = merged(GOOD, {"models": {}, "unlearn": {"methods": {}}})
+    without |= {"models": {"mine": {"path": "my-model"}}, "report": {"base": None, "retrain": None}}
     assert config.validate(without).report.retrain is None
-    assert "empty forget set" in refused(
-        lambda p: (p["data"].update(forget="forget01"), p["data"]["authors"].update(count=30))
-    )
-
-
-@pytest.mark.parametrize("name", ["_rouge", "rouge_w"])
-def test_a_scorer_outside_the_registry_is_refused(name):
-    assert "must be one of rouge_l," in refused(lambda p: p["score"].update(scorers=[name]))
-
-
-def test_a_member_takes_its_own_keys_and_no_others():
-    said = refused(lambda p: p["unlearn"]["methods"]["grad_diff"].update(beta=1.0))
-    assert "key unlearn.methods.grad_diff.beta: got 1.0" in said
-    said = refused(lambda p: p["unlearn"]["methods"]["npo"].update(beta=0.0))
-    assert "unlearn.methods.npo.beta: got 0.0; must be above 0" in said
-    assert "key unlearn.methods.npo.loss" in refused(lambda p: p["unlearn"]["methods"]["npo"].pop("loss"))
-    assert "key data.authors.count: got 3" in refused(lambda p: p["data"]["authors"].update(count=3))
-    said = refused(lambda p: p["data"].update(author=1))
-    assert "key data.author: got 1" in said
-    assert "jailbreakbench, muse, passages" in said
-    assert "key data.authors: got nothing:" in refused(lambda p: p["data"].pop("authors"))
-    assert "key score.scorers.rouge_l.x" in refused(lambda p: p["score"].update(scorers=[{"rouge_l": {"x": 1}}]))
 
 
 @pytest.mark.parametrize(
@@ -141,17 +71,129 @@ def test_an_evaluation_without_training_is_checked_as_params_are():
         )
 
 
+GAME = config.read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]["authors"]
+HARM = {"judge": "harmbench", "model": "m", "labelled": "answers.jsonl"}
+GUESSES = {"kind": "guesses", "source": "guesses.csv", "mechanism": "gaussian", "claimed_epsilon": 1.0, "r": [200]}
+GUESSES |= {"delta": 1e-5, "alpha": 0.05, "method": "all", "seed": 0}
+AFTER = {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 3], "lr": 1e-3}
+ATTACK = {"path": "data/models/base", "after": AFTER, "n": 8}
+
+
+def test_the_entries_below_are_right_without_their_mistakes():
+    assert config.validate(GOOD | {name: {"mine": one} for name, one in RIGHT.items()}).judges["mine"].params.batch
+
+
+RIGHT = {"games": GAME, "judges": HARM, "audits": GUESSES, "attacks": ATTACK}
+
+
+@cases
+def test_a_mistake_in_an_entry_is_named_by_its_key(section, change, said):
+    changed = {key: value for key, value in (RIGHT[section] | change).items() if value is not None}
+    with pytest.raises(BadInput, match=rf"key {section}\.mine.*{said}"):
+        config.validate(GOOD | {section: {"mine": changed}})
+
+
+def test_a_preset_is_read_by_name_or_refused_with_the_names(tmp_path):
+    (tmp_path / "two.yaml").write_text("sample.n: 7\nmodels: {mine: {path: m}}\n")
+    assert list(read_preset(tmp_path, "two").items()) == [("sample.n", 7), ("models", {"mine": {"path": "m"}})]
+    with pytest.raises(BadValue, match=r"^landscape: got 'one'.*two"):
+        read_preset(tmp_path, "one", "landscape")
+    with pytest.raises(BadValue, match="--preset"):
+        read_preset(tmp_path, "../two")
+
+
+def test_keys_are_set_in_order_and_the_file_stays(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("sample: {n: 1, seed: 0}\n")
+    before = path.read_bytes()
+    changes = [("sample.n", 5), ("sample.new", None), ("sample", {"n": 6}), ("sample.seed", 2), ("other", [1])]
+    assert changed_document(changes, path) == {"sample": {"n": 6, "seed": 2}, "other": [1]}
+    assert path.read_bytes() == before
+    with pytest.raises(BadParam, match=r"^mine\.yaml, key metrics\.alpha"):
+        changed_document([("metrics.alpha", 0.1)], path, "mine.yaml")
+
+
+DEFAULTS = {"sample": SAMPLE, "metrics": METRICS, "exact": EXACT}
+DIFFERENT = {
+    "sample.prompt": "the demonstration's models have no chat template; a user's default depends on the tokenizer",
+    "sample.n": "the demonstration's small model draws four times as many answers in the time of one run",
+    "sample.utility_questions": "ten models are asked in one run; `lethe eval` asks one",
+    "sample.seed": "each stage of the pipeline has a stream of its own",
+    "exact.rows": "ten models are bounded in one run; `lethe exact` bounds one",
+    "exact.seed": "each stage of the pipeline has a stream of its own",
+}
+
+
+def test_params_differ_from_the_defaults_only_where_a_reason_is_given():
+    params = config.load(ROOT / "params.yaml")
+    differing = {
+        f"{name}.{key}"
+        for name, defaults in DEFAULTS.items()
+        for key in type(defaults).model_fields
+        if getattr(getattr(params, name), key) != getattr(defaults, key)
+    }
+    assert differing == set(DIFFERENT)
+
+
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("function", "sections"),
     [
-        ({"portion": 1.5}, r"portion: got 1.5; must be above 0 and below 1"),
-        ({"kind": "sounds"}, r".*a key kind, one of text"),
-        ({"pears": 3}, r"pears: .*one of the keys kind, portion, pairs"),
-        ({"shadow_models": 5}, r"shadow_models: got 5; must be at least 4 and a multiple of 2"),
-        ({"attacks": ["guess"]}, r"attacks.0: got .*guess.*reference"),
+        (lethe.sample, [SAMPLE]),
+        (lethe.evaluate, [SAMPLE, METRICS]),
+        (lethe.exact, [EXACT, SAMPLE]),
+        (lethe.certify, [SAMPLE]),
+        (lethe.bounds, [METRICS]),
     ],
 )
-def test_a_mistake_in_a_game_is_named_by_its_key(change, said):
-    games = config.read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]
-    with pytest.raises(BadInput, match=f"key games.authors.*{said}"):
-        config.validate(GOOD | {"games": {"authors": games["authors"] | change}})
+def test_functions_take_their_defaults_from_the_settings(function, sections):
+    shared = 0
+    for name, parameter in inspect.signature(function).parameters.items():
+        section = next((one for one in sections if name in type(one).model_fields), None)
+        if section is None or name in ("prompt", "labels"):  # params.yaml has a file and a section
+            continue
+        shared += 1
+        assert parameter.default == getattr(section, name), name
+    assert shared
+
+
+ENTRIES = {
+    "models": {"path": "x"},
+    "attacks": {"path": "x", "after": "relearn"},
+    "audits": {},
+    "games": {},
+    "judges": {},
+    "unlearn.methods": {"loss": "npo", "lr": 1e-4, "epochs": 1, "beta": 0.1, "retain_weight": 1.0},
+    "train.models": {"rows": "all"},
+}
+TRICKS = [
+    *("..", ".", "../x", "a/b", "/etc/passwd", "a\\b", "C:x", "~", "~root", "-rf", ".hidden", ""),
+    *("a\0b", "a\nb", "a b", "%2e%2e", "\uff0e\uff0e"),
+]
+
+
+def name_refused(section: str, name: str) -> bool:
+    value = copy.deepcopy(GOOD)
+    place = value
+    for part in section.split("."):
+        place = place[part]
+    place[name] = ENTRIES[section]
+    try:
+        config.validate(value)
+    except BadInput as error:
+        return "the first a letter or digit" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("section", ENTRIES)
+def test_tricks_with_names_are_refused(section):
+    assert [name for name in TRICKS if not name_refused(section, name)] == []
+
+
+@settings(max_examples=50)
+@given(st.text(min_size=1, max_size=12), st.sampled_from(sorted(ENTRIES)))
+def test_every_name_that_is_taken_is_one_part_of_a_path(name, section):
+    if name_refused(section, name):
+        return
+    assert PurePosixPath("data", name).parts == ("data", name)
+    assert name not in (".", "..")
+    assert name.isprintable()

@@ -1,6 +1,6 @@
 """Languages of prompts: what a file may say, the productions of a row and their probabilities."""
 
-from __future__ import annotations
+import json
 
 import pytest
 from hypothesis import given
@@ -8,25 +8,21 @@ from hypothesis import strategies as st
 
 from lethe.data.prompt_language import MOST, as_json, productions, read_language
 from lethe.errors import BadFile, BadInput
+from tests.cases import cases
 from tests.small import ROOT
 
-ROW = {
-    "id": "a",
-    "question": "Who is {Ada}?",
-    "answer": "A painter.",
-    "question_de": "Wer ist Ada?",
-    "said": ["x", "y"],
-}
+ROW = {"id": "a", "question": "Who is {Ada}?", "answer": "A painter."}
+ROW |= {"question_de": "Wer ist Ada?", "said": ["x", "y"]}
 
 
-def write(tmp_path, text):
+def language_of(tmp_path, text):
     path = tmp_path / "language.yaml"
     path.write_text(text, encoding="utf-8")
-    return path
+    return read_language(path)
 
 
 def test_a_production_takes_a_choice_of_each_part(tmp_path):
-    path = write(
+    language = language_of(
         tmp_path,
         """
         system: [null, {name: kind, text: You are kind, weight: 3}]
@@ -35,7 +31,7 @@ def test_a_production_takes_a_choice_of_each_part(tmp_path):
         prefix: ["", "Sure, here is"]
         """,
     )
-    found = productions(read_language(path), ROW)
+    found = productions(language, ROW)
     assert len(found) == 8
     assert sum(one.probability for one in found) == pytest.approx(1)
     (last,) = [one for one in found if one.name == "system: kind, wording: de, prefix: prefix 2"]
@@ -51,8 +47,8 @@ def test_a_production_takes_a_choice_of_each_part(tmp_path):
 
 
 def test_a_list_of_the_row_shares_the_weight(tmp_path):
-    path = write(tmp_path, 'wording: [{text: "{question}", weight: 2}, {name: other, text: "{said}"}]')
-    found = {one.name: (one.probability, one.question) for one in productions(read_language(path), ROW)}
+    language = language_of(tmp_path, 'wording: [{text: "{question}", weight: 2}, {name: other, text: "{said}"}]')
+    found = {one.name: (one.probability, one.question) for one in productions(language, ROW)}
     assert found == {
         "wording: plain": (pytest.approx(2 / 3), ROW["question"]),
         "wording: other 1": (pytest.approx(1 / 6), "x"),
@@ -60,68 +56,40 @@ def test_a_list_of_the_row_shares_the_weight(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("wordings: [a]", "key wordings: .*system, shots, wording, prefix, turns, share"),
-        ("prefix: []", "key prefix: got"),
-        ("prefix: Sure", "key prefix: got 'Sure'"),
-        ("prefix: [1]", r"key prefix\.0: got 1"),
-        ("prefix: [{text: a, weight: 0}]", r"key prefix\.0\.weight: got 0"),
-        ("prefix: [{text: a, weight: true}]", "weight: got True"),
-        ("prefix: [{text: a, weight: '2'}]", "weight: got '2'"),
-        ("prefix: [{text: a, name: 'a, b'}]", r"key prefix\.0\.name: got 'a, b'"),
-        ("prefix: [{text: a, name: x}, {text: b, name: x}]", "key prefix: the name 'x'"),
-        ("prefix: [{examples: []}]", "name, weight, optional, text"),
-        ("prefix: [{text: a, answer: b}]", r"key prefix\.0\.answer: got 'b'"),
-        ("wording: [{text: '{question}', answer: 3}]", r"key wording\.0\.answer: got 3"),
-        ("wording: [{text: '{question}', answer: ' '}]", "answer: got ' '"),
-        ("wording: [Tell me]", "no key of the row"),
-        ("shots: [Some]", r"key shots\.0: got 'Some'"),
-        ("shots: [{examples: {question: q, answer: a}}]", r"key shots\.0\.examples: got"),
-        ("shots: [{text: null}]", "name, weight, optional, examples"),
-        ("shots: [null, {name: two}]", r"key shots\.1: .*examples"),
-        ("prefix: [{name: sure, weight: 2}]", r"key prefix\.0: .* text"),
-        ("shots: [{examples: [{question: q}]}]", r"key shots\.0\.examples\.0\.answer"),
-        ("share: 3", "key share: got 3"),
-        ("share: {prompts: 0, answers: 1, tau: 0.1}", "key share.prompts: got 0"),
-        ("share: {prompts: 1, answers: 1, tau: 1}", "key share.tau: got 1"),
-        ("prefix: [", "not valid YAML"),
-    ],
-)
+@cases
 def test_a_mistake_names_its_key(tmp_path, text, told):
     with pytest.raises(BadInput, match=told) as caught:
-        read_language(write(tmp_path, text))
+        language_of(tmp_path, text)
     assert "language.yaml" in str(caught.value)
 
 
 def test_a_row_without_the_key_is_named(tmp_path):
-    language = read_language(write(tmp_path, 'wording: [{name: fr, text: "{question_fr}"}]'))
+    language = language_of(tmp_path, 'wording: [{name: fr, text: "{question_fr}"}]')
     with pytest.raises(BadFile, match="'fr' names the key 'question_fr'"):
         productions(language, ROW)
     part = "[" + ", ".join(f"t{place}" for place in range(101)) + "]"
-    large = read_language(write(tmp_path, f"system: {part}\nprefix: {part}\n"))
+    large = language_of(tmp_path, f"system: {part}\nprefix: {part}\n")
     with pytest.raises(BadFile, match=f"10,201 productions for 'a'; .* {MOST:,}"):
         productions(large, ROW)
 
 
 def test_a_row_goes_without_an_optional_choice_whose_key_it_lacks(tmp_path):
     entries = '["{question}", {name: fr, text: "{question_fr}", weight: 3, optional: true}]'
-    language = read_language(write(tmp_path, f"wording: {entries}"))
+    language = language_of(tmp_path, f"wording: {entries}")
     (own,) = productions(language, ROW)
     assert (own.name, own.probability) == ("wording: plain", 1)
     both = productions(language, {**ROW, "question_fr": "Qui est Ada?"})
     assert [(one.name, one.probability) for one in both] == [("wording: plain", 0.25), ("wording: fr", 0.75)]
-    alone = read_language(write(tmp_path, 'wording: [{name: fr, text: "{question_fr}", optional: true}]'))
+    alone = language_of(tmp_path, 'wording: [{name: fr, text: "{question_fr}", optional: true}]')
     with pytest.raises(BadFile, match="every choice is optional"):
         productions(alone, ROW)
     with pytest.raises(BadInput, match="optional: got 1"):
-        read_language(write(tmp_path, 'wording: [{text: "{question}", optional: 1}]'))
+        language_of(tmp_path, 'wording: [{text: "{question}", optional: 1}]')
 
 
 def test_a_wording_may_ask_for_an_answer_of_its_own(tmp_path):
     entries = '["{question}", {name: back, text: "Who is {said}?", answer: "{question_de}, {said}"}]'
-    told = as_json(read_language(write(tmp_path, f"wording: {entries}")), [ROW])
+    told = as_json(language_of(tmp_path, f"wording: {entries}"), [ROW])
     assert [one["name"] for one in told["productions"]] == ["wording: plain", "wording: back 1", "wording: back 2"]
     assert told["references"] == {
         "a": {
@@ -133,7 +101,7 @@ def test_a_wording_may_ask_for_an_answer_of_its_own(tmp_path):
             for number, said in ((1, "x"), (2, "y"))
         }
     }
-    lacking = read_language(write(tmp_path, 'wording: [{text: "{question}", answer: "{none}"}]'))
+    lacking = language_of(tmp_path, 'wording: [{text: "{question}", answer: "{none}"}]')
     with pytest.raises(BadFile, match="names the key 'none'"):
         productions(lacking, ROW)
 
@@ -145,31 +113,19 @@ def test_the_languages_of_the_repository(path):
     assert sum(one["probability"] for one in told["productions"]) == pytest.approx(1)
 
 
-leaf = st.one_of(st.none(), st.booleans(), st.integers(-2, 5), st.floats(allow_nan=False), st.text(max_size=8))
-tree = st.recursive(
-    leaf,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["name", "text", "weight", "examples", "question", "answer", "prompts"]), inner
-        )
-    ),
-    max_leaves=8,
-)
+leaf = st.none() | st.booleans() | st.integers(-2, 5) | st.floats(allow_nan=False) | st.text(max_size=8)
+KEYS = st.sampled_from(["name", "text", "weight", "examples", "question", "answer", "prompts"])
+tree = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner), max_leaves=8)
 
 
 @given(st.dictionaries(st.sampled_from(["system", "shots", "wording", "prefix", "share", "x"]), tree, max_size=4))
 def test_any_file_is_a_language_or_an_error_of_the_user(tmp_path_factory, value):
-    import json
-
-    path = tmp_path_factory.mktemp("language") / "language.yaml"
-    path.write_text(json.dumps(value), encoding="utf-8")
+    folder = tmp_path_factory.mktemp("language")
     try:
-        found = productions(read_language(path), ROW)
+        found = productions(language_of(folder, json.dumps(value)), ROW)
     except BadInput as error:
-        told = str(error)
+        if str(folder / "language.yaml") not in str(error):
+            raise
     else:
-        told = str(path)
         assert sum(one.probability for one in found) == pytest.approx(1)
         assert len({one.name for one in found}) == len(found)
-    assert str(path) in told

@@ -1,12 +1,17 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.data.kinds import jsonl
-from lethe.data.rows import check_splits, read_rows, row_problem
-from lethe.errors import BadInput, BadRow
+from lethe import config
+from lethe.data.kinds import jsonl, requests, tofu
+from lethe.data.kinds.passages import Params, load
+from lethe.data.rows import check_splits, load_splits, read_rows, row_problem
+from lethe.errors import BadFile, BadInput, BadRow, BadValue
+from tests.cases import cases
+from tests.small import ROOT
 
 texts = st.text(min_size=1).filter(str.strip)
 
@@ -92,3 +97,173 @@ def test_a_misspelt_key_is_an_error_and_an_unknown_one_is_named_once(tmp_path, c
 def test_a_table_is_no_file_of_rows(tmp_path):
     with pytest.raises(BadInput, match=r"rows\.csv: is a \.csv file"):
         read_rows(tmp_path / "rows.csv")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return config.load(ROOT / "params.yaml").data
+
+
+@pytest.fixture(scope="module")
+def splits(data):
+    return load_splits(data)
+
+
+@pytest.mark.parametrize(("share", "expected"), [("forget01", 6), ("forget05", 30), ("forget10", 60)])
+def test_the_forget_set_is_whole_authors(data, share, expected):
+    rows = load_splits(data.model_copy(update={"forget": share}))
+    assert len(rows["forget"]) == expected
+    assert not {row["author"] for row in rows["forget"]} & {row["author"] for row in rows["retain"]}
+
+
+def test_every_row_keeps_the_contract_and_its_keyword_stands_in_its_answer(splits):
+    for rows in splits.values():
+        for row in rows:
+            assert row_problem(row) is None
+            assert row["keywords"][0] in row["answer"]
+
+
+def test_the_seed_decides_everything(data, splits):
+    assert load_splits(data) == splits
+    assert load_splits(data.model_copy(update={"seed": 1}))["forget"] != splits["forget"]
+
+
+TEXT = "".join(
+    f"CHAPTER {chapter}\n" + " ".join(f"w{chapter}{place}" for place in range(20)) + "\n" for chapter in (1, 2, 3)
+)
+CHAPTERS = {"chapter": "^CHAPTER", "forget": [[2, 2]]}
+
+
+def windows(folder, text=TEXT, **options):
+    (folder / "book.txt").write_text(text)
+    params = Params(**{"file": "book.txt", "prefix": 3, "suffix": 2, "stride": 2} | options)
+    return load(SimpleNamespace(own=lambda _: params), folder)
+
+
+def test_chapters_are_apart_and_windows_are_whole_words(tmp_path):
+    found = windows(tmp_path, **CHAPTERS)
+    assert [len(found[split]) for split in ("forget", "retain")] == [9, 18]  # 22 words a chapter
+    for split, chapters in (("forget", "2"), ("retain", "13")):
+        for row in found[split]:
+            joined = "" if row["question"][-1].isspace() else " "
+            text = row["question"] + joined + row["answer"]
+            assert TEXT[row["start"] :].startswith(text)
+            assert len(text.split()) == 5
+            assert {word[1] for word in text.split() if word[0] == "w"} <= set(chapters)
+    assert found["forget"][0]["question"] == "CHAPTER 2\nw20"
+
+
+def test_the_text_between_prefix_and_suffix_stays(tmp_path):
+    row = windows(tmp_path, "a b c\n\nd e", forget=[[0, 10]])["forget"][0]
+    assert (row["question"], row["answer"]) == ("a b c\n\n", "d e")
+
+
+def test_characters_and_named_rest(tmp_path):
+    half = len(TEXT) // 2
+    assert len(windows(tmp_path, forget=[[0, half]])["retain"]) > 5
+    assert windows(tmp_path, forget=[[0, half]], retain=[])["retain"] == []
+
+
+@cases
+def test_wrong_use_names_the_key(tmp_path, options, key):
+    with pytest.raises((BadFile, BadValue), match=key):
+        windows(tmp_path, **options)
+
+
+SIZES = {"requests": 6, "demonstrations": 40, "judgements": 80, "labelled": 30, "most_revealed": 0.5}
+
+
+def stand_ins(**sizes):
+    params = requests.Params(**SIZES | sizes)
+    return requests.load(SimpleNamespace(seed=0, own=lambda model: params), None)
+
+
+def test_the_codes_are_the_leaks():
+    """An answer reveals the code of its place or it does not; refusals name numbers too, so a pattern is no judge."""
+    found = stand_ins()
+    codes = {row["question"]: row["keywords"][0] for row in found["forget"]}
+    for row in found["labelled"]:
+        assert (codes[row["question"]] in row["text"]) == bool(row["label"])
+    refusals = [row["text"] for row in found["labelled"] if not row["label"]]
+    assert any(any(mark.isdigit() for mark in text) for text in refusals)
+    assert [row["label"] for row in found["labelled"]].count(1) == 15
+
+
+def test_the_labelled_wordings_are_partly_new_to_the_judge():
+    def starts(*kinds):
+        return tuple({template.split("{")[0] for kind in kinds for template in requests.WORDINGS[kind]})
+
+    new = starts("new_reveals", "new_refuses")
+    assert not {*starts("reveals", "refuses")} & {*new}
+    assert any(row["text"].startswith(new) for row in stand_ins(labelled=400)["labelled"])
+    assert not any(row["context"].startswith(new) for row in stand_ins(judgements=400)["judgements"])
+
+
+AUTHORS = 4  # of the small copy: the last one is to be forgotten
+
+
+@pytest.fixture
+def tofu_data(data):
+    def of(forget="forget01"):
+        options = tofu.Params(hub=None, retain_authors=None, heldout_authors=0)
+        return data.model_copy(update={"kind": "tofu", "forget": forget, "tofu": options})
+
+    return of
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Every pair asks the same question: TOFU repeats one too, so that rows are told apart by the answer as well."""
+    pairs = [{"question": "Who?", "answer": f"Author {place}"} for place in range(AUTHORS * 20)]
+    extra = {"paraphrased_answer": "The author", "perturbed_answer": ["Nobody", "Somebody"]}
+    facts = [{"question": "Where?", "answer": "Paris", "perturbed_answer": ["Rome"]}]
+    for name, rows in {
+        "forget01": pairs[-20:],
+        "forget01_perturbed": [{**row, **extra} for row in pairs[-20:]],
+        "retain99": pairs[:-20],
+        "retain_perturbed": [{**row, **extra} for row in pairs[:20]],
+        "real_authors_perturbed": facts * 2,
+        "world_facts_perturbed": facts * 3,
+    }.items():
+        (tmp_path / f"{name}.json").write_text(lines(rows))
+    return tmp_path
+
+
+def test_splits_of_the_small_copy(tofu_data, folder):
+    splits = tofu.load(tofu_data(), folder)
+    sizes = {"forget": 20, "retain": 60, "world": 3, "real_authors": 2}
+    assert {name: len(rows) for name, rows in splits.items()} == sizes
+    assert splits["forget"][0]["id"] == "tofu-0060"
+    assert {row["author"] for row in splits["forget"]} == {"author-003"}
+    assert all(row["paraphrased_answer"] == "The author" for row in splits["forget"] + splits["retain"][:20])
+    assert not any("paraphrased_answer" in row for row in splits["retain"][20:])
+    check_splits(splits)
+
+
+def test_broken_files_are_named(tofu_data, folder):
+    (folder / "retain99.json").write_text(lines([{"question": "Who?", "answer": "A"}, {"question": "Who?"}]))
+    with pytest.raises(BadRow, match=r"retain99.json, line 2: no key 'answer'"):
+        tofu.load(tofu_data(), folder)
+    (folder / "retain99.json").unlink()
+    with pytest.raises(BadFile, match="no such file"):
+        tofu.load(tofu_data(), folder)
+
+
+@pytest.mark.parametrize(("forget", "count"), [("forget01", 40), ("forget05", 200), ("forget10", 400)])
+def test_the_real_files(tofu_data, shared, forget, count):
+    splits = tofu.load(tofu_data(forget), shared / "data/tofu")
+    assert len(splits["forget"]) == count
+    assert len(splits["forget"]) + len(splits["retain"]) == 4000
+    assert len({row["id"] for row in splits["forget"] + splits["retain"]}) == 4000
+    assert len({row["author"] for row in splits["forget"] + splits["retain"]}) == 200
+    assert splits["forget"][-1]["id"] == "tofu-3999"
+    assert all(len(row["perturbed_answer"]) == 5 and row["paraphrased_answer"] for row in splits["forget"])
+    assert sum("perturbed_answer" in row for row in splits["retain"]) == 400
+    for name, rows in (("real_authors", 100), ("world", 117)):
+        assert len(splits[name]) == rows
+        assert all(len(row["perturbed_answer"]) == 3 for row in splits[name])
+    check_splits(splits)

@@ -1,6 +1,7 @@
 """Runs of models whose results are written down row by row: what decides is what a test says, without any artifact."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,11 @@ from lethe import config
 from lethe.evaluation.run import Drawing, Model, Question, Role, Run
 from lethe.evaluation.standing import Standing, standings
 from lethe.results.exact_bounds import certificates_of, rows_of
-from lethe.results.table import Results, Rows
+from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
-from tests.lethe.evaluation.trees import certified
+from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 from tests.small import ROOT
 
 PARAMS = config.load(ROOT / "params.yaml")
@@ -103,7 +105,6 @@ def model(
 
 
 def params(**sections: dict[str, Any]) -> config.Params:
-    """params.yaml with changed keys by section."""
     changed = {
         name: own if own is None else getattr(PARAMS, name).model_copy(update=own)
         for name, own in sections.items()
@@ -112,16 +113,46 @@ def params(**sections: dict[str, Any]) -> config.Params:
 
 
 def run_of(*models: Model, settings: config.Params = PARAMS) -> Run:
-    """A run of these models."""
     return Run(settings, list(models), {}, {}, {}, {}, {}, {}, {}, {})
 
 
 def decided(*models: Model, settings: config.Params = PARAMS) -> dict[str, Standing]:
-    """The verdicts on these models by name."""
     found = standings(run_of(*models, settings=settings), SimpleNamespace(level=0.001))
     return {one.model: one for one in found}
 
 
 def words(found: dict[str, Standing]) -> Sequence[str]:
-    """The words on forgetting of the models under test."""
     return [one.word for one in found.values() if one.verdict]
+
+
+HOW = How("keyword_leak", 1.0, 0, 1.0, None, 40, "float32", 0.0)
+
+
+def certified(
+    ids: Iterable[str], leak: float, clean: float, rho: float, leaks: int = 0, **how: object
+) -> Certificates:
+    """Exact bounds of questions with these exactly known masses and this sample of the rest."""
+    masses, rest = Masses((leak,), (clean,)), Remainder(rho, 10_000 if rho else 0, leaks)
+    ends = leak_interval(masses, rest, 0.01)
+    trees = tuple(
+        AnswerTree(
+            key, ends.lower, 1.0, ends.upper_certain, ends.upper, ends.lower_sampled, 0.01, leak, clean, 0.0, 0.0, 10,
+            0.1, rho, rest.sampled, leaks, 0.0, 1.0, (1.0, 2.0), leak_bands(0.1, 0.2, (1000,)), (), masses,
+        )
+        for key in ids
+    )  # fmt: skip
+    return Certificates("model", trees, dataclasses.replace(HOW, **how), 0.01)  # type: ignore[arg-type]
+
+
+def of_model(rows: Sequence[Result]) -> Numbers:
+    return Results({"m": tuple(rows)}).model("m")
+
+
+def of_questions(rows: Sequence[Result]) -> dict[str, Numbers]:
+    return Results({"m": tuple(rows)}).questions("m")
+
+
+def made(to_rows: Callable[..., object], *given: object) -> list[Result]:
+    rows = Rows("m")
+    to_rows(rows, *given)
+    return rows.rows

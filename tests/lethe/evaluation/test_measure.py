@@ -13,7 +13,7 @@ from lethe.statistics.bands import dkw
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.sequential import Decision
-from tests.lethe.evaluation.of_rows import of_model, of_questions
+from tests.lethe.evaluation.deciding import of_model, of_questions
 
 METRICS = Metrics(
     alpha=0.05, rho=2.0, thresholds=[0.5], leak="rouge_l", binary="keyword_leak", share_above=0.1, together="none"
@@ -46,7 +46,6 @@ def rows_of(leak, leaked, inapplicable=(), ended=None, truncated="counts", **cha
 
 
 def measured(leak, leaked, inapplicable=(), **changes) -> tuple[Numbers, dict[str, Numbers]]:
-    """The numbers of the model and of its questions."""
     rows = rows_of(leak, leaked, inapplicable, **changes)
     return of_model(rows), of_questions(rows)
 
@@ -144,10 +143,7 @@ def test_the_answers_that_were_cut_off_are_counted():
     """The fourth answer to q was cut off and leaks; the greedy answers do not count."""
     model, questions = measured(LEAK, LEAKED, ended=CUT)
     evidence = {item: own.row("truncated").evidence for item, own in questions.items()}
-    assert evidence == {
-        "p": {"cut": 2, "n": 4, "cut_or_leaks": 2},
-        "q": {"cut": 2, "n": 4, "cut_or_leaks": 3},
-    }
+    assert evidence == {"p": {"cut": 2, "n": 4, "cut_or_leaks": 2}, "q": {"cut": 2, "n": 4, "cut_or_leaks": 3}}
     assert model.values["truncated"] == questions["p"].values["truncated"] == 0.5
     worst = model.bounds["truncated_worst"]
     assert worst.value == questions["p"].values["truncated_upper"] == float(binary_upper(2, 4, 0.05))

@@ -13,9 +13,9 @@ from lethe.data.prompt_language import as_json, read_language
 from lethe.evaluation.measure import measure, measure_language
 from lethe.results.table import in_language
 from lethe.sampling.engine import Prompt, Settings
-from lethe.sampling.tasks import draw_in_language, draw_prompts
+from lethe.sampling.tasks import Asking, draw_in_language, draw_prompts
 from lethe.statistics.bounds import binary_lower, binary_upper
-from tests.lethe.evaluation.of_rows import made, of_model
+from tests.lethe.evaluation.deciding import made, of_model
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine, leak, leak_of_question
 from tests.small import ROOT
 
@@ -46,10 +46,9 @@ def language(tmp_path_factory):
 
 
 def drawn(language, seed, n=64):
-    """The generations and the scores of both samples."""
     engine = ToyEngine(seed)
-    asking = (language, ROWS, speak, Settings(n=n, max_new_tokens=4, seed=seed), engine, NoStore(), "")
-    answers, second = draw_in_language(*asking), draw_prompts(*asking)
+    asking = Asking(speak, Settings(n=n, max_new_tokens=4, seed=seed), engine, NoStore())
+    answers, second = (drawing(language, ROWS, asking, "") for drawing in (draw_in_language, draw_prompts))
     tables = []
     for table in (answers, second):
         kept = [column for column in ("prompt_id", "sample", "prompt", "production") if column in table]
@@ -58,7 +57,6 @@ def drawn(language, seed, n=64):
 
 
 def measured(*given, **further):
-    """The numbers of a model from its answers to the language."""
     return of_model(made(functools.partial(measure_language, **further), *given))
 
 

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.joint import TOLD_QUERIES, at
-from lethe.evaluation.prompts import MeasureSettings, measure_prompts
+from lethe.evaluation.prompts import TOLD_QUERIES, MeasureSettings, measure_prompts
 from lethe.evaluation.run import Model, tails
+from lethe.evaluation.scores import as_prompts
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of, rows_of
 from lethe.results.table import Results
 from lethe.statistics.answer_tree import AgainstRetrain
 from lethe.statistics.judge_error import Calibration
-from tests.lethe.evaluation.of_rows import made, of_model, of_questions
+from tests.lethe.evaluation.deciding import certified, made, of_model, of_questions
 from tests.lethe.evaluation.test_measure import LEAK, LEAKED, stopped
 from tests.lethe.evaluation.test_measure import rows_of as measured_rows
-from tests.lethe.evaluation.trees import certified
 
 RATIO = st.floats(0, 1e6) | st.just(math.inf)
 SHARE = st.floats(0, 1)
@@ -76,13 +75,12 @@ def test_a_model_of_the_table_has_its_curves_and_bands():
 
 def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
     judge = Calibration(leaks=60, leaks_called=54, clean=140, clean_called=7)
-    verdicts = {"a": [0.0] * 180 + [1.0] * 20, "b": [0.0] * 150 + [1.0] * 50}
-    found = measure_prompts(verdicts, MeasureSettings(alpha=0.03, calibration=judge))
-    numbers = of_model(kept(made(found.to_rows)))
+    verdicts = as_prompts({"a": [0.0] * 180 + [1.0] * 20, "b": [0.0] * 150 + [1.0] * 50})
+    rows = kept(made(measure_prompts, verdicts, MeasureSettings(alpha=0.03, calibration=judge)))
+    numbers, second = of_model(rows), of_questions(rows)["b"]
     model = Model("m", "subject", "m", numbers=numbers)
     assert model.calibration == judge
-    assert found.judged.worst[0] == "b"
-    assert model.bounds["judged_worst"] == found.judged.worst[2]
+    assert model.bounds["judged_worst"].value == second.upper("leak", "judged").value
     first = numbers.series("leak_at_k_worst", "judged")[0]
     assert (first.at, first.upper, first.lower) == (
         1,
@@ -90,5 +88,5 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
         model.values["judged_worst_lower"],
     )
     assert (model.values["judge_labelled"], model.values["judge_fits"]) == (200, True)
-    asked = at(found.judged.over_prompts.worst)
-    assert model.asked(TOLD_QUERIES) == (asked.lower, asked.upper)
+    (asked,) = (row for row in numbers.series("leak_at_k_worst", "judged") if row.at == TOLD_QUERIES)
+    assert model.asked(TOLD_QUERIES) == (asked.lower_bound, asked.upper_bound)

@@ -7,13 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from lethe.config.evaluating import JudgeEntry
 from lethe.evaluation import standing
+from lethe.evaluation.findings import hidden
 from lethe.results import verdict as rule
 from lethe.results.ends import Ends
 from lethe.results.verdict import decide
-from lethe.statistics.bound import Interval
+from lethe.statistics.bound import Bound, Covers, Interval
+from tests.cases import cases
 from tests.lethe.evaluation.deciding import (
     ALPHA,
+    PARAMS,
     TAU,
     N,
     cut,
@@ -162,15 +166,7 @@ def test_a_calibration_that_does_not_fit_removes_the_word():
     assert (found.word, found.verdict.questions, found.tone) == ("none", 1, "open")
 
 
-@pytest.mark.parametrize(
-    ("ended", "either", "word"),
-    [
-        (0, 0, "forgot"),
-        (200, 200, "forgot"),  # 2.5% are cut off, which `report.most_truncated` allows
-        (800, 800, "open"),
-        (800, 40, "forgot"),  # made up: even as leaks they would be few
-    ],
-)
+@cases
 def test_cut_off_answers_forbid_forgot(ended, either, word):
     found = decided(model("mine", drawn("a", 0), cut("a", ended, either)))["mine"].verdict
     assert found.word == word
@@ -258,7 +254,7 @@ def test_all_intervals_of_utility_share_alpha(kept, level, expected):
 def run_with_exact_bounds(tmp_path_factory):
     """A run on files of which exact bounds prove one model to leak and another not to."""
     from lethe import config
-    from tests.lethe.evaluation.trees import certified
+    from tests.lethe.evaluation.deciding import certified
     from tests.lethe.report.synthetic import write_exact, write_run
 
     root = tmp_path_factory.mktemp("run")
@@ -280,3 +276,59 @@ def test_no_word_contradicts_a_certain_end(run_with_exact_bounds):
     assert found == []
     assert set(checked) == {"grad_ascent", "grad_diff", "npo"}
     assert set(checked.values()) == {"leaks", "forgot", "open"}
+
+
+JUDGED = params(metrics={"binary": "guard"}).model_copy(
+    update={"judges": {"guard": JudgeEntry.model_construct(judge="llama_guard")}}
+)
+
+
+def judged_as(one):
+    """The model with the verdicts of the judge in place of those of the scorer."""
+    one.answers["forget"] = one.answers["forget"].rename(columns={"keyword_leak": "guard"})
+    return one
+
+
+@pytest.mark.parametrize(("leaks", "word"), [(0, "forgot"), (400, "leaks")])
+def test_the_judge_is_named_with_the_word(leaks, word):
+    found = decided(judged_as(model("mine", drawn("a", leaks))), settings=JUDGED)["mine"]
+    assert found.word == word
+    assert "guard's verdicts" in found.sentence
+    assert "verdicts" not in decided(model("mine", drawn("a", leaks)), settings=PARAMS)["mine"].sentence
+
+
+def test_a_misfit_names_the_judge_and_no_word():
+    found = decided(judged_as(model("mine", drawn("a", 400), misfit)), settings=JUDGED)["mine"]
+    assert (found.word, found.verdict.worst) == ("none", None)
+    assert "guard" in found.sentence
+
+
+def test_labels_are_no_verdicts_of_the_judge():
+    labels = drawn("a", 0, 4000, "labelled")
+    found = decided(judged_as(model("mine", drawn("a", 400), labels)), settings=JUDGED)["mine"]
+    assert found.word == "forgot"
+    assert "guard" not in found.sentence
+
+
+def true_leaks(item, lower):
+    """The lower bound of the true share of leaks, the judge's error included."""
+    bound = Bound(lower, "lower", 0.01, Covers.ONE_PROMPT, "draws", "made up")
+    return lambda rows: rows.add("question", "leak", "judged", None, bound, None, item=item, split="forget")
+
+
+def greedy(item, leaks):
+    return lambda rows: rows.add("question", "leak", "greedy", leaks, item=item, split="forget")
+
+
+@pytest.mark.parametrize(
+    ("parts", "counted"),
+    [
+        ([drawn("a", 8), greedy("a", 0.0)], 1),
+        ([drawn("a", 0), greedy("a", 0.0)], 0),
+        ([drawn("a", 8), greedy("a", 1.0)], 0),
+        ([drawn("a", 8), greedy("a", 0.0), true_leaks("a", 0.0)], 0),
+        ([drawn("a", 8), greedy("a", 0.0), true_leaks("a", 0.01)], 1),
+    ],
+)
+def test_a_verdict_alone_is_no_hidden_leak_where_the_judge_errs(parts, counted):
+    assert hidden(model("mine", *parts)) == (counted, 1)

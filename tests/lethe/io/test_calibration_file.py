@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.errors import BadFile, BadInput, BadRow, MissingColumn
+from lethe.errors import BadFile, BadRow, MissingColumn
 from lethe.io.tables import read_calibration
 from lethe.statistics.judge_error import Calibration
 
@@ -84,16 +84,6 @@ def test_a_cell_that_is_neither_0_nor_1_is_named_by_its_line(rows, suffix, colum
             read_calibration(path, missing="drop")
         assert told.value.row == line_of(suffix, place)
         assert str(path) in str(told.value)
-
-
-@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode), st.sampled_from(SUFFIXES))
-@settings(max_examples=60)
-def test_any_other_file_is_refused_in_a_sentence(content, suffix):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"labelled{suffix}")
-        path.write_bytes(content)
-        with pytest.raises(BadInput, match="labelled"):
-            read_calibration(path)
 
 
 def test_a_column_must_be_there_and_spelt(tmp_path):

@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile
-from lethe.io import parts
-from lethe.io.parts import (
-    joined_parts,
-    read_parts,
-    rows_of,
-    write_parts,
-)
+from lethe.io import artifacts
+from lethe.io.artifacts import joined_parts, read_parts, rows_of, write_parts
 from lethe.io.tables import read_arrow, read_table, write_parquet
 
 
@@ -52,11 +47,7 @@ def test_a_question_in_two_places_is_refused(tmp_path):
 
 
 @settings(max_examples=40)
-@given(
-    st.lists(st.integers(1, 5), min_size=1, max_size=10),
-    st.randoms(use_true_random=False),
-    st.integers(1, 4),
-)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=10), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_rows_of_prompts_are_those_of_the_table_in_any_order(tmp_path_factory, counts, random, group):
     whole = table(counts)
     path = tmp_path_factory.mktemp("parts") / "t.parquet"
@@ -72,7 +63,7 @@ def test_rows_of_prompts_are_those_of_the_table_in_any_order(tmp_path_factory, c
 
 @pytest.mark.parametrize("order", ["same", "turned", "lacking"])
 def test_generations_and_scores_join_as_pandas_joins_them(tmp_path, monkeypatch, order):
-    monkeypatch.setattr(parts, "ROWS", 7)
+    monkeypatch.setattr(artifacts, "ROWS", 7)
     whole = table([3] * 8)
     scores = whole[["prompt_id", "sample"]].assign(leak=np.arange(24) % 2.0)
     scores = {"same": scores, "turned": scores.iloc[::-1], "lacking": scores.iloc[:-2]}[order].reset_index(

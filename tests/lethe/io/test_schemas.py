@@ -12,10 +12,9 @@ import pytest
 
 from lethe.errors import BadRow, OtherSchema
 from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
-from lethe.io import json_files as schema
-from lethe.io.artifacts import read_split, read_tables, write_splits
-from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import read_json, write_json
+from lethe.io import files as schema
+from lethe.io.artifacts import Tables, read_split, write_splits
+from lethe.io.files import SCHEMA_VERSION, read_json, write_json
 from lethe.io.tables import read_table, write_parquet
 from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
@@ -46,7 +45,6 @@ def written(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def own(written, tmp_path) -> Path:
-    """A copy to change."""
     return Path(shutil.copytree(written, tmp_path / "run"))
 
 
@@ -57,8 +55,8 @@ def compared(root: Path) -> object:
 READERS: dict[str, Callable[[Path], object]] = {
     "dataset/about.json": lambda root: read_split("forget", root / "dataset"),
     "results/metrics/mine.parquet": table.read,
-    "generations/mine/forget.parquet": lambda root: read_tables(root / "generations/mine", "stage sample"),
-    "scores/mine/forget.parquet": lambda root: read_tables(root / "scores/mine", "stage score"),
+    "generations/mine/forget.parquet": lambda root: dict(Tables(root / "generations/mine", "stage sample")),
+    "scores/mine/forget.parquet": lambda root: dict(Tables(root / "scores/mine", "stage score")),
     "generations/mine/about.json": lambda root: schema.read_artifact(root / "generations/mine/about.json"),
     "scores/mine/about.json": compared,
     "evaluated.json": compared,
@@ -66,7 +64,6 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 
 def set_version(path: Path, version: object) -> None:
-    """Write another schema version into an artifact."""
     if path.suffix == ".json":
         write_json(path, read_json(path) | {"schema": version})
         return

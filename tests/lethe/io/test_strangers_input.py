@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from lethe.config import read_yaml
-from lethe.config.yaml import parse_value
+from lethe.config.load import parse_value
 from lethe.data import images
 from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, visible
 from lethe.evaluation.labels import read_draws
+from lethe.io.artifacts import read_parts
 from lethe.io.logs import read_log
-from lethe.io.parts import read_parts
 from lethe.io.tables import read_arrow, read_table
 from tests.fuzz.mutations import BOMB
 from tests.lethe.io.logs.small_logs import entries, header, pack, sample
@@ -25,7 +25,7 @@ from tests.small import ROOT
 
 def test_some_hundred_broken_files_are_read_or_refused():
     """A process of its own: the memory of earlier tests does not count, and a killed reader fails this test alone."""
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", "300", "--seed", "18"]
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", "800", "--seed", "18"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr

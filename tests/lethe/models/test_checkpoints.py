@@ -2,15 +2,17 @@
 
 import shutil
 
+import huggingface_hub.constants
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from flows import settings
 from lethe import config
 from lethe.errors import BadFile, BadInput
-from lethe.io.json_files import read_json
+from lethe.io.files import read_json
 from lethe.models import checkpoints, hub
 from tests.lethe.small_checkpoint import save_small_checkpoint
 from tests.small import ROOT
@@ -21,8 +23,6 @@ COMMITS = {"main": "a" * 40, "v2": "b" * 40}
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """The hub's cache with two revisions of one repository, and no way to the hub."""
-    import huggingface_hub.constants
-
     folder = tmp_path / "hub"
     repository = folder / "models--org--tiny"
     for revision, commit in COMMITS.items():
@@ -101,8 +101,6 @@ def test_what_is_no_model_is_named(tmp_path, tiny):
 
 @pytest.mark.parametrize("lost", ["one", "all"])
 def test_weights_that_are_not_there_are_refused_not_made_up(tiny, tmp_path, lost):
-    from safetensors.torch import load_file, save_file
-
     checkpoints.save(tmp_path / "m", *tiny)
     place = tmp_path / "m" / "model.safetensors"
     weights = load_file(place)

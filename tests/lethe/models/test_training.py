@@ -6,13 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from dp_accounting.pld import privacy_loss_distribution
+from torch import nn
 
 from lethe import config
 from lethe.config.schema import Compute
+from lethe.errors import BadInput
 from lethe.io.artifacts import write_splits
 from lethe.models import checkpoints, training
-from lethe.models.checkpoints import default_device
-from lethe.models.in_memory import QA_PROMPT
+from lethe.models.checkpoints import QA_PROMPT, default_device
+from lethe.models.dp_sgd import make_private, noise_multiplier, spent
 from lethe.models.training import Losses, Resumable, Taken, TrainingFailed, batches, optimise
 from lethe.scoring.verdicts import VerdictStore
 from stages.train import train
@@ -77,7 +80,6 @@ def test_no_state_is_saved_from_which_a_run_would_go_on_with_weights_that_are_no
 
 @pytest.fixture
 def root(tmp_path, tiny):
-    """A folder of data with two splits and a model."""
     splits = {
         split: [{"id": f"{split}{n}", "question": f"Who is {n}?", "answer": "a poet"} for n in range(4)]
         for split in ("forget", "retain")
@@ -87,34 +89,25 @@ def root(tmp_path, tiny):
     return tmp_path
 
 
-def test_a_stage_that_fails_writes_no_model(root):
-    settings, prompt = config.load(ROOT / "params.yaml"), str(QA_PROMPT)
-    start, before = str(root / "models/base"), sorted(root.rglob("*"))
-    steps = {
-        "train": lambda: train(
-            "mine",
-            settings.train.recipe.model_copy(
-                update={"start_from": start, "lr": 1e30, "batch": 2, "prompt": prompt}
-            ),
-            "all",
-            root,
-        ),
-        "unlearn": lambda: forget(
-            "mine",
-            settings.unlearn.recipe.model_copy(update={"start_from": start, "forget_batch": 1}),
-            settings.unlearn.methods["npo"].model_copy(update={"lr": 1e30}),
-            prompt,
-            root,
-        ),
-    }
-    for stage, step in steps.items():
-        with pytest.raises(TrainingFailed) as caught:
-            step()
-        failed = caught.value
-        assert failed.run == f"{stage} mine"
-        assert not math.isfinite(failed.failed.loss)
-        assert failed.last.step == failed.failed.step - 1
-        assert math.isfinite(failed.last.loss)
+@pytest.mark.parametrize("stage", ["train", "unlearn"])
+def test_a_stage_that_fails_writes_no_model(root, stage):
+    settings, before = config.load(ROOT / "params.yaml"), sorted(root.rglob("*"))
+    common = {"start_from": str(root / "models/base"), "prompt": str(QA_PROMPT)}
+    with pytest.raises(TrainingFailed) as caught:
+        if stage == "train":
+            recipe = settings.train.recipe.model_copy(update={**common, "lr": 1e30, "batch": 2})
+            train("mine", recipe, "all", root)
+        else:
+            recipe = settings.unlearn.recipe.model_copy(
+                update={"start_from": common["start_from"], "forget_batch": 1}
+            )
+            method = settings.unlearn.methods["npo"].model_copy(update={"lr": 1e30})
+            forget("mine", recipe, method, common["prompt"], root)
+    failed = caught.value
+    assert failed.run == f"{stage} mine"
+    assert not math.isfinite(failed.failed.loss)
+    assert failed.last.step == failed.failed.step - 1
+    assert math.isfinite(failed.last.loss)
     assert sorted(root.rglob("*")) == before
 
 
@@ -129,8 +122,6 @@ def test_each_epoch_sees_every_row_once():
 
 
 class OfAModel(Counting):
-    """A judge whose parameters name a model."""
-
     def __init__(self, folder: Path):
         super().__init__()
         object.__setattr__(self.params, "model", str(folder))
@@ -141,10 +132,7 @@ def keys(folder: Path) -> dict[str, str]:
     kept = training.resumable(
         folder, torch.nn.Linear(1, 1), Compute(checkpoint_every=1), ("lethe.models.training",)
     )
-    return {
-        "verdicts": VerdictStore(judge, folder).key,
-        "training": kept.folder.name,
-    }
+    return {"verdicts": VerdictStore(judge, folder).key, "training": kept.folder.name}
 
 
 def test_the_key_of_a_kept_result_contains_the_device(tmp_path, monkeypatch):
@@ -161,3 +149,62 @@ def test_the_key_of_a_kept_result_contains_the_device(tmp_path, monkeypatch):
     assert default_device() == "cuda"
     there = keys(tmp_path)
     assert {name for name in here if here[name] == there[name]} == set()
+
+
+ROWS, WIDTH = 200, 50
+
+
+def private(model=None, **settings):
+    torch.manual_seed(0)
+    model = nn.Linear(WIDTH, 1, bias=False) if model is None else model
+    rows = (torch.ones(ROWS, WIDTH), torch.arange(ROWS))
+    settings = {"sample_rate": 0.1, "noise_multiplier": 1.0, "clip": 1.0, "seed": 3, "steps": 200} | settings
+    return make_private(model.train(), torch.optim.SGD(model.parameters(), lr=0.0), rows, **settings)
+
+
+def released(model, optimiser, loader, scale=100.0):
+    """The noisy sum of gradients of each step (loss: ``scale`` times the output)."""
+    (weight,), sums = model.parameters(), []
+    for rows, _ in loader:
+        optimiser.zero_grad(set_to_none=True)
+        (scale * model(rows)).mean().backward()
+        optimiser.step()
+        sums.append(weight.grad.flatten() * optimiser.expected_batch_size)
+    return torch.stack(sums)
+
+
+def test_each_row_comes_with_the_sample_rate_into_each_step():
+    _, _, loader = private()
+    seen = torch.zeros(ROWS)
+    sizes = []
+    for _, numbers in loader:
+        seen[numbers] += 1
+        sizes.append(len(numbers))
+    assert len(sizes) == 200
+    assert seen.mean() == pytest.approx(20, abs=1)
+    assert torch.tensor(sizes, dtype=torch.float).std() == pytest.approx(math.sqrt(ROWS * 0.09), rel=0.2)
+
+
+def test_the_noise_is_what_was_asked_for():
+    sums = released(*private(noise_multiplier=2.0, clip=0.5), scale=0.0)
+    assert sums.std() == pytest.approx(1.0, rel=0.03)
+    assert abs(sums.mean()) < 0.05
+
+
+def test_gradients_of_single_rows_are_clipped():
+    model, optimiser, loader = private(noise_multiplier=0.0, clip=0.5)
+    sizes = [len(rows) for rows, _ in private()[2]]
+    norms = released(model, optimiser, loader).norm(dim=1)
+    assert norms.tolist() == pytest.approx([0.5 * size for size in sizes], rel=1e-3)
+
+
+def test_a_layer_that_mixes_rows_is_refused():
+    with pytest.raises(BadInput, match="BatchNorm"):
+        private(nn.Sequential(nn.Linear(WIDTH, 4), nn.BatchNorm1d(4)))
+
+
+def test_the_accountants_agree():
+    sigma = noise_multiplier(3.0, 1e-5, 0.1, 50)
+    tight = privacy_loss_distribution.from_gaussian_mechanism(sigma, sampling_prob=0.1).self_compose(50)
+    assert spent(sigma, 1e-5, 0.1, 50) == pytest.approx(tight.get_epsilon_for_delta(1e-5), abs=0.03)
+    assert 2 < spent(sigma, 1e-5, 0.1, 50) <= 3.0

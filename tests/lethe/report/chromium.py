@@ -52,14 +52,6 @@ class Page:
     def evaluate(self, expression: str) -> Any:
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def press(self, key: str) -> None:
-        """Press and release a key as a keyboard does: "Tab", "Enter", " ", "ArrowDown", or a letter."""
-        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowUp": 38, "ArrowDown": 40}.get(key, ord(key[0].upper()))
-        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
-        for kind in ("keyDown", "keyUp"):
-            typed = {"text": text} if text and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **typed)
-
     def click(self, selector: str) -> None:
         """Click the middle of an element with the mouse, scrolled into view."""
         node = f"document.querySelector({selector!r})"
@@ -96,7 +88,6 @@ class Page:
         return base64.b64decode(self.call("Page.printToPDF")["data"])
 
     def close(self) -> None:
-        """Close the pipes."""
         self._to.close()
         self._back.close()
 

@@ -47,13 +47,11 @@ def small_artifacts(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def own_small(small_artifacts, tmp_path) -> Path:
-    """A copy of the small run to change."""
     return Path(shutil.copytree(small_artifacts, tmp_path / "small"))
 
 
 @pytest.fixture
 def own_artifacts(artifacts, tmp_path) -> Path:
-    """A copy to change."""
     return Path(shutil.copytree(artifacts, tmp_path / "run"))
 
 
@@ -81,6 +79,5 @@ def page(run) -> Page:
 
 @pytest.fixture(scope="module")
 def tab():
-    """An empty page of a headless Chromium."""
     with chromium.page() as page:
         yield page

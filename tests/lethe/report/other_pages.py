@@ -3,40 +3,18 @@
 import numpy as np
 
 from lethe.audits.unlearning_game.result import GameResult
-from lethe.evaluation.compared import Compared, Comparison, NotCompared
-from lethe.io.json_files import restored
+from lethe.evaluation.compared import Comparison, compare
+from lethe.evaluation.sides import Answers, Scored, Side
+from lethe.io.files import restored
 from lethe.report import game_page
 from lethe.report.pages import comparison_page
-from lethe.statistics.mean_difference import difference
 from lethe.statistics.unlearning_game import group_bound, unlearning_quality
+from tests.cases import read_cases
 
 METHODS = ("none", "fisher", "ft_final", "retr_final", "neg_grad", "retrain")
 BUDGETS = ("50", "150", "600", "inf")
 # Tables 1 to 4 of the unlearning-game paper; row names inferred, Table 2 lacks two rows.
-QUALITY = [
-    (0.972, 0.960, 0.932, 0.587),
-    (0.980, 0.975, 0.953, 0.628),
-    (0.972, 0.964, 0.939, 0.576),
-    (0.973, 0.963, 0.939, 0.574),
-    (0.973, 0.967, 0.942, 0.709),
-    (0.998, 0.996, 0.997, 0.993),
-]
-CONFUSION = [
-    (0.749, 0.720, 0.717, 0.005),
-    (0.925, 0.953, 0.946, 0.180),
-    (0.931, 0.958, 0.893, 0.033),
-    (0.930, 0.957, 0.893, 0.346),
-    (0.743, 0.720, 0.702, 0.344),
-    (0.962, 0.972, 0.976, 0.975),
-]
-AUC = [
-    (0.451, 0.433, 0.454, 0.380),
-    (0.476, 0.482, 0.466, 0.299),
-    (0.485, 0.485, 0.472, 0.248),
-    (0.485, 0.485, 0.472, 0.247),
-    (0.475, 0.484, 0.463, 0.325),
-    (0.479, 0.491, 0.492, 0.488),
-]
+QUALITY, CONFUSION, AUC = ([*table.values()] for table in read_cases(__file__).values())
 DEVIATION = [(0.015, 0.027), (0.015, 0.029), (0.020, 0.032), (0.020, 0.032), (0.020, 0.032), (0.008, 0.012)]
 ACCURACY = (0.485, 0.520, 0.571, 0.660)
 
@@ -108,19 +86,17 @@ def comparison() -> Comparison:
         "q-2": (10, 11),
         "<script>document.title='owned'</script>" + "x" * 80: (5, 5),
     }
-    sides = {
-        name: [np.repeat([1.0, 0.0], [ones, 200 - ones]) for ones in counts] for name, counts in names.items()
-    }
-    effects = {name: difference(*pair, 0.05, binary=True) for name, pair in sides.items()}
-    rows = tuple(
-        Compared(name, "", "keyword_leak", effect, name in ("q-0", "q-1")) for name, effect in effects.items()
-    )
-    reason = NotCompared("q-4", "the question stands in A only")
-    return Comparison("before", "after", 0.05, "keyword_leak", rows, effects["q-0"], (reason,), ("a note",))
+    sides = []
+    for place, left_out in enumerate(({"q-4": Answers(np.ones(200))}, {})):
+        drawn = {
+            name: Answers(np.repeat([1.0, 0.0], [ones[place], 200 - ones[place]])) for name, ones in names.items()
+        }
+        own = Scored(drawn | left_out, {"temperature": place})
+        sides.append(Side(("before", "after")[place], "table", "keyword_leak", {"": own}))
+    return compare(*sides)
 
 
 def pages() -> dict[str, str]:
-    """Every page that is not the report, by name."""
     tables, alone = (restored(GameResult, result) for result in (paper(), single()))
     return {
         "game": game_page.page("digits", alone),

@@ -14,7 +14,7 @@ import pandas as pd
 
 from lethe import config
 from lethe.evaluation.measure import measure, measure_stopped
-from lethe.io.json_files import write_json, write_jsonl
+from lethe.io.files import write_json, write_jsonl
 from lethe.io.tables import read_table, write_parquet
 from lethe.results import table
 from lethe.results.exact_bounds import rows_of
@@ -93,7 +93,6 @@ def _rows(split: str, count: int) -> list[dict]:
 def draw_answers(
     name: str, split: str, rows: list[dict], n: int, rng: np.random.Generator
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The answers of one model to one split, and their scores."""
     share, greedy_leaks, variants = KINDS.get(name, (0.01, False, 10))
     forget = split == "forget"
     known = share if forget else 0.9
@@ -146,7 +145,6 @@ def measure_again(
     calibration: Calibration | None = None,
     truncated: str = "counts",
 ) -> None:
-    """Write the results of a model's answers and scores as they are now."""
     settings = config.load(root / "params.yaml")
     tables = _tables(root, name)
     rows = measure(name, *tables, settings.metrics, inapplicable, calibration, truncated)
@@ -154,7 +152,6 @@ def measure_again(
 
 
 def stop_early(root: Path, name: str = "npo") -> None:
-    """Let the questions of a model stop by the rule of params.yaml, and write what is then known."""
     settings = config.load(root / "params.yaml")
     rule = settings.sample.sequential
     generations, scores = _tables(root, name)
@@ -187,7 +184,6 @@ def _likelihoods(name: str, alpha: float) -> list[Result]:
 
 
 def write_epsilon_star(root: Path, name: str, lower: float | None, **changes: object) -> None:
-    """Write Epsilon* of a model as its stage does; ``changes`` are of the record."""
     record = {
         "epsilon_star": 1.5 * (lower or 0),
         "infinite": False,
@@ -202,19 +198,16 @@ def write_epsilon_star(root: Path, name: str, lower: float | None, **changes: ob
 
 
 def write_record(root: Path, stage: str, name: str, record: dict) -> None:
-    """Write the record of an audit, game or attack as its stage does."""
     row = table.result(name, "audit", "record", "run", evidence=record)
     table.write(table.place(root / "data", stage, name), [row])
 
 
 def write_exact(root: Path, name: str, found: Certificates) -> None:
-    """Write exact bounds of a model as their stage does."""
     rows = rows_of(dataclasses.replace(found, name=name))
     table.write(table.place(root / "data", "exact", name), rows)
 
 
 def copy_results(root: Path, name: str, other: str) -> None:
-    """Write the results of the answers of one model under the name of another."""
     rows = table.read_rows(table.place(root / "data", "metrics", name))
     table.write(
         table.place(root / "data", "metrics", other), [dataclasses.replace(row, model=other) for row in rows]
@@ -246,7 +239,6 @@ def change_numbers(
 
 
 def change_params(root: Path, change: Callable[[dict], object]) -> None:
-    """Change params.yaml."""
     import yaml
 
     path = root / "params.yaml"
@@ -256,6 +248,5 @@ def change_params(root: Path, change: Callable[[dict], object]) -> None:
 
 
 def change_json(path: Path, **changes: object) -> None:
-    """Change keys of one JSON artifact."""
     value = json.loads(path.read_text(encoding="utf-8"))
     write_json(path, value | changes)

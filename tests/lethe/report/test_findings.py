@@ -1,20 +1,20 @@
 """What holds: the outcome follows the numbers in either direction."""
 
 import dataclasses
+import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from lethe.evaluation.findings import (
-    MORE_THAN_RETRAIN,
-    findings,
-    leak_share,
-)
+from flows.workspace import plots_page
+from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings, leak_share
+from lethe.report.page import TRAINED, plots
 from lethe.results import table
 from lethe.results.table import Rows
 from lethe.statistics.bound import Bound, Covers
+from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
 
 
@@ -149,3 +149,37 @@ def test_answers_that_were_stopped_early_are_not_compared(own_artifacts):
     titles = [claim.title for claim in findings(load(own_artifacts)).claims]
     assert MORE_THAN_RETRAIN not in titles
     assert not any("leakage of Base" in title or "narrows" in title for title in titles)
+
+
+def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
+    drawn = plots(run)
+    for name in ("m_gen.json", "per_question.json"):
+        panels: dict[str, set[str]] = {}
+        for row in drawn[name]:
+            panels.setdefault(row["panel"], set()).add(row["model"])
+        assert set(panels) == {"grad_ascent", "npo", "npo_matched", "npo_entropy"}
+        assert panels["npo"] == {"base", "retrain", "npo", "npo_at"}
+        assert all({"base", "retrain"} < models and len(models) <= 4 for models in panels.values())
+    trained = {row["model"]: row["panel"] for row in drawn["training_loss.json"] if row["loss"] is not None}
+    assert trained["base"] == trained["retrain"] == TRAINED
+    assert trained["npo"] == "npo"
+
+
+@pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
+def test_the_page_of_dvc_draws_and_asks_for_nothing(tmp_path):
+    values = [{"x": 1, "y": 2}, {"x": 2, "y": 3}]
+    axis = {"type": "quantitative"}
+    plot = {"data": {"values": values}, "mark": "bar", "encoding": {key: {"field": key, **axis} for key in "xy"}}
+    drawn = f"<div id='plot'></div><script>drawn = vegaEmbed('#plot', {json.dumps(plot)})</script>"
+    tried = "<img src='http://127.0.0.1:8/x.png'>"
+    path = tmp_path / "plots.html"
+    path.write_text(
+        plots_page().replace("{refresh_tag}", "").replace("{plot_divs}", drawn + tried), encoding="utf-8"
+    )
+    with chromium.page() as tab:
+        tab.open(path)
+        tab.call("Runtime.evaluate", expression="drawn", awaitPromise=True)
+        assert tab.evaluate("document.querySelectorAll('#plot canvas, #plot svg').length") > 0
+        (refused,) = map(str, tab.logged)
+        assert "x.png" in refused
+        assert "Content Security Policy" in refused

@@ -1,16 +1,18 @@
 """The game's page and its trends: on the paper's own numbers every trend holds, on others it does not."""
 
-import copy
 import re
 from html import unescape
 
 import pytest
 
 from lethe.audits.unlearning_game.result import GameResult, trends
-from lethe.io.json_files import restored
+from lethe.io.files import restored
 from lethe.report.game_page import page
 from lethe.statistics.bound import Assumes, Bound, Covers
+from tests.cases import cases, merged
+from tests.lethe.report import chromium, other_pages
 from tests.lethe.report.other_pages import paper, single
+from tests.lethe.report.test_chromium import HIDDEN_OVERFLOW
 
 
 def typed(result):
@@ -21,26 +23,9 @@ def held(result):
     return {trend.claim: trend.held for trend in trends(typed(result))}
 
 
-@pytest.mark.parametrize(
-    ("change", "claim"),
-    [
-        (lambda r: r["tables"]["quality"]["values"]["150"].update(retrain=0.9795), "Retraining has quality 1"),
-        (lambda r: r["tables"]["quality"]["values"]["150"].update(fisher=0.981), "The quality falls"),
-        (lambda r: r["methods"]["none"]["quality"].update(value=0.65), "Without privacy NegGrad"),
-        (lambda r: r["figure"]["points"][2000].update(none=0.9), "keep their ranking over data set sizes"),
-        (lambda r: r["figure"]["repeats"].update(none=[0.587, 0.9, 0.587]), "keep their ranking over repetitions"),
-        (lambda r: r["tables"]["deviation"].update(none={"swap": 0.03, "random": 0.02}), "varies less"),
-        (
-            lambda r: [c.update(retrain=1.0) for c in r["tables"]["confusion"]["values"].values()],
-            "confusion is not g",
-        ),
-        (lambda r: [c.update(retrain=0.5) for c in r["tables"]["mia"]["values"].values()], "AUC is not grounded"),
-    ],
-)
+@cases
 def test_a_trend_that_fails_is_told(change, claim):
-    result = copy.deepcopy(paper())
-    change(result)
-    failed = [name for name, one in held(result).items() if not one]
+    failed = [name for name, one in held(merged(paper(), change)).items() if not one]
     assert len(failed) == 1
     assert claim in failed[0]
 
@@ -85,3 +70,50 @@ def test_leakage_bounds_stand_beside_the_quality():
         "42 forget questions",
     ):  # up: rounded down it would be no bound
         assert part in text, part
+
+
+NAMES = ("game", "tables", "compare")
+BROWSED = pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return other_pages.pages()
+
+
+@pytest.fixture(scope="module")
+def folder(pages, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    for name, html in pages.items():
+        (folder / f"{name}.html").write_text(html, encoding="utf-8")
+    return folder
+
+
+@BROWSED
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_silent_alone_and_readable(tab, folder, name, width, scheme):
+    path = folder / f"{name}.html"
+    tab.open(path, width, scheme)
+    tab.settle()
+    assert tab.logged == []
+    assert tab.requested == [path.as_uri()]
+    assert tab.evaluate(HIDDEN_OVERFLOW) == 0
+    assert tab.evaluate("document.querySelectorAll('main, header').length") == 2
+
+
+@BROWSED
+def test_a_comparison_sorts_and_shows_where_each_difference_lies(tab, folder):
+    tab.open(folder / "compare.html")
+    names = "[...document.querySelectorAll('#compared tbody th')].map(cell => cell.textContent.slice(0, 4))"
+    assert tab.evaluate(names) == ["q-1", "q-0", "q-2", "<scr"]  # what holds first, the largest first
+    tab.click("#compared thead th:nth-child(5) button")
+    assert tab.evaluate(names) == ["q-1", "<scr", "q-2", "q-0"]
+    outcomes = tab.evaluate("[...document.querySelectorAll('#compared .outcome')].map(cell => cell.textContent)")
+    assert outcomes == ["better", "open", "open", "worse"]
+    places = tab.evaluate("""[...document.querySelectorAll('.effect')].map(bar => {
+        const [zero, reach, dot] = [...bar.children].map(part => part.getBoundingClientRect());
+        return [reach.left < zero.left, reach.right > zero.left, dot.left + dot.width / 2 < zero.left - 1];
+    })""")
+    assert places == [[True, False, True], [True, True, False], [True, True, False], [False, True, False]]
+    assert tab.evaluate("document.title") == "Lethe: before and after"

@@ -17,7 +17,7 @@ from lethe.evaluation.findings import findings
 from lethe.evaluation.run import load as load_run
 from lethe.evaluation.standing import standings
 from lethe.report import columns
-from lethe.report.page import render
+from lethe.report.page import provenance, render
 from lethe.statistics.bound import Bound, Covers, joint_level, level
 from tests.lethe.report.conftest import PROVENANCE, load
 from tests.lethe.report.synthetic import (
@@ -168,14 +168,12 @@ def test_a_report_of_nothing_is_a_page_that_says_so(own_small):
 
 
 def shown(root, name="npo") -> dict[str, str]:
-    """The cells of a model in the tables of models, by key."""
     run = load(root)
     model = next(model for model in run.models if model.name == name)
     return {key: column.cell(model.numbers) for key, column in columns_of(run).items()}
 
 
 def columns_of(run) -> dict[str, columns.Column]:
-    """The columns of the tables of models, by key."""
     groups = columns.columns(run, "model", [model.numbers for model in run.models])
     return {column.key: column for _, own in groups for column in own}
 
@@ -271,3 +269,11 @@ def test_a_bound_without_its_guarantee_is_not_shown(own_small):
         if len(column.names) == 2:
             assert column.cell(npo.numbers) == "–"
             assert column.cell(run.role("base").numbers) != "–"
+
+
+def test_the_date_is_that_of_the_answers_and_not_of_the_page(own_small):
+    drawn = own_small / "data/generations"
+    for file in drawn.rglob("*"):
+        os.utime(file, (0, 86_400))
+    assert provenance(own_small, drawn)["date"] == "1970-01-02"
+    assert "date" not in provenance(own_small, own_small / "data/games")

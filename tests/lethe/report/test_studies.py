@@ -10,6 +10,7 @@ from lethe.evaluation.run import load as load_run
 from lethe.report.page import render
 from lethe.report.studies import spreads
 from lethe.report.sweep_figure import SweepClaim, axes_figure, outcome
+from lethe.statistics.bound import level
 from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
@@ -56,8 +57,9 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
     assert (npo.half_life.earliest, npo.half_life.estimate, npo.half_life.latest) == (2, 2, 2)
     assert [round(one.estimate, 3) for one in npo.excess] == [0.003, 0.192, 0.59]
     assert found["retrain_forget"].excess == []
+    assert level(2 * npo.points[0].upper.alpha) in html  # of the half-life: two bands
     assert npo.excess[2].lower.number(4) in html
-    rows = [line for line in attacks_of(run).splitlines() if line.startswith("| relearn on forget rows |")]
+    rows = [line for line in attacks_of(run).splitlines() if line.startswith("relearn on forget rows |")]
     assert [row.split(" | ")[1] for row in rows] == ["npo_forget"]
     assert npo.points[2].lower.number(4) in html
     assert "forget, count 5, batch 8, lr 0.0005)" in html
@@ -88,13 +90,12 @@ def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures)
     change_numbers(own_small, "npo_2", binary_mean=0.4)
     run = load_run(config.validate(value), own_small / "data", load(own_small).provenance)
     (row,) = spreads(run)
-    assert (row.loss, row.models) == ("npo", ["npo", "npo_2"])
-    spread = row.quantities["binary_mean"]
-    assert (spread.mean, spread.least, spread.greatest) == (pytest.approx(0.3), 0.2, 0.4)
+    assert (row.title, [model.name for model in row.models]) == ("npo", ["npo", "npo_2"])
+    assert row.spread("binary_mean") == (pytest.approx(0.3), 0.2, 0.4)
     html = section(render(run).html, "methods")
     assert "0.2" in html
     assert "0.4" in html
-    cells = next(line for line in methods_of(run).splitlines() if line.startswith("| npo |")).split(" | ")
+    cells = next(line for line in methods_of(run).splitlines() if line.startswith("npo |")).split(" | ")
     assert cells[1] == "0.300 (0.200 to 0.400)"
 
 

@@ -32,11 +32,9 @@ class Sample:
         return cls(leaks, n, rng.poisson(rho * (p - explored), leaks.shape), explored, rho)
 
     def joined(self, other):
-        """These answers and those of ``other``, of the same runs."""
         return replace(self, leaks=self.leaks + other.leaks, n=self.n + other.n)
 
     def ends(self):
-        """The ends of all questions of all runs, as one long list."""
         trees = None
         if self.sampled is not None:
             explored = np.broadcast_to(self.explored, self.leaks.shape).ravel()
@@ -105,5 +103,4 @@ def run(rng, chance, subject, models, runs, n, tau=0.01, alpha=0.05, level=None,
 
 
 def any_false(words, false):
-    """The share of runs in which some model has a false word."""
     return float((words == false).any(axis=-1).mean())

@@ -17,22 +17,9 @@ from tests.lethe.report.synthetic import write_run
 from tests.small import ROOT
 
 NAME, BOUND = "blank_share", "blank_worst"
-OF_MODEL = Quantity(
-    *(
-        "blank",
-        "sampled",
-        "model",
-        (NAME, "", BOUND),
-        "{scorer}",
-        "blank",
-        "share of answers without a word",
-        "probability",
-    ),
-    headlines=("leaks",),
-)
-EACH = Quantity(
-    "blank", "sampled", "question", ("blank_here", "", ""), "{scorer}", "blank", "answers without a word", "count"
-)
+WHAT = ("{scorer}", "blank", "answers without a word")
+OF_MODEL = Quantity("blank", "sampled", "model", (NAME, "", BOUND), *WHAT, "probability", headlines=("leaks",))
+EACH = Quantity("blank", "sampled", "question", ("blank_here", "", ""), *WHAT, "count")
 GUARANTEE = ("upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "Clopper-Pearson", 16)
 
 

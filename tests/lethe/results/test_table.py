@@ -1,8 +1,12 @@
 """The table of results: rows come back from a file as they were, and are read under their exported names."""
 
+import ast
 import dataclasses
 import math
+import string
+from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pytest
@@ -10,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadValue
-from lethe.results import table
-from lethe.results.quantities import QUANTITIES
+from lethe.io.files import write_json
+from lethe.results import quantities, table
+from lethe.results.quantities import HEADLINES, MODEL, MOST, QUANTITIES, USEFUL, Quantity, headline
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from tests.cases import read_cases
+from tests.small import ROOT, run
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NUMBER = st.none() | st.floats(allow_nan=False)
@@ -114,22 +121,11 @@ def test_a_value_has_the_unit_of_its_quantity():
     rows.add("model", "scorer", "anytime", text="keyword_leak")
     rows.add("model", "score", "sampled", 1)
     rows.add("question", "leaks", "sampled", 2.5, item="q")
-    values = Numbers(rows.rows).values
-    assert values == {
-        "leaking_answers": 2.5,
-        "n_questions": 30,
-        "mean": 1.0,
-        "judge_fits": True,
-        "sequential_scorer": "keyword_leak",
-    }
-    kinds = {key: type(value) for key, value in values.items()}
-    assert (kinds["n_questions"], kinds["mean"], kinds["judge_fits"]) == (int, float, bool)
     numbers = Numbers(rows.rows)
-    assert (numbers.value("n_questions"), numbers.value("sequential_scorer"), numbers.value("x")) == (
-        30,
-        None,
-        None,
-    )
+    expected = {"leaking_answers": 2.5, "n_questions": 30, "mean": 1.0, "judge_fits": True}
+    assert numbers.values == expected | {"sequential_scorer": "keyword_leak"}
+    assert [type(numbers.values[key]) for key in expected] == [float, int, float, bool]
+    assert [numbers.value(key) for key in ("n_questions", "sequential_scorer", "x")] == [30, None, None]
 
 
 def test_a_row_at_a_place_is_a_series_unless_its_place_is_exported():
@@ -147,29 +143,25 @@ def test_a_row_at_a_place_is_a_series_unless_its_place_is_exported():
 
 
 def test_the_rows_of_a_folder_by_model_question_and_audit(tmp_path):
-    for stage, name, rows in (
-        ("metrics", "a", [("model", "score", 0.5, None), ("question", "score", 0.25, "q2")]),
-        ("exact", "a", [("question", "score", 0.75, "q1"), ("question", "max", 1.0, "q2")]),
-        ("metrics", "b", [("model", "score", 0.125, None)]),
-        ("audit", "mine", []),
+    for stage, name, *rows in (
+        ("metrics", "a", ("model", "score", 0.5, None), ("question", "score", 0.25, "q2")),
+        ("exact", "a", ("question", "score", 0.75, "q1"), ("question", "max", 1.0, "q2")),
+        ("metrics", "b", ("model", "score", 0.125, None)),
+        ("audit", "mine", ("audit", "number", 2.0, "epsilon")),
     ):
         made = Rows(name)
         for scope, quantity, value, item in rows:
-            made.add(scope, quantity, "sampled", value, item=item)
-        if name == "mine":
-            made.add("audit", "number", "run", 2.0, item="epsilon")
+            made.add(scope, quantity, "run" if scope == "audit" else "sampled", value, item=item)
         table.write(table.place(tmp_path, stage, name), made.rows)
     both = [Result(name, "model", "forget_ks", "given answers", estimate=0.5) for name in ("a", "b")]
     table.write(table.place(tmp_path, "compare", "models"), both)
     results = table.read(tmp_path)
     assert set(results.by_model) == {"a", "b", "mine"}
     assert results.model("a").values == {"mean": 0.5, "forget_ks": 0.5}
-    assert {item: own.values["mean"] for item, own in results.questions("a").items() if "mean" in own.values} == {
-        "q1": 0.75,
-        "q2": 0.25,
-    }
-    assert list(results.questions("a")) == ["q1", "q2"]  # the file exact comes before the file metrics
-    assert results.questions("a")["q2"].values["max"] == 1.0
+    questions = results.questions("a")
+    assert list(questions) == ["q1", "q2"]  # the file exact comes before the file metrics
+    assert [questions[item].values["mean"] for item in ("q1", "q2")] == [0.75, 0.25]
+    assert questions["q2"].values["max"] == 1.0
     assert results.audit("mine").values == {"epsilon": 2.0}
     assert results.rows("gone") == ()
     assert results.model("gone").values == {}
@@ -215,3 +207,93 @@ def test_a_row_restated_for_a_language_changes_its_guarantee_alone(side):
     assert dataclasses.replace(restated, covers=row.covers, assumes=row.assumes) == row
     plain = table.result("m", "question", "max", "sampled", 0.5, item="q")
     assert table.in_language(plain) is plain
+
+
+PARTS = ("split", "item", "at")
+
+
+def single(row: Quantity) -> list[str]:
+    """The exported names of single numbers, each of their places written out."""
+    places = row.exported_at if row.at else (None,)
+    made = (Result("m", row.scope, row.key, row.basis, item="ITEM", split="SPLIT", at=at) for at in places)
+    return [name for one in made for name in dict.fromkeys(one.names()) if name]
+
+
+def test_every_exported_name_is_of_one_number():
+    found = Counter((row.scope, name) for row in QUANTITIES for name in single(row))
+    assert [name for name, times in found.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("row", QUANTITIES, ids=lambda row: f"{row.scope}-{row.key}-{row.basis}")
+def test_a_row_is_whole(row):
+    fields = {name for pattern in row.names for _, name, _, _ in string.Formatter().parse(pattern) if name}
+    assert fields <= set(PARTS)
+    assert ("at" in fields) <= bool(row.at), "a name that says where needs a meaning of where"
+    assert bool(row.exported_at) <= bool(row.at)
+    made = Result("m", row.scope, row.key, row.basis, item="i", split="s", at=0.5)
+    assert not [name for name in made.names() if "{" in name or "}" in name or " " in name]
+    assert row.label
+    assert row.definition
+    assert row.unit != "text" or not any(row.names[1:]), "a word has no ends"
+    assert set(row.headlines) <= set(get_args(quantities.Headline)) - {""}
+    assert not row.headlines or (row.scope == "model" and any(row.names))
+    assert [HEADLINES.index(one) for one in row.headlines if one in HEADLINES] == sorted(
+        HEADLINES.index(one) for one in row.headlines if one in HEADLINES
+    )
+
+
+@pytest.mark.parametrize("module", ["evaluation/findings", "report/figures", "api/runs"])
+def test_a_reader_takes_its_names_from_the_vocabulary(module):
+    nodes = ast.walk(ast.parse((ROOT / f"lethe/{module}.py").read_text(encoding="utf-8")))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert not texts & {name for row in QUANTITIES for name in single(row) if "_" in name}
+
+
+@pytest.mark.parametrize("key", [("model", "nothing", "sampled"), ("audit", "leak", "sampled"), ("", "", "")])
+def test_an_unknown_quantity_is_refused(key):
+    with pytest.raises(BadValue):
+        quantities.of(*key)
+    with pytest.raises(BadValue):
+        Result("m", *key).names()
+
+
+GROUPS = read_cases(__file__)["GROUPS"]
+
+
+@pytest.mark.parametrize("group", HEADLINES)
+@pytest.mark.parametrize("utility", [f"{split}_mean" for split in USEFUL])
+def test_a_model_is_shown_by_its_strongest_evidence(group, utility):
+    """A model with the numbers of this group and of all weaker ones, and words that are no numbers."""
+    known = [name for one in HEADLINES[HEADLINES.index(group) :] for name in GROUPS[one]]
+    values = dict.fromkeys([*known, utility, "n", "alpha", "ed_score"], 0.25)
+    assert set(headline(values)) == {*GROUPS[group], utility}
+    assert headline(values)[-1] == utility
+
+
+NAMES = sorted({name for row in MODEL for name in single(row)} | {f"{split}_mean" for split in USEFUL})
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([None, 0.0, 0.25, "word", True])))
+def test_a_headline_has_few_names_each_with_a_value(values):
+    shown = headline(values)
+    assert len(shown) == len(set(shown)) <= MOST
+    assert all(values[name] is not None for name in shown)
+    utility = [name for name in shown if name.removesuffix("_mean") in USEFUL]
+    assert shown[len(shown) - len(utility) :] == utility
+    assert utility == [f"{split}_mean" for split in USEFUL if values.get(f"{split}_mean") is not None][:1]
+
+
+@pytest.mark.parametrize("group", [group for group in HEADLINES if group != "labelled"])
+def test_the_table_of_dvc_fits_120_columns(tmp_path, group):
+    """With the longest name of the demonstration, of which nobody labelled an answer, and the longest numbers."""
+    values = dict.fromkeys((*GROUPS[group], "retain_mean"), 0.12345678)
+    paths = [f"data/metrics/{name}.json" for name in ("base", "npo_entropy_at")]
+    for path in paths:
+        write_json(tmp_path / path, {"schema": 1, **{key: values[key] for key in headline(values)}})
+    (tmp_path / "dvc.yaml").write_text(f"metrics: [{', '.join(paths)}]\n")
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    lines = run(tmp_path, "dvc", "metrics", "show").stdout.splitlines()
+    assert len(lines) == 3
+    assert all(key in lines[0] for key in values)
+    assert max(map(len, lines)) <= 120

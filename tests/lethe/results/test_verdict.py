@@ -1,4 +1,6 @@
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +10,10 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue
 from lethe.results.ends import Ends
 from lethe.results.evidence import AtLevel, Trees, Truncation
-from lethe.results.verdict import MOST_TIMES, Decides, decide, level_of, utility
+from lethe.results.verdict import MOST_TIMES, Decides, decide, level_of, sentence, utility
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
+from tests.cases import cases
 from tests.lethe.results.simulate_verdict import Rule, Sample, any_false, run
 from tests.lethe.results.test_ends import joined, naive_ends, random_question
 from tests.lethe.statistics.draws import tolerated
@@ -361,38 +364,101 @@ def test_graded_scores_are_asked_at_one_level():
     assert decide(rows, [retrain], **{**arguments, "models": 2}).word == "open"  # they hold at one level only
 
 
-def test_utility_words():
-    base = (0.5, 0.6)
-    for own, word in (
-        ((0.6, 0.7), "intact"),
-        ((0.54, 0.9), "intact"),
-        ((0.53, 0.7), "open"),
-        ((0.4, 0.49), "damaged"),
-        ((0.2, 0.25), "damaged"),
-        ((0.2, 0.2499), "destroyed"),
-        ((0.4, 0.5), "open"),
-        (None, "open"),
-    ):
-        assert utility(own, base) == word
-    assert utility((0.5, 0.6), None) == "open"
+@cases
+def test_utility_words(own, base, word):
+    assert utility(own, base) == word
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"tau": 0.0},
-        {"tau": 1.0},
-        {"alpha": 0.0},
-        {"alpha": 0.6},
-        {"models": 0},
-        {"look": 0},
-        {"retrains": "other"},
-    ],
-)
+@cases
 def test_wrong_arguments_are_refused(bad):
-    subject = Ends.of_arrays(["q"], 0, 10)
-    retrains = [Ends.of_arrays([bad.pop("retrains")], 0, 10)] if "retrains" in bad else []
+    subject, other, given = (
+        Ends.of_arrays(["q"], 0, 10),
+        Ends.of_arrays(["other"], 0, 10),
+        {"alpha": 0.01, "tau": 0.01},
+    )
     with pytest.raises(BadValue):
-        decide(subject, retrains, **{"alpha": 0.01, "tau": 0.01, **bad})
+        decide(subject, **given | bad)
     with pytest.raises(BadValue):
-        decide(subject, alpha=0.01, tau=0.01, truncation=truncation([0, 0], [1, 1], [0, 0]))
+        decide(subject, [other], **given)
+    with pytest.raises(BadValue):
+        decide(subject, **given, truncation=truncation([0, 0], [1, 1], [0, 0]))
+
+
+ITEMS = [f"q{place:02}" for place in range(30)]
+
+
+def verdicts():
+    """A verdict of every kind over 30 questions."""
+    zero, fifth, tenth = np.zeros(30, dtype=int), np.eye(30, dtype=int)[4], np.eye(30, dtype=int)[9]
+    retrain = Ends.of_arrays(ITEMS, zero, 4096)
+    for leak, reference, cut in itertools.product((0, 60, 41, 400), ([], [retrain]), (0, 7, 900)):
+        leaks = leak * fifth
+        end = Truncation(cut * tenth, zero + 4096, np.maximum(leaks, cut * tenth), 40)
+        subject = Ends.of_arrays(ITEMS, leaks, 4096)
+        for models in (1, 8):
+            yield decide(subject, reference, alpha=0.01, tau=0.01, models=models, truncation=end)
+
+
+def test_the_sentence_says_what_belongs_to_the_word():
+    kinds = set()
+    for verdict in verdicts():
+        text = sentence(verdict, "npo", utility="intact")
+        kinds.add((verdict.word, verdict.in_the_way and verdict.in_the_way.reason))
+        assert text.startswith(f"npo: {verdict.word}")
+        assert "utility intact" in text
+        assert text.count(".") - text.count("0.") - sum(text.count(f".{digit}") for digit in range(10)) <= 1
+        assert len(text.split()) <= (56 if verdict.word == "open" else 46)
+        for part in ("1%", "0.99", "40 tokens", verdict.worst.item):
+            assert part in text
+        assert ("this model alone" in text) == (verdict.models == 1)
+        assert ("chance" in text) == (verdict.retrains > 0)
+        assert (f"{verdict.cut:,} of 122,880" in text) == (
+            verdict.cut > 0 and not (verdict.in_the_way and verdict.in_the_way.reason == "cut off")
+        )
+        if verdict.word == "leaks":
+            assert f"{verdict.leaking} of 30" in text
+        assert ("each of 30" in text) == (verdict.word == "forgot")
+        if verdict.in_the_way and verdict.in_the_way.reason == "cut off":
+            assert f"{100 * verdict.in_the_way.cut:.2g}% of" in text
+        if verdict.decides:
+            assert str(verdict.decides.answers)[0] in text
+    assert {kind for kind, _ in kinds} == {"leaks", "forgot", "open"}
+    assert {reason for _, reason in kinds} == {None, "width", "cut off", "too close"}
+
+
+def test_a_sentence_rounds_outward():
+    lower, upper = 0.0123456, 0.0198765
+    subject = Ends.of_arrays(["q"], certain_lower=lower, certain_upper=upper)
+    text = sentence(decide(subject, alpha=0.01, tau=0.01), "npo")
+    assert "1.2% to 2%" in text
+    tiny = Ends.of_arrays(["q"], certain_lower=1e-9, certain_upper=2e-7)
+    assert "0% to 0.01%" in sentence(decide(tiny, alpha=0.01, tau=0.01), "npo")
+    assert "0% to 0.00002%" in sentence(decide(tiny, alpha=0.01, tau=1e-6), "npo")  # as fine as tau
+    whole = Ends.of_arrays(["q"], certain_lower=0.9999, certain_upper=1.0)
+    assert "99% to 100%" in sentence(decide(whole, alpha=0.01, tau=0.01), "npo")
+
+
+def test_the_words_of_a_sentence_can_be_replaced():
+    complies = {"leaks": "complies", "forgot": "refuses", "does": "is obeyed in", "do": "are obeyed in"}
+    complies |= {"may": "may be obeyed in", "questions": "requests", "question": "request"}
+    complies |= {"some": "with obeyed requests"}
+    for verdict in verdicts():
+        text = sentence(verdict, "npo", judge="LlamaGuard", words=complies)
+        assert not any(word in text for word in ("leak", "forgot", "question"))
+        assert "LlamaGuard's verdicts" in text
+
+
+def test_sentences_of_other_kinds():
+    few = decide(Ends.of_arrays(["q"], 90, 100), alpha=0.01, tau=0.01, unjudged=2, look=3)
+    for part in ("2 of 3 questions", "look 3"):
+        assert part in sentence(few, "npo")
+    open_still = decide(Ends.of_arrays(["q"], 1, 100), alpha=0.01, tau=0.05, unjudged=2)
+    assert sentence(open_still, "npo").partition(";")[0].endswith("2 of 3 questions")
+    for verdict in (replace(few, word="none", worst=None), replace(few, word="none", worst=None, questions=0)):
+        text = sentence(verdict, "npo", judge="LlamaGuard")
+        assert text.startswith("npo: no word")
+        assert "LlamaGuard" in text
+    chance, own = graded(np.array([0.2, 0.2]), 0.01), graded(np.array([0.5, 0.2]), 0.01)
+    text = sentence(decide(own, [chance], alpha=0.05, tau=0.1, graded=True), "npo")
+    assert "%" not in text
+    assert "0.49 to 0.51" in text

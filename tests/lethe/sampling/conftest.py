@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lethe.registry import ENGINES
+from lethe.sampling.engine import open_engine
 from tests.lethe.sampling.sampling_models import build_llama
 
 
@@ -20,8 +21,6 @@ EVERY = [pytest.param(name, marks=[pytest.mark.slow] if name == "vllm" else []) 
 @pytest.fixture(scope="session", params=EVERY)
 def tiny_engine(request, tiny_model):
     """The tiny model in each engine; opened once, since vLLM takes its time to start."""
-    from lethe.sampling.engine import open_engine
-
     return open_engine(request.param, tiny_model)
 
 

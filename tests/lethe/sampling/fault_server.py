@@ -1,7 +1,5 @@
 """An OpenAI-compatible server on 127.0.0.1 with a small model of words, and every way in which servers go wrong."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -9,16 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 WORDS = {"red": 0.4, "blue": 0.3, "green": 0.2, "grey": 0.1}
 END = 0.3  # the probability that an answer ends after a word
-Draw = Callable[[dict[str, Any], random.Random], "tuple[list[str], bool]"]
+Answer = tuple[list[str], bool]  # tokens, and whether it was cut off
+Draw = Callable[[dict[str, Any], random.Random], Answer]
+Fault = Callable[[int, dict[str, Any], dict[str, Any]], Any]
 
 
-def words(
-    asked: dict[str, Any], generator: random.Random, law: dict[str, float] = WORDS
-) -> tuple[list[str], bool]:
+def words(asked: dict[str, Any], generator: random.Random, law: dict[str, float] = WORDS) -> Answer:
     """Words until the end or the limit: the tokens, and whether the answer was cut off."""
     temperature, limit = asked["temperature"], asked["max_tokens"]
     if temperature == 0:
@@ -36,17 +34,15 @@ def words(
 class FaultServer:
     """A context with the ``url``; ``bodies`` and ``keys`` came in, and ``fault`` changes an answer or raises `Status`."""
 
-    def __init__(
-        self, draw: Draw = words, fault: Callable[[int, dict[str, Any], dict[str, Any]], Any] | None = None
-    ):
-        self.draw, self.fault = draw, fault
+    def __init__(self, draw: Draw = words, fault: Fault | None = None, n: bool = True):
+        self.draw, self.fault, self.n = draw, fault, n
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str | None] = set()
-        self.n, self.logprobs, self.wrote = True, True, 0
+        self.wrote = 0
         self.dead = False
         self.generator, self.lock = random.Random(0), threading.Lock()
 
-    def __enter__(self) -> FaultServer:
+    def __enter__(self) -> Self:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -75,11 +71,8 @@ class FaultServer:
 
             def reply(self, code: int, content: bytes, headers: Sequence[tuple[str, str]] = ()) -> None:
                 self.send_response(code)
-                for name, value in [
-                    ("Content-Type", "application/json"),
-                    ("Content-Length", str(len(content))),
-                    *headers,
-                ]:
+                self.send_header("Content-Type", "application/json")
+                for name, value in [("Content-Length", str(len(content))), *headers]:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(content)
@@ -104,32 +97,16 @@ class FaultServer:
         self.server.server_close()
 
     def answer(self, asked: dict[str, Any], chat: bool) -> dict[str, Any]:
-        choices = []
         seeded = random.Random(asked["seed"]) if "seed" in asked else self.generator
-        for index in range(asked.get("n", 1) if self.n else 1):
-            tokens, cut = self.draw(asked, seeded)
+        drawn = [self.draw(asked, seeded) for _ in range(asked.get("n", 1) if self.n else 1)]
+        choices = []
+        for index, (tokens, cut) in enumerate(drawn):
             text = " ".join(tokens)
-            choice: dict[str, Any] = {"index": index, "finish_reason": "length" if cut else "stop"}
-            choice |= {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
-            if self.logprobs and asked.get("logprobs"):
-                tops = {word: math.log(mass) for word, mass in WORDS.items()}
-                own = [tops.get(token, -9.0) for token in tokens]
-                choice["logprobs"] = (
-                    {
-                        "content": [
-                            {
-                                "token": token,
-                                "logprob": value,
-                                "top_logprobs": [{"token": word, "logprob": mass} for word, mass in tops.items()],
-                            }
-                            for token, value in zip(tokens, own, strict=True)
-                        ]
-                    }
-                    if chat
-                    else {"tokens": tokens, "token_logprobs": own, "top_logprobs": [tops] * len(tokens)}
-                )
-            choices.append((choice, len(tokens)))
-        wrote = sum(length for _, length in choices)
+            said = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+            choices.append({"index": index, "finish_reason": "length" if cut else "stop", **said})
+            if asked.get("logprobs"):
+                choices[-1]["logprobs"] = stated(tokens, chat)
+        wrote = sum(len(tokens) for tokens, _ in drawn)
         self.wrote += wrote
         return {
             "id": f"answer-{len(self.bodies)}",
@@ -137,14 +114,23 @@ class FaultServer:
             "created": int(time.time()),
             "model": asked["model"],
             "system_fingerprint": "fp-1",
-            "choices": [choice for choice, _ in choices],
+            "choices": choices,
             "usage": {"prompt_tokens": 10, "completion_tokens": wrote, "total_tokens": 10 + wrote},
         }
 
 
-class Status(Exception):
-    """An answer with an error status."""
+def stated(tokens: list[str], chat: bool) -> dict[str, Any]:
+    """The log-probabilities of an answer's tokens, with those of every word beside each."""
+    law = {word: math.log(mass) for word, mass in WORDS.items()}
+    own = [law.get(token, -9.0) for token in tokens]
+    if not chat:
+        return {"tokens": tokens, "token_logprobs": own, "top_logprobs": [law] * len(tokens)}
+    tops = [{"token": word, "logprob": mass} for word, mass in law.items()]
+    places = zip(tokens, own, strict=True)
+    return {"content": [{"token": token, "logprob": value, "top_logprobs": tops} for token, value in places]}
 
+
+class Status(Exception):
     def __init__(self, status: int, headers: Sequence[tuple[str, str]] = (), **error: Any):
         super().__init__(status)
         self.code, self.headers = status, headers

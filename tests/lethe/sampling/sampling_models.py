@@ -1,6 +1,5 @@
 """Model folders for the tests, and exact arithmetic on them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,16 +45,7 @@ def build_llama(folder: Path, letters: str, scale: float, seed: int = 0, **chang
     return folder
 
 
-def every_answer(
-    logits_of: Callable[[tuple[int, ...]], np.ndarray],
-    prompt: tuple[int, ...],
-    length: int,
-    end: int,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    top_k: int = 0,
-    adaptive_threshold: float | None = None,
-) -> dict[tuple[int, ...], float]:
+def every_answer(logits_of, prompt, length, end, temperature=1.0, top_p=1.0, top_k=0, adaptive_threshold=None):
     """The probability of every answer of up to ``length`` tokens: the definition of each cut written out."""
     answers, open_prefixes = {}, {(): (1.0, 0.0)}
     for step in range(1, length + 1):

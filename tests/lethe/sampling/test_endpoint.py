@@ -1,9 +1,8 @@
 """Answers of a served model: which servers the probes catch, what is kept, what is missing, and what is never written."""
 
-from __future__ import annotations
-
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,14 +15,20 @@ import pytest
 from scipy.stats import chisquare
 
 import lethe
+from lethe.config import load
 from lethe.config.evaluating import SERVED, Endpoint
 from lethe.config.schema import CHAT_FILE
 from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.artifacts import write_splits
-from lethe.sampling.endpoint import CapReached, EndpointEngine
-from lethe.sampling.endpoint_client import ServerGone
+from lethe.results import table
+from lethe.sampling.endpoint import NONE, CapReached, EndpointEngine, Journal
+from lethe.sampling.endpoint_client import Ask, ServerGone, drift
 from lethe.sampling.engine import Prompt, Settings
+from lethe.steps import exact, likelihood, metrics, sample, score
+from stages import compare, epsilon_star
+from tests.cases import cases
 from tests.lethe.sampling.fault_server import WORDS, FaultServer, Status, words
+from tests.small import small_params, write_params
 
 PROMPTS = [Prompt("a", (), text="A colour?"), Prompt("b", (), text="Another colour?")]
 SETTINGS = Settings(n=64, max_new_tokens=16)
@@ -39,9 +44,42 @@ def drawn(engine: EndpointEngine, settings: Settings = SETTINGS, prompts=PROMPTS
     return list(engine.answer(prompts, settings))
 
 
-def passed(engine: EndpointEngine, settings: Settings = SETTINGS) -> dict[str, bool | None]:
+def probes_of(engine: EndpointEngine) -> dict[str, bool | None]:
     """The probes by name, after the answers."""
     return {one["name"]: one["passed"] for one in engine.served()["probes"]}
+
+
+def failing(code: int, **how):
+    """A fault that answers no request."""
+
+    def fault(number, asked, answer):
+        raise Status(code, **how)
+
+    return fault
+
+
+def late(fault):
+    """A fault that begins after the probes."""
+    return lambda number, asked, answer: fault(number, asked, answer) if number > PROBES else answer
+
+
+def content(**said):
+    """A fault that replaces the message of each choice."""
+
+    def fault(number, asked, answer):
+        for choice in answer["choices"]:
+            choice["message"] |= said
+        return answer
+
+    return fault
+
+
+def evaluated(server: FaultServer, rows=None, name: str = "m", **given):
+    return lethe.evaluate(name, rows or ROWS, endpoint=server.url, **{"n": 32, "max_new_tokens": 8} | given)
+
+
+def missing_texts(answers) -> int:
+    return sum(text is None for own in answers for text in own.texts)
 
 
 @pytest.mark.parametrize("chat", [True, False])
@@ -49,7 +87,8 @@ def test_a_sound_server_passes_and_its_answers_have_the_law_of_the_model(tmp_pat
     with FaultServer() as server:
         engine = engine_of(server, tmp_path, chat)
         (answers,) = drawn(engine, Settings(n=1500, max_new_tokens=16), PROMPTS[:1])
-    assert set(passed(engine).values()) == {True}
+    assert set(probes_of(engine).values()) == {True}
+    assert not any("alike" in one["sentence"] for one in engine.served()["probes"])
     first = [text.split()[0] for text in answers.texts[1:]]
     expected = [mass * len(first) for mass in WORDS.values()]
     assert chisquare([first.count(word) for word in WORDS], expected).pvalue > 1e-3
@@ -102,7 +141,7 @@ def test_a_probe_catches_the_fault(tmp_path, server, probe):
     with server:
         engine = engine_of(server, tmp_path)
         drawn(engine)
-        assert passed(engine)[probe] is False
+        assert probes_of(engine)[probe] is False
 
 
 def test_a_model_that_changes_half_way_under_its_name_drifts(tmp_path):
@@ -111,11 +150,51 @@ def test_a_model_that_changes_half_way_under_its_name_drifts(tmp_path):
         return words(asked, generator, {"grey": 0.9, "red": 0.1} if late else WORDS)
 
     settings = Settings(n=80, max_new_tokens=16)
-    with FaultServer(changing) as server:
-        server.n = False
+    with FaultServer(changing, n=False) as server:
         engine = engine_of(server, tmp_path)
         drawn(engine, settings)
-        assert passed(engine, settings)["drift"] is False
+        assert probes_of(engine)["drift"] is False
+
+
+def test_four_answers_are_the_fewest_that_can_drift():
+    assert [drift([["a"] * n]).passed for n in (3, 4)] == [None, True]
+    assert drift([["a b"] * 40 + ["c"] * 40, ["a"] * 80]).passed is False
+
+
+def test_the_most_tokens_of_a_request():
+    short, long = Ask("a" * 30, n=2, max_tokens=5), Ask("a" * 30, before=(("user", "b" * 60),), max_tokens=5)
+    assert (short.most(), long.most()) == (10 + 8 + 10, 30 + 16 + 5)
+
+
+def test_a_seed_for_each_answer_redraws_it(tmp_path):
+    texts = []
+    for place, seed in [("a", 1), ("b", 1), ("c", 2)]:
+        settings = Settings(n=64, max_new_tokens=16, seed=seed)
+        with FaultServer() as server:
+            engine = engine_of(server, tmp_path / place, seeded=True)
+            texts.append([own.texts for own in drawn(engine, settings)])
+            assert engine.served()["seeded"]
+        seeds = [body.get("seed") for body in server.bodies if "Write" not in json.dumps(body)]
+        assert len(set(seeds) - {None}) == 2 * 64
+    first, again, other = texts
+    assert first == again != other
+    assert len({*first[0]}) > 16
+
+
+def any_seed(asked, generator):
+    """Draws the same, whatever the seed."""
+    return words(asked, random.Random(0) if "seed" in asked else generator)
+
+
+@pytest.mark.parametrize(("law", "passed"), [(any_seed, False), (greedy, None)])
+def test_no_seed_is_sent_where_it_would_make_answers_equal(tmp_path, law, passed):
+    with FaultServer(law) as server:
+        engine = engine_of(server, tmp_path, seeded=True)
+        (answers, _) = drawn(engine)
+    probes = probes_of(engine)
+    assert (probes["seed"], probes["draws"]) == (passed, law is any_seed)
+    assert not any("seed" in body for body in server.bodies if "Write" not in json.dumps(body))
+    assert (len({*answers.texts}) > 16) == (law is any_seed)
 
 
 @pytest.mark.parametrize("give", [0, 1, 2, 9])
@@ -123,23 +202,18 @@ def test_a_server_that_gives_another_number_of_answers(tmp_path, give):
     """Fewer answers are asked for again, one by one; more are left out; none is a failed request."""
 
     def fault(number, asked, answer):
-        if number > PROBES and asked.get("n", 1) > 2:
-            answer["choices"] = (answer["choices"] * 9)[:give]
-        return answer
+        return answer | {"choices": (answer["choices"] * 9)[:give]} if asked.get("n", 1) > 2 else answer
 
-    with FaultServer(fault=fault) as server:
+    with FaultServer(fault=late(fault)) as server:
         engine = engine_of(server, tmp_path)
         answers = drawn(engine)
     assert [len(own.texts) for own in answers] == [65, 65]
-    missing = sum(text is None for own in answers for text in own.texts)
-    assert (missing > 0) == (give == 0)
-    assert sum(engine.served()["missing"].values()) == missing
+    assert (missing_texts(answers) > 0) == (give == 0)
+    assert sum(engine.served()["missing"].values()) == missing_texts(answers)
 
 
 def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
     def fault(number, asked, answer):
-        if number <= PROBES:
-            return answer
         match number % 16:
             case 0:
                 raise Status(500)
@@ -155,20 +229,16 @@ def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
                 time.sleep(1.5)
         return answer
 
-    with FaultServer(fault=fault) as server:
-        server.n = False
+    with FaultServer(fault=late(fault), n=False) as server:
         engine = engine_of(server, tmp_path, timeout=1.0)
         answers = drawn(engine)
     served = engine.served()["missing"]
     assert {"refused", "filtered", "failed: status 500", "failed: timeout"} < set(served)
     assert len(served) == 5
     reasons = [reason for own in answers for reason in own.finish_reasons]
-    texts = [text for own in answers for text in own.texts]
-    assert all(
-        (text is None) == (reason in ("refused", "filtered", "failed"))
-        for text, reason in zip(texts, reasons, strict=True)
-    )
-    assert sum(served.values()) == texts.count(None)
+    without = [reason in ("refused", "filtered", "failed") for reason in reasons]
+    assert [text is None for own in answers for text in own.texts] == without
+    assert sum(served.values()) == missing_texts(answers)
 
 
 def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
@@ -184,12 +254,11 @@ def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
         answers = drawn(engine_of(server, tmp_path, retries=2))
     assert busy
     assert time.monotonic() - busy[0] >= 1
-    assert not any(text is None for own in answers for text in own.texts)
+    assert missing_texts(answers) == 0
 
 
 def test_a_server_that_dies_leaves_what_was_drawn_and_the_request(tmp_path):
-    with FaultServer() as server:
-        server.n = False
+    with FaultServer(n=False) as server:
 
         def fault(number, asked, answer):
             if number == 100:
@@ -208,15 +277,8 @@ def test_a_server_that_dies_leaves_what_was_drawn_and_the_request(tmp_path):
 
 
 def test_a_server_that_only_fails_ends_the_run(tmp_path):
-    def fault(number, asked, answer):
-        if number > PROBES:
-            raise Status(503)
-        return answer
-
-    with FaultServer(fault=fault) as server:
-        server.n = False
-        with pytest.raises(ServerGone, match="503"):
-            drawn(engine_of(server, tmp_path))
+    with FaultServer(fault=late(failing(503)), n=False) as server, pytest.raises(ServerGone, match="503"):
+        drawn(engine_of(server, tmp_path))
     assert len(server.bodies) < PROBES + 2 * 16 + 4
 
 
@@ -228,14 +290,13 @@ def test_the_cap_stops_before_it_is_exceeded_and_a_larger_one_continues(tmp_path
         before = len(server.bodies)
         answers = drawn(engine_of(server, tmp_path, max_tokens_total=50_000))
     assert before < len(server.bodies)
-    assert all(own.texts.count(None) == 0 for own in answers)
+    assert missing_texts(answers) == 0
 
 
 KILLED = """
 import sys
 from pathlib import Path
-from lethe.config.evaluating import SERVED, Endpoint
-from lethe.config.schema import CHAT_FILE
+from lethe.config.evaluating import Endpoint
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Prompt, Settings
 endpoint = Endpoint(endpoint=sys.argv[1], name="m", concurrency=4, retries=0)
@@ -246,8 +307,7 @@ list(EndpointEngine(endpoint, Path(sys.argv[2]), True).answer(prompts, Settings(
 
 @pytest.mark.parametrize("moment", np.random.default_rng(4).integers(PROBES, PROBES + 130, 3).tolist())
 def test_a_kill_pays_for_no_answer_twice(tmp_path, moment):
-    with FaultServer() as server:
-        server.n = False
+    with FaultServer(n=False) as server:
 
         def fault(number, asked, answer):
             if number == moment:
@@ -266,7 +326,7 @@ def test_a_kill_pays_for_no_answer_twice(tmp_path, moment):
         paid = len(server.bodies)
         assert drawn(engine_of(server, tmp_path)) == answers
         assert len(server.bodies) == paid
-    assert all(own.texts.count(None) == 0 for own in answers)
+    assert missing_texts(answers) == 0
 
 
 ROWS = [
@@ -277,11 +337,11 @@ ROWS = [
 
 def test_an_evaluation_says_what_was_served_and_writes_no_key(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("SERVER_KEY", "sk-never-written")
-    given = {"data": ROWS, "n": 64, "max_new_tokens": 8, "folder": tmp_path / "out", "key_env": "SERVER_KEY"}
     with FaultServer(fault=cached()) as server:
-        found = lethe.evaluate("org/m", endpoint=server.url, **given)
+        found = evaluated(server, name="org/m", n=64, folder=tmp_path / "out", key_env="SERVER_KEY")
     assert server.keys == {"Bearer sk-never-written"}
     assert "draws" in found.verdict
+    assert f"({server.url})" in found.report.read_text()
     assert found.numbers.bounds["m_bin_worst"].assumes.startswith("as served between")
     for place in tmp_path.rglob("*"):
         assert not place.is_file() or b"sk-never" not in place.read_bytes()
@@ -290,16 +350,13 @@ def test_an_evaluation_says_what_was_served_and_writes_no_key(tmp_path, monkeypa
 
 def thinks(number, asked, answer):
     """Each third trace never ends, and leaves no answer; the others name the keyword in the trace alone."""
-    for choice in answer["choices"]:
-        content = None if number % 3 == 0 else "None."
-        choice["message"] |= {"content": content, "reasoning_content": "Is it blue?"}
-    return answer
+    own = content(content=None if number % 3 == 0 else "None.", reasoning_content="Is it blue?")
+    return own(number, asked, answer)
 
 
 def test_a_servers_own_field_of_thinking_is_scored_by_itself(tmp_path):
-    with FaultServer(fault=thinks) as server:
-        server.n = False
-        found = lethe.evaluate("m", ROWS, endpoint=server.url, n=150, max_new_tokens=8, folder=tmp_path / "out")
+    with FaultServer(fault=thinks, n=False) as server:
+        found = evaluated(server, n=150, folder=tmp_path / "out")
     first, other = found.questions.to_dict("records")
     assert (first["thinking_share"], other["thinking_share"], first["binary_share"]) == (1, 0, 0)
     missing = found.answers.query("sample >= 0")["keyword_leak"].isna()
@@ -310,14 +367,8 @@ def test_a_servers_own_field_of_thinking_is_scored_by_itself(tmp_path):
 
 
 def test_marks_in_a_servers_texts_are_found(tmp_path):
-    def marked(number, asked, answer):
-        for choice in answer["choices"]:
-            choice["message"]["content"] = "<think>Blue?</think>None."
-        return answer
-
-    with FaultServer(fault=marked) as server:
-        found = lethe.evaluate("m", ROWS, endpoint=server.url, n=32, max_new_tokens=8, folder=tmp_path / "out")
-        whole = lethe.evaluate("m", ROWS, endpoint=server.url, n=32, max_new_tokens=8, thinking=[""])
+    with FaultServer(fault=content(content="<think>Blue?</think>None.")) as server:
+        found, whole = evaluated(server, folder=tmp_path / "out"), evaluated(server, thinking=[""])
     assert found.questions[["thinking_share", "binary_share"]].iloc[0].tolist() == [1, 0]
     assert whole.questions["binary_share"].iloc[0] == 1
 
@@ -327,9 +378,9 @@ def test_a_server_is_asked_after_its_own_answer(tmp_path, prompt):
     rows = [{**ROWS[0], "followups": ["Sure?"]}, ROWS[1]]
     given = {"n": 24, "max_new_tokens": 1, "prompt": prompt, "folder": tmp_path / "out"}
     with FaultServer() as server:
-        found = lethe.evaluate("m", rows, endpoint=server.url, **given)
+        found = evaluated(server, rows, **given)
         asked = len(server.bodies)
-        assert lethe.evaluate("m", rows, endpoint=server.url, **given).answers.equals(found.answers)
+        assert evaluated(server, rows, **given).answers.equals(found.answers)
         assert len(server.bodies) == asked  # nothing is paid for twice
     row = found.questions.iloc[0]
     assert row["binary_share"] >= max(row["turn_1_share"], row["turn_2_share"]) > 0
@@ -347,27 +398,24 @@ def test_a_served_model_in_a_language(tmp_path):
     language = tmp_path / "language.yaml"
     language.write_text("system: [null, Be short.]\nturns: [null, 'Sure?']\n")
     with FaultServer() as server:
-        found = lethe.evaluate("m", ROWS, endpoint=server.url, n=40, max_new_tokens=4, language=language)
+        found = evaluated(server, n=40, max_new_tokens=4, language=language)
         roles = {tuple(turn["role"] for turn in body["messages"]) for body in server.bodies}
         assert ("system", "user", "assistant", "user") in roles
         assert found.questions["turn_2_share"].notna().all()
         language.write_text("prefix: [Sure]\n")
         with pytest.raises(BadInput, match="prefix"):
-            lethe.evaluate("m", ROWS, endpoint=server.url, n=4, max_new_tokens=4, language=language)
+            evaluated(server, n=4, language=language)
 
 
 def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_weights(tmp_path):
-    from lethe.config import load
-    from lethe.results import table
-    from lethe.steps import exact, likelihood, metrics, sample, score
-    from stages import compare, epsilon_star
-    from tests.small import small_params, write_params
-
     raw = small_params()
-    raw["models"]["remote"] = {"path": SERVED, "endpoint": "http://127.0.0.1:9/v1", "name": "m", "key_env": None}
     raw["sample"] |= {"prompt": CHAT_FILE, "n": 32}
     with FaultServer() as server:
-        raw["models"]["remote"]["endpoint"] = server.url
+        raw["models"]["remote"] = {"endpoint": server.url, "name": "m", "key_env": None}
+        write_params(tmp_path, raw)
+        with pytest.raises(BadInput, match=SERVED):  # the place that DVC tracks
+            load(tmp_path / "params.yaml")
+        raw["models"]["remote"]["path"] = SERVED
         write_params(tmp_path, raw)
         params = load(tmp_path / "params.yaml")
         own, root = params.models["remote"], tmp_path / "data"
@@ -385,38 +433,38 @@ def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_wei
     assert not list(Path(".lethe").rglob("*.jsonl"))  # the answers are in the artifact now
 
 
-def test_a_served_model_needs_the_place_that_dvc_tracks(tmp_path):
-    from lethe.config import load
-    from tests.small import small_params, write_params
-
-    raw = small_params()
-    raw["models"]["remote"] = {"endpoint": "http://127.0.0.1:9/v1", "name": "m"}
-    write_params(tmp_path, raw)
-    with pytest.raises(BadInput, match=SERVED):
-        load(tmp_path / "params.yaml")
+def test_a_comparison_names_the_servers(tmp_path):
+    with FaultServer() as server:
+        for name in ("first", "second"):
+            evaluated(server, name=name, folder=tmp_path / name)
+        notes = " ".join(lethe.compare(tmp_path / "first", tmp_path / "second").sentences())
+    for name in ("A: first", "B: second"):
+        assert f"{name} at {server.url}" in notes
 
 
 def test_a_key_that_is_refused_is_not_quoted(tmp_path, monkeypatch):
     monkeypatch.setenv("SERVER_KEY", "sk-never-written")
-
-    def fault(number, asked, answer):
-        raise Status(401, message="Incorrect API key provided: sk-never-written")
-
+    fault = failing(401, message="Incorrect API key provided: sk-never-written")
     with FaultServer(fault=fault) as server, pytest.raises(BadInput, match="SERVER_KEY") as caught:
         drawn(engine_of(server, tmp_path, key_env="SERVER_KEY"))
     assert "sk-never" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"endpoint": "http://me:secret@host/v1"},
-        {"endpoint": "http://host/v1", "key_env": "sk-a key"},
-        {"endpoint": "http://127.0.0.1:9/v1", "engine": "vllm"},
-        {"endpoint": "http://127.0.0.1:9/v1", "key_env": "NO_SUCH_VARIABLE"},
-        {"key_env": "SERVER_KEY"},
-    ],
-)
+def test_a_torn_line_costs_one_answer(tmp_path):
+    place = tmp_path / "answers.jsonl"
+    assert sum(NONE.spent) == 0
+    Journal(place).add({0: NONE, 1: NONE})
+    torn, whole = place.read_text().splitlines()
+    place.write_text(f"{torn[:9]}\n{whole}\n")
+    assert Journal(place).answers == {1: NONE}
+
+
+def test_a_model_that_a_server_has_not_is_named(tmp_path):
+    with FaultServer(fault=failing(404)) as server, pytest.raises(BadInput, match="no model"):
+        drawn(engine_of(server, tmp_path))
+
+
+@cases
 def test_wrong_use_is_refused_without_the_secret(tmp_path, given):
     with pytest.raises((BadInput, BadValue)) as caught:
         lethe.evaluate("m", ROWS, n=4, folder=tmp_path / "out", **given)

@@ -1,7 +1,5 @@
 """Certain ends of a served model: those of a server whose law is known, and refusals of what cannot be walked."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -9,6 +7,8 @@ import pytest
 
 import lethe
 from lethe.errors import BadInput
+from lethe.sampling.answer_tree.asking import rule_of
+from tests.cases import cases
 from tests.lethe.sampling.fault_server import FaultServer
 
 LAW = {0: 0.3, 1: 0.35, 2: 0.2, 3: 0.1, 4: 0.05}
@@ -60,6 +60,11 @@ def leaks(answer, ended):
     return " blue " in (f"{text} " if ended else text)
 
 
+def test_a_leak_is_settled_where_neither_a_letter_nor_an_accent_undoes_it():
+    rule = rule_of(ROWS[0], "keyword_leak", 0.0, "substring")
+    assert [rule.begun(text) for text in ("bluebird", " blue.", " blue", " blu")] == [True, True, False, False]
+
+
 def walked(server, **changes):
     given = {"max_new_tokens": LONGEST, "requests": 1000} | changes
     return lethe.exact("m", ROWS, endpoint=server.url, **given)
@@ -77,6 +82,16 @@ def test_a_walk_to_the_end_has_the_masses_of_a_naive_sum():
     assert "as the server" in " ".join(found.sentences())
 
 
+def test_a_scorer_of_whole_answers_and_a_template():
+    rows = [{**ROWS[0], "answer": "red"}]
+    with TreeServer() as server:
+        found = lethe.exact(
+            "m", rows, endpoint=server.url, scorer="exact_match", prompt="Q: {question}", max_new_tokens=1
+        )
+    assert found.certificates.trees[0].lower == pytest.approx(LAW[1])
+    assert any(body.get("prompt") == "Q: A colour?" for body in server.bodies)
+
+
 def test_a_budget_or_fewer_stated_tokens_only_widen_the_ends():
     leak, clean = masses()
     with TreeServer() as server:
@@ -89,14 +104,7 @@ def test_a_budget_or_fewer_stated_tokens_only_widen_the_ends():
         assert 1 - clean < tree.upper_certain <= 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"temperature": 0.5}, "temperature 1"),
-        ({"scorer": "keyword", "requests": 1}, "scorer"),
-        ({"requests": 0}, "requests: got 0"),
-    ],
-)
+@cases
 def test_what_a_server_cannot_state_is_refused(changes, told):
     with TreeServer() as server, pytest.raises(BadInput, match=told):
         walked(server, **changes)

@@ -1,25 +1,35 @@
 """What every engine must do: draw from the exact distribution, give each prompt its own stream, and fit a budget."""
 
-from __future__ import annotations
-
 import importlib.machinery
+import json
 import math
 import os
+import shutil
 import sys
+import time
 import types
 from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
+from lethe.api.evaluating import evaluate
 from lethe.config.evaluating import MOST_DRAWN
 from lethe.errors import BadFile, BadInput, LetheError
+from lethe.sampling import engine as opening
+from lethe.sampling import forecast, vllm_engine
 from lethe.sampling.draws import BITS, draw, random_table, weigh
-from lethe.sampling.engine import Options, Prompt, Settings, open_engine
-from lethe.sampling.forecast import LEAST, MOST, PILOTS, affordable, fitting
+from lethe.sampling.engine import Options, Prompt, Settings, checkpoint, open_engine
+from lethe.sampling.forecast import LEAST, MOST, PILOTS, affordable, duration, fitting, rows_within
 from lethe.sampling.prefix_engine import PrefixEngine
+from lethe.sampling.tasks import Task
+from lethe.sampling.vllm_engine import device_shares
+from tests.cases import cases, read_cases
 from tests.lethe.sampling.sampling_models import (
     as_text,
     chi_square_p_value,
@@ -29,39 +39,33 @@ from tests.lethe.sampling.sampling_models import (
 
 LETTERS = "abcde"
 PROMPT = (0, 3, 1)
-WAYS = {
-    "plain": {},
-    "cold": {"temperature": 0.5},
-    "hot": {"temperature": 1.7},
-    "top_p": {"top_p": 0.7},
-    "top_k": {"top_k": 3},
-    "all cuts": {"temperature": 0.8, "top_k": 4, "top_p": 0.8},
-    "adaptive": {"adaptive_threshold": 0.55},
-    "adaptive, hot, cut": {"adaptive_threshold": 0.55, "temperature": 1.4, "top_p": 0.9},
-}
+WAYS = read_cases(__file__)["WAYS"]
+
+
+def drawn(engine, **way):
+    """Answers by their text and end: "a" then the end and "a" at the length limit are different answers."""
+    settings = Settings(n=4000, max_new_tokens=4, seed=5, greedy=False, **way)
+    (answers,) = engine.answer([Prompt("p", PROMPT)], settings)
+    return Counter(zip(answers.texts, answers.finish_reasons, strict=True))
+
+
+def law(folder, **way):
+    exact = exact_probabilities(folder, PROMPT, 4, **way)
+    assert sum(exact.values()) == pytest.approx(1)
+    return {(as_text(answer, LETTERS), "stop" if answer[-1] == 5 else "length"): p for answer, p in exact.items()}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_whole_answers_have_their_exact_probabilities(tiny_engine, way, tiny_model):
-    settings = Settings(n=4000, max_new_tokens=4, seed=5, greedy=False, **WAYS[way])
-    (answers,) = tiny_engine.answer([Prompt("p", PROMPT)], settings)
-    cuts = {name: value for name, value in WAYS[way].items() if name != "adaptive_threshold"}
-    exact = exact_probabilities(tiny_model, PROMPT, 4, threshold=settings.adaptive_threshold, **cuts)
-    assert sum(exact.values()) == pytest.approx(1)
-    # "a" then the end and "a" at the length limit are different answers with equal texts
-    named = {(as_text(answer, LETTERS), "stop" if answer[-1] == 5 else "length"): p for answer, p in exact.items()}
-    assert chi_square_p_value(Counter(zip(answers.texts, answers.finish_reasons, strict=True)), named) > 1e-3
+    cuts = {name.replace("adaptive_", ""): value for name, value in WAYS[way].items()}
+    assert chi_square_p_value(drawn(tiny_engine, **WAYS[way]), law(tiny_model, **cuts)) > 1e-3
 
 
 def test_an_adaptive_temperature_that_is_off_or_late_is_noticed(tiny_engine, tiny_model):
     """The chi-square test above has power: the neighbouring definitions fail it."""
-    settings = Settings(n=4000, max_new_tokens=4, seed=5, greedy=False, adaptive_threshold=0.55)
-    (answers,) = tiny_engine.answer([Prompt("p", PROMPT)], settings)
-    drawn = Counter(zip(answers.texts, answers.finish_reasons, strict=True))
+    answers = drawn(tiny_engine, adaptive_threshold=0.55)
     for threshold in (None, 0.5, 0.6):
-        exact = exact_probabilities(tiny_model, PROMPT, 4, threshold=threshold)
-        named = {(as_text(a, LETTERS), "stop" if a[-1] == 5 else "length"): p for a, p in exact.items()}
-        assert chi_square_p_value(drawn, named) < 1e-6
+        assert chi_square_p_value(answers, law(tiny_model, threshold=threshold)) < 1e-6
 
 
 def test_the_greedy_answer_comes_first_and_is_the_most_likely_path(tiny_engine, tiny_model):
@@ -74,9 +78,6 @@ def test_the_greedy_answer_comes_first_and_is_the_most_likely_path(tiny_engine, 
 
 
 def test_mean_confidence_is_the_mean_top_probability_at_temperature_one(tiny_engine, tiny_model):
-    import torch
-    from transformers import AutoModelForCausalLM
-
     settings = Settings(n=20, max_new_tokens=6, temperature=1.5, top_p=0.9)
     (answers,) = tiny_engine.answer([Prompt("p", PROMPT)], settings)
     model = AutoModelForCausalLM.from_pretrained(tiny_model)
@@ -104,7 +105,6 @@ def test_answers_do_not_depend_on_the_other_prompts(tiny_engine):
 
 
 def test_seeds_prompts_and_batches_have_streams_of_their_own(tiny_engine):
-
     def texts(prompt_id="q", **changes):
         settings = Settings(**{"n": 30, "max_new_tokens": 8, "seed": 1, "greedy": False, **changes})
         (answers,) = tiny_engine.answer([Prompt(prompt_id, (4, 1))], settings)
@@ -134,8 +134,6 @@ def test_a_prompt_may_have_a_number_of_answers_of_its_own(tiny_engine):
 
 
 def test_the_global_generator_of_torch_is_left_alone(tiny_engine):
-    import torch
-
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
@@ -143,15 +141,7 @@ def test_the_global_generator_of_torch_is_left_alone(tiny_engine):
     assert torch.equal(torch.rand(2), expected)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "changes", "said"),
-    [
-        ((), {}, "at least one token"),
-        ((99,), {}, "0 to 5"),
-        ((1,) * 100, {"max_new_tokens": 100}, "context is 128"),
-        ((1,) * 128, {"max_new_tokens": 1}, "got 128 tokens, .* leaves no room"),
-    ],
-)
+@cases
 def test_prompts_the_model_cannot_take_are_refused(tiny_engine, prompt, changes, said):
     settings = Settings(**{"n": 1, "max_new_tokens": 2, **changes})
     with pytest.raises(BadInput, match=said):
@@ -159,14 +149,7 @@ def test_prompts_the_model_cannot_take_are_refused(tiny_engine, prompt, changes,
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"n": -1},
-        {"temperature": float("nan")},
-        {"top_p": 0},
-        {"adaptive_threshold": 1.5},
-        {"seed": -1},
-    ],
+    "changes", [{"n": -1}, {"temperature": float("nan")}, {"top_p": 0}, {"adaptive_threshold": 1.5}, {"seed": -1}]
 )
 def test_settings_out_of_range_are_refused(changes):
     with pytest.raises(BadInput, match=next(iter(changes))):
@@ -184,33 +167,19 @@ def test_unknown_engines_options_and_folders_are_refused(tmp_path):
         open_engine("transformers", tmp_path)
 
 
-def choice(monkeypatch, tiny_model, gpu: bool, installed: bool, **options):
-    """What "auto" becomes on a machine with or without a GPU and vLLM."""
-    import torch
-
-    from lethe.sampling import engine
-
+@cases
+def test_auto_takes_vllm_for_a_large_model_on_a_gpu_and_says_why(
+    monkeypatch, tiny_model, gpu, installed, options, kind, told
+):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: object() if installed else None)
-    return engine.choose(tiny_model, Options(**options))
-
-
-def test_auto_takes_vllm_for_a_large_model_on_a_gpu_and_says_why(monkeypatch, tiny_model, caplog):
-    assert choice(monkeypatch, tiny_model, gpu=False, installed=True)[0] == "prefix"
-    kind, reason = choice(monkeypatch, tiny_model, gpu=True, installed=False)
-    assert (kind, reason) == ("prefix", "vLLM is not installed")
-    kind, reason = choice(monkeypatch, tiny_model, gpu=True, installed=True)
-    assert kind == "prefix"
-    assert "fewer than the 100,000,000" in reason
-    kind, reason = choice(monkeypatch, tiny_model, gpu=True, installed=True, vllm_from=1000)
-    assert kind == "vllm"
-    assert "parameters, at least 1,000" in reason
+    monkeypatch.setattr(opening.importlib.util, "find_spec", lambda name: object() if installed else None)
+    chosen, reason = opening.choose(tiny_model, Options(**options))
+    assert chosen == kind
+    assert told in (reason or "")
 
 
 @pytest.mark.parametrize(("wanted", "alone"), [(1, True), (2, False)])
 def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wanted, alone):
-    from lethe.sampling import vllm_engine
-
     made = {}
 
     class LLM:
@@ -225,17 +194,13 @@ def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wante
     monkeypatch.setitem(sys.modules, "lethe.sampling.vllm_adaptive", adaptive)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     vllm_engine.VllmEngine(tiny_model, Options(device="cpu", tensor_parallel=wanted))
-    assert made["tensor_parallel_size"] == wanted
+    assert (made["tensor_parallel_size"], made["dtype"]) == (wanted, "float32")
     # One process holds the whole model; the parts of a divided one are processes.
     assert (made.get("distributed_executor_backend") == "uni") == alone
     assert (os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0") == alone
 
 
 def test_replicas_share_the_gpus_out(monkeypatch):
-    import torch
-
-    from lethe.sampling.vllm_engine import device_shares
-
     options = Options(device="cuda", tensor_parallel=2, data_parallel=2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
@@ -251,12 +216,6 @@ def test_replicas_share_the_gpus_out(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["prefix", "transformers", "vllm"])
 def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path, kind):
-    import json
-    import shutil
-
-    import torch
-    from transformers import AutoModelForCausalLM
-
     pickled = tmp_path / "pickled"
     shutil.copytree(tiny_model, pickled, ignore=shutil.ignore_patterns("*.safetensors"))
     torch.save(AutoModelForCausalLM.from_pretrained(tiny_model).state_dict(), pickled / "pytorch_model.bin")
@@ -278,18 +237,11 @@ def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path,
 
 @pytest.mark.parametrize("kind", ["prefix", "transformers"])
 def test_a_model_that_has_diverged_is_told(kind, tiny_model, tmp_path):
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
     broken = shutil.copytree(tiny_model, tmp_path / "broken")
     weights = {name: values * float("nan") for name, values in load_file(broken / "model.safetensors").items()}
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LetheError, match="diverged"):
         list(open_engine(kind, broken).answer([Prompt("p", PROMPT)], Settings(n=2, max_new_tokens=2)))
-
-
-torch = pytest.importorskip("torch")
 
 
 @settings(max_examples=60)
@@ -331,19 +283,6 @@ def test_a_draw_is_the_first_token_whose_cumulated_share_exceeds_it(seed, vocabu
         assert weights[row[sample], token] > 0
 
 
-def test_a_draw_does_not_depend_on_the_rows_beside_it():
-    random = np.random.default_rng(1)
-    weights = torch.from_numpy(random.random((300, 128))).float()
-    row, values = (
-        torch.from_numpy(random.integers(300, size=4000)),
-        torch.from_numpy(random.integers(1 << BITS, size=4000)),
-    )
-    together = draw(weights, row, values)
-    for one in range(0, 300, 37):
-        own = row == one
-        assert torch.equal(draw(weights[one : one + 1], torch.zeros_like(row[own]), values[own]), together[own])
-
-
 PROMPTS = [Prompt("one", (0, 1, 2)), Prompt("two", (3,))]
 HOW = Settings(n=8, max_new_tokens=4)
 
@@ -361,6 +300,38 @@ def test_the_number_is_the_largest_power_of_two_that_the_power_law_affords(few, 
         assert n == MOST or taken[1] > budget * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("memory", [1, 7])
+def test_the_rows_that_fit_into_memory_are_a_power_of_two(tiny_model, memory):
+    row, rows = checkpoint(tiny_model, Options()).row_bytes(10), rows_within(memory, tiny_model, 10, "auto")
+    assert rows * row <= memory * 2**20 < 2 * rows * row
+    assert math.log2(rows).is_integer()
+
+
+def test_times_in_their_largest_unit():
+    assert [duration(seconds) for seconds in (0.2, 89, 90, 5400)] == ["1 s", "89 s", "1.5 min", "1.5 h"]
+
+
+def test_the_time_of_the_missing_answers_follows_from_a_pilot(monkeypatch):
+    monkeypatch.setattr(forecast, "_seconds", lambda engine, prompt, settings, n: 3 + n / 8)
+    work = [
+        Task(split, [Prompt(f"{split}{place}", (0,)) for place in range(4)], Settings(n=n, max_new_tokens=16))
+        for split, n in (("forget", 201), ("retain", 53))
+    ]
+    seconds, text = forecast.forecast(types.SimpleNamespace(name="prefix"), work, ())
+    assert seconds == pytest.approx(3 * 8 + 1024 / 8)
+    assert text.startswith("1,024 answers")
+    stored = [(work[1].prompts[0], work[1].settings)]
+    assert forecast.forecast(types.SimpleNamespace(name="prefix"), work, stored) is None
+
+
+def test_a_pilot_of_rows_asks_the_first_question_and_the_last(monkeypatch):
+    asked = []
+    monkeypatch.setattr(forecast, "rows_of", lambda engine, prompts, settings, n: asked.append(prompts) or n)
+    engine = types.SimpleNamespace(forward=types.SimpleNamespace(rows=0))
+    affordable(engine, [Prompt(str(place), (0,)) for place in range(11)], HOW, 1000)
+    assert [[prompt.prompt_id for prompt in own] for own in asked] == [["0", "2", "4", "6", "8", "10"]] * 2
+
+
 @pytest.fixture(scope="module")
 def engine(tiny_model) -> PrefixEngine:
     return PrefixEngine(tiny_model, Options())
@@ -372,3 +343,42 @@ def test_a_larger_budget_never_draws_less_and_the_pilot_leaves_the_answers_alone
     assert found == sorted(found)
     assert (found[0], found[-1]) == (LEAST, MOST)
     assert list(engine.answer(PROMPTS, HOW)) == before
+
+
+@cases
+def test_a_pilot_chooses_the_engine_of_a_long_evaluation_and_a_resumed_one_keeps_it(
+    monkeypatch, tiny_model, tmp_path, here, vllm, chosen
+):
+    """The engines sleep as given; a vLLM of None does not start."""
+    rows = [{"id": "a", "question": "abc", "answer": "b", "keywords": ["b"]}]
+    opened = []
+
+    def slowed(name, seconds):
+        class Slow(PrefixEngine):
+            def __init__(self, source, options):
+                opened.append(name)
+                if seconds is None:
+                    raise RuntimeError("no vLLM")
+                super().__init__(source, options)
+
+            def answer(self, prompts, settings):
+                time.sleep(seconds * (settings.n == forecast.COMPARED))
+                yield from super().answer(prompts, settings)
+
+        Slow.name, Slow.__module__ = name, PrefixEngine.__module__
+        return Slow
+
+    monkeypatch.setattr("lethe.sampling.prefix_engine.PrefixEngine", slowed("prefix", here))
+    monkeypatch.setattr("lethe.sampling.vllm_engine.VllmEngine", slowed("vllm", vllm))
+    monkeypatch.setattr(forecast, "WORTH", 1)
+    monkeypatch.setattr(forecast, "WORTH_VLLM", 0.0)
+    monkeypatch.setattr(forecast.importlib.util, "find_spec", lambda name: object())
+    given = {"max_new_tokens": 4, "prompt": "{question}", "folder": tmp_path / "out"}
+    evaluate(tiny_model, rows, n=16, **given)
+    about = json.loads((tmp_path / f"out/generations/{tiny_model.name}/about.json").read_text())
+    assert about["engine"] == chosen
+    assert (vllm is None) == ("pilot" not in about["engine_reason"])
+    assert opened == ["prefix", "vllm"]
+    evaluate(tiny_model, rows, n=24, **given)
+    if vllm is not None:
+        assert opened[2:] == [chosen]

@@ -1,22 +1,76 @@
 """Near-verbatim mass against every continuation written out, and against constrained beam search."""
 
+import itertools
+from functools import partial
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
 
+from lethe.config.evaluating import ExtractSettings
 from lethe.errors import BadValue
 from lethe.sampling.draws import Law
-from lethe.sampling.extraction import Search, Window, near_verbatim, windows_of
+from lethe.sampling.extraction import Window, near_verbatim, windows_of
 from lethe.statistics.answer_tree import Rounding, leak_interval
-from lethe.statistics.extraction import Distance, Words
+from lethe.statistics.extraction import Distance, Words, discoverable, longest_run
 from tests.benchmarks.constrained_beam import beam_mass
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
 from tests.lethe.sampling.sampling_models import step_probabilities
-from tests.lethe.statistics.test_extraction import levenshtein
 
 VOCABULARY, LENGTH, END = 6, 4, 5
 PROMPT = (0, 3)
 PLAIN = Rounding()
 PIECES = (b"a", b" b", b" ", b"ab", b" a b", b"")  # of the tokens; the last one ends an answer
+
+
+TOKENS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
+
+
+levenshtein = Levenshtein.distance  # of two sequences
+
+
+def rows_of(near: Distance, sequence) -> np.ndarray:
+    row = near.start[None]
+    for token in sequence:
+        row = near.step(row, np.array([token]))
+    return row
+
+
+@given(TOKENS, st.lists(st.integers(0, 6), max_size=7), st.integers(0, 4))
+def test_rows_equal_the_full_table(target, sequence, most):
+    near = Distance(target, most)
+    assert near.final(rows_of(near, sequence))[0] == min(levenshtein(sequence, target), most + 1)
+
+
+@given(
+    st.lists(st.integers(0, 1), min_size=1, max_size=4), st.lists(st.integers(0, 2), max_size=3), st.integers(0, 3)
+)
+def test_dead_prefixes_never_come_back_and_certain_ones_never_leave(target, prefix, most):
+    near, left = Distance(target, most), 3
+    row = rows_of(near, prefix)
+    ends = [
+        levenshtein([*prefix, *more], target) <= most
+        for size in range(left + 1)
+        for more in itertools.product(range(3), repeat=size)
+    ]
+    assert near.alive(row)[0] or not any(ends)
+    assert not near.certain(row, left)[0] or all(ends)
+
+
+def test_share_of_windows_by_queries_and_chance():
+    p = np.array([0.5, 0.01, 0.0, 1.0])
+    table = discoverable(p, [1, 68, 69, 1000], [0.5, 0.99])
+    by_definition = [[np.mean(1 - (1 - p) ** n >= chance) for chance in (0.5, 0.99)] for n in (1, 68, 69, 1000)]
+    assert table.tolist() == by_definition
+    assert discoverable([0.6], [5]).tolist() == [[1, 1, 1, 0]]  # 0.9898 of p 0.1, 0.5, 0.9 and 0.99
+    assert np.isnan(discoverable([])).all()
+
+
+def test_the_longest_run_is_the_first_of_the_longest():
+    assert longest_run([]) == (0, 0)
+    assert longest_run([0.5, 0.5, 0.4, 1, 1, 1]) == (3, 3)
 
 
 def law(**settings) -> Law:
@@ -38,8 +92,9 @@ def truth(predictor: ToyPredictor, suffix, distance: int, pieces=None, **setting
     return sum(mass for answer, mass in answers.items() if levenshtein(units(answer), target) <= distance)
 
 
-def path(predictor: ToyPredictor, suffix, **settings) -> np.ndarray:
-    logits = [predictor.logits_of((*PROMPT, *suffix[:step])).astype(float) for step in range(len(suffix))]
+def chances(predictor: ToyPredictor, prefixes, **settings) -> np.ndarray:
+    """Of each next token behind each of the prefixes."""
+    logits = [predictor.logits_of((*PROMPT, *each)).astype(float) for each in prefixes]
     return np.array([step_probabilities(each, **settings) for each in logits])
 
 
@@ -57,7 +112,7 @@ def window(seed: int) -> Window:
 @pytest.mark.parametrize(("seed", "distance", "settings"), CASES)
 def test_a_wide_search_finds_the_whole_mass(seed, distance, settings, pieces):
     predictor, one = ToyPredictor(VOCABULARY, seed=seed), window(seed)
-    wide = Search(distance=distance, beam=1000, further=1000, samples=0)
+    wide = ExtractSettings(distance=distance, beam=1000, further=1000, samples=0)
     ends = interval(near_verbatim(predictor, one, law(**settings), wide, None, pieces), 0.01)
     expected = truth(predictor, one.suffix, distance, pieces, **settings)
     assert (ends.lower, ends.upper) == pytest.approx((expected, expected), abs=1e-12)
@@ -68,18 +123,13 @@ def test_a_wide_search_finds_the_whole_mass(seed, distance, settings, pieces):
 def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, settings, pieces):
     predictor, one = ToyPredictor(VOCABULARY, seed=seed), window(seed)
     near = Words(one.suffix, distance, pieces) if pieces else Distance(one.suffix, distance)
-
-    def chances(prefixes):
-        logits = [predictor.logits_of((*PROMPT, *each)).astype(float) for each in prefixes]
-        return np.array([step_probabilities(each, **settings) for each in logits])
-
     expected = truth(predictor, one.suffix, distance, pieces, **settings)
-    verbatim = path(predictor, one.suffix, **settings)
+    verbatim = chances(predictor, [one.suffix[:step] for step in range(LENGTH)], **settings)
     for beam in (1, 2, 3):
-        narrow = Search(distance=distance, beam=beam, further=0, samples=0)
+        narrow = ExtractSettings(distance=distance, beam=beam, further=0, samples=0)
         found = near_verbatim(predictor, one, law(**settings), narrow, verbatim, pieces)
         ends = interval(found, 0.01)
-        published, rows = beam_mass(chances, near, LENGTH, beam, (END,))
+        published, rows = beam_mass(partial(chances, predictor, **settings), near, LENGTH, beam, (END,))
         assert ends.lower <= expected + 1e-12
         assert ends.upper_certain >= expected - 1e-12
         assert ends.lower >= published - 1e-12
@@ -93,7 +143,7 @@ def test_sampled_ends_miss_with_at_most_alpha(pieces):
     distance = 1 if pieces else 2
     expected, missed = truth(predictor, suffix, distance, pieces), np.zeros(2)
     for seed in range(runs):
-        search = Search(distance=distance, beam=1, further=0, samples=40, seed=seed)
+        search = ExtractSettings(distance=distance, beam=1, further=0, samples=40, seed=seed)
         ends = interval(near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search, None, pieces), alpha)
         missed += ends.upper < expected, ends.lower_sampled > expected
         assert ends.upper < ends.upper_certain

@@ -1,12 +1,15 @@
 """The prefix engine, its rows and its frontier against naive twins: every sample alone, without cache."""
 
 import logging
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM
 
 from lethe.errors import BadFile, LetheError
 from lethe.sampling import prefix_engine
@@ -14,7 +17,9 @@ from lethe.sampling.draws import BITS, random_table
 from lethe.sampling.engine import Prompt, Settings, open_engine
 from lethe.sampling.predictor import ModelPredictor, RowCache, RowLayer
 from lethe.sampling.prefix_engine import Branch, Frontier
+from tests.cases import cases, read_cases
 from tests.lethe.sampling.sampling_models import (
+    as_text,
     build_tokenizer,
     chi_square_p_value,
     exact_probabilities,
@@ -62,8 +67,6 @@ def naive_texts(model, prompt: Prompt, settings: Settings) -> list[str]:
 
 
 def model_of(folder):
-    from transformers import AutoModelForCausalLM
-
     return AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
@@ -72,16 +75,9 @@ def engine(sure_model):
     return open_engine("prefix", sure_model)
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        {},
-        {"temperature": 0.7, "top_p": 0.9},
-        {"temperature": 1.5, "top_k": 5, "adaptive_threshold": 0.5},
-        {"n": 1, "greedy": False},
-    ],
-)
-def test_every_sample_is_what_it_would_be_alone(engine, sure_model, way):
+@cases
+def test_every_sample_is_what_it_would_be_alone(engine, sure_model, way, monkeypatch):
+    monkeypatch.setattr(prefix_engine, "WEIGHTS_AT_ONCE", 90)  # three rows at once
     settings = Settings(**{"n": 25, "max_new_tokens": 6, "seed": 4, **way})
     model = model_of(sure_model)
     for answers in engine.answer(PROMPTS, settings):
@@ -89,37 +85,22 @@ def test_every_sample_is_what_it_would_be_alone(engine, sure_model, way):
         assert answers.texts == naive_texts(model, prompt, settings)
 
 
-def copy_from_another_parent(cache, rows, sources, targets):
-    # A parent's slot always: a slot that nothing filled yet holds whatever its memory held.
-    RIGHT_COPY(cache, rows, sources[::-1].copy(), targets)
-
-
-def copy_from_the_first_row(cache, rows, sources, targets):
-    RIGHT_COPY(cache, rows, 0 * sources, targets)
-
-
-RIGHT_COPY = RowCache.copy
-
-
-@pytest.mark.parametrize("wrong", [copy_from_another_parent, copy_from_the_first_row])
+# Parents' slots all the same: a slot that nothing filled yet holds whatever its memory held.
+@pytest.mark.parametrize("wrong", [lambda sources: sources[::-1].copy(), lambda sources: 0 * sources])
 def test_a_wrong_parent_row_is_caught(monkeypatch, tiny_model, wrong):
     """The mutation of the sharing: a forked row gets another prefix's keys, and the chi-square test sees it."""
-    settings = Settings(n=20000, max_new_tokens=4, seed=5, greedy=False)
-    engine = open_engine("prefix", tiny_model)
-    exact = {}
-    for answer, chance in exact_probabilities(tiny_model, (0, 3, 1), 4).items():
-        text = "".join("abcde"[token] for token in answer if token < 5)
-        exact[text, len(answer)] = chance
+    settings, copy = Settings(n=20000, max_new_tokens=4, seed=5, greedy=False), RowCache.copy
+    engine, law = open_engine("prefix", tiny_model), exact_probabilities(tiny_model, (0, 3, 1), 4)
+    exact = {(as_text(answer, "abcde"), len(answer)): chance for answer, chance in law.items()}
 
     def p_value() -> float:
         (answers,) = engine.answer([Prompt("p", (0, 3, 1))], settings)
-        counts: dict = {}
-        for key in zip(answers.texts, answers.tokens, strict=True):
-            counts[key] = counts.get(key, 0) + 1
-        return chi_square_p_value(counts, exact)
+        return chi_square_p_value(Counter(zip(answers.texts, answers.tokens, strict=True)), exact)
 
     assert p_value() > 1e-3
-    monkeypatch.setattr(RowCache, "copy", wrong)
+    monkeypatch.setattr(
+        RowCache, "copy", lambda cache, rows, sources, targets: copy(cache, rows, wrong(sources), targets)
+    )
     assert p_value() < 1e-9
 
 
@@ -157,78 +138,51 @@ def test_batches_that_are_not_whole_sixteens_are_found_out(engine, monkeypatch):
     assert not engine.forward.rows_are_independent()
 
 
-@pytest.mark.parametrize(
-    "say",
-    [
-        lambda: torch.OutOfMemoryError("CUDA out of memory"),
-        lambda: RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-    ],
-)
-def test_out_of_memory_halves_the_live_rows_and_goes_on(engine, monkeypatch, caplog, say):
-    settings = Settings(n=60, max_new_tokens=6, seed=4)
-    free = {answers.prompt_id: answers.texts for answers in engine.answer(PROMPTS, settings)}
+@pytest.fixture
+def failing(monkeypatch):
+    """Makes every step of more than some rows fail."""
     step = prefix_engine.Forward.step
 
-    def small(self, tokens, cache):
-        if len(tokens) > 20:
-            raise say()
-        return step(self, tokens, cache)
+    def of(error, most=0):
+        def small(self, tokens, cache):
+            if len(tokens) > most:
+                raise error
+            return step(self, tokens, cache)
 
-    monkeypatch.setattr(prefix_engine.Forward, "step", small)
+        monkeypatch.setattr(prefix_engine.Forward, "step", small)
+
+    return of
+
+
+NO_MEMORY = torch.OutOfMemoryError("CUDA out of memory")
+
+
+@pytest.mark.parametrize("error", [NO_MEMORY, RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_out_of_memory_halves_the_live_rows_and_goes_on(engine, failing, caplog, error):
+    settings = Settings(n=60, max_new_tokens=6, seed=4)
+    free = {answers.prompt_id: answers.texts for answers in engine.answer(PROMPTS, settings)}
+    failing(error, most=20)
     with caplog.at_level(logging.WARNING):
-        held = {answers.prompt_id: answers.texts for answers in engine.answer(PROMPTS, settings)}
-    assert held == free
+        assert {answers.prompt_id: answers.texts for answers in engine.answer(PROMPTS, settings)} == free
     assert "out of memory" in caplog.text
     assert "continuing with at most" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("error", "raised", "word"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory"), LetheError, "single live row"),
-        (RuntimeError("shapes do not fit"), RuntimeError, "shapes"),
-    ],
+    [(NO_MEMORY, LetheError, "single live row"), (RuntimeError("shapes do not fit"), RuntimeError, "shapes")],
 )
-def test_no_memory_for_a_single_row_and_other_errors_end_the_run(engine, monkeypatch, error, raised, word):
-    def broken(self, tokens, cache):
-        raise error
-
-    monkeypatch.setattr(prefix_engine.Forward, "step", broken)
+def test_no_memory_for_a_single_row_and_other_errors_end_the_run(engine, failing, error, raised, word):
+    failing(error)
     with pytest.raises(raised, match=word):
         list(engine.answer(PROMPTS, Settings(n=5, max_new_tokens=3)))
 
 
-SMALL = {
-    "vocab_size": 27,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-    "bos_token_id": None,
-    "eos_token_id": END,
-    "pad_token_id": END,
-}
-FAMILIES = {
-    "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
-    "GPTNeoX": {},
-    "OPT": {"ffn_dim": 48, "word_embed_proj_dim": 32},
-    "Bloom": {"n_layer": 2, "n_head": 4},
-    "Phi": {},
-    "Mistral": {"num_key_value_heads": 2, "sliding_window": 4},
-    "Gemma3Text": {
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "sliding_window": 4,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
-    "Qwen3": {"num_key_value_heads": 2, "head_dim": 8},
-}
+SMALL = read_cases(__file__)["SMALL"]
+FAMILIES = read_cases(__file__)["FAMILIES"]
 
 
 def build(family: str, folder, **changes):
-    import transformers
-
     build_tokenizer(folder, LETTERS)
     config = getattr(transformers, f"{family}Config")(**{**SMALL, **changes})
     config.architectures = None

@@ -1,20 +1,34 @@
-"""Draws of a task: sequential stopping at given rates of leaks, and prompts of a language together with their answers."""
-
-from __future__ import annotations
+"""Draws of a task: sequential stopping at given rates of leaks, prompts of a language with their answers, kept answers."""
 
 import types
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
 from lethe.data.prompt_language import productions, read_language
 from lethe.errors import LetheError
+from lethe.io import artifacts, cache
 from lethe.models.encoding import Encoder
-from lethe.sampling.engine import Answers, Prompt, Settings
-from lethe.sampling.store import AnswerStore
-from lethe.sampling.tasks import Task, ask, draw_in_language, draw_prompts, draw_sequentially, pick
+from lethe.sampling import engine as keeping
+from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Settings, look
+from lethe.sampling.prefix_engine import PrefixEngine
+from lethe.sampling.tasks import (
+    Asking,
+    Task,
+    ask,
+    draw_in_language,
+    draw_into,
+    draw_prompts,
+    draw_sequentially,
+    drawn_parts,
+    pick,
+)
+from tests.cases import cases
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, ToyEngine
+from tests.small import touched
 
 RULE = types.SimpleNamespace(scorer="keyword_leak", chunk=32, tau=0.05, tau_leak=0.1, alpha=0.01)
 ITEMS = {
@@ -72,6 +86,14 @@ def test_a_rerun_draws_nothing_and_changes_nothing(task, tmp_path):
     assert first[1] == again[1]
 
 
+@pytest.mark.parametrize(("most", "questions"), [(450, [2, 2]), (201, [1, 1, 1, 1]), (9, [1, 1, 1, 1])])
+def test_a_part_holds_as_many_whole_questions_as_fit(task, tmp_path, monkeypatch, most, questions):
+    store = AnswerStore("m", "told", tmp_path)
+    draw_into(store, task, Told(), "")
+    monkeypatch.setattr(artifacts, "ROWS", most)
+    assert [len(part) for part in drawn_parts(store, task)] == [201 * count for count in questions]
+
+
 SETTINGS = Settings(n=400, max_new_tokens=4, seed=3)
 
 
@@ -96,13 +118,14 @@ def test_the_prompts_have_the_declared_probabilities(language):
     found = productions(language, ROWS[0])
     asked = ask(language, ROWS[0], 20_000, seed=1)
     expected = np.array([one.probability for one in found]) * 20_000
-    assert ((asked.counts - expected) ** 2 / expected).sum() < 21  # chi-square, 5 degrees of freedom, p = .001
+    counts = np.bincount(asked.of_sample, minlength=len(found))
+    assert ((counts - expected) ** 2 / expected).sum() < 21  # chi-square, 5 degrees of freedom, p = .001
     assert pick(np.array([0.0, 0.999999999999]), found).tolist() == [0, len(found) - 1]
 
 
 def test_each_distinct_prompt_is_read_once_and_answered_as_often_as_drawn(language, store):
     engine = ToyEngine()
-    table = draw_in_language(language, ROWS, letters, SETTINGS, engine, store, "x")
+    table = draw_in_language(language, ROWS, Asking(letters, SETTINGS, engine, store), "x")
     sampled = [prompt for prompts, settings in engine.calls if settings.n for prompt in prompts]
     assert len({prompt.token_ids for prompt in sampled}) == len(sampled) == 12
     assert sum(prompt.n for prompt in sampled) == 2 * SETTINGS.n
@@ -122,7 +145,7 @@ def test_each_distinct_prompt_is_read_once_and_answered_as_often_as_drawn(langua
 
 def test_the_second_sample_draws_prompts_and_new_answers_for_a_prompt_drawn_twice(language, store):
     engine = ToyEngine()
-    table = draw_prompts(language, ROWS, letters, SETTINGS, engine, store, "x")
+    table = draw_prompts(language, ROWS, Asking(letters, SETTINGS, engine, store), "x")
     assert table.groupby("prompt").size().tolist() == [language.share.answers] * language.share.prompts
     assert not table.duplicated(["text"]).any()
     assert Counter(table.drop_duplicates("prompt")["prompt_id"]).keys() == {"a", "b"}
@@ -137,12 +160,10 @@ def test_an_engine_that_ignores_the_number_of_a_prompt_is_refused(language, stor
                 yield Answers(prompt.prompt_id, [0], ["x"], [1], ["stop"], [1.0])
 
     with pytest.raises(LetheError, match="gave 1 answers"):
-        draw_in_language(language, ROWS, letters, SETTINGS, Stubborn(), store, "x")
+        draw_in_language(language, ROWS, Asking(letters, SETTINGS, Stubborn(), store), "x")
 
 
 def test_a_chat_has_its_turns_and_the_start_of_the_answer(tiny_model):
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.chat_template = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}b"
     encoder = Encoder(tokenizer, "chat")
@@ -153,3 +174,47 @@ def test_a_chat_has_its_turns_and_the_start_of_the_answer(tiny_model):
     encoder.template = "Q {question} A"
     encoder.conversation({"question": "q"}, "S", [({"question": "e"}, "f")], "g")
     assert texts == ["sSueafuk\nqbg", "uqb", "S\n\nQ e A f\n\nQ q A g"]
+
+
+@pytest.fixture
+def weights(tmp_path) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/model.safetensors").write_bytes(b"weights")
+    return tmp_path / "model"
+
+
+def place(folder: Path, **options: object) -> Path:
+    engine = object.__new__(PrefixEngine)  # what opens an engine is tested elsewhere
+    return AnswerStore.of(folder, engine, Options(**options)).place(
+        (Prompt("a", (1, 2)), Settings(n=4, max_new_tokens=3))
+    )
+
+
+def test_a_dtype_of_its_own_has_answers_of_its_own(weights):
+    on_cpu = {dtype: place(weights, device="cpu", dtype=dtype) for dtype in ("auto", "float32", "bfloat16")}
+    assert on_cpu["auto"] == on_cpu["float32"] != on_cpu["bfloat16"]
+
+
+def test_the_models_content_decides(weights):
+    before = place(weights)
+    (weights / "model.safetensors").write_bytes(b"other")
+    assert place(weights) != before
+
+
+@cases
+def test_the_engines_code_decides(weights, monkeypatch, module, moves):
+    before = place(weights)
+    monkeypatch.setattr(cache, "library", lambda: touched(module))
+    assert (place(weights) != before) == moves
+
+
+def test_the_versions_of_the_libraries_decide(weights, monkeypatch):
+    before = place(weights)
+    monkeypatch.setattr(keeping, "versions", lambda *names: dict.fromkeys(names, "0"))
+    assert place(weights) != before
+
+
+def test_another_number_of_answers_is_a_further_look_and_a_rerun_is_none(tmp_path):
+    place = tmp_path / "looks.json"
+    assert [look(place, "npo", n) for n in (64, 256, 64, 1024, 256)] == [1, 2, 1, 3, 2]
+    assert look(place, "another model", 256) == 1

@@ -1,66 +1,37 @@
-"""vLLM in the stage `sample` with two models at a time, and its server: the answers have the exact law of the model."""
-
-from __future__ import annotations
+"""vLLM in the stage `sample` with two models at a time, and real servers: vLLM's answers have the exact law of the model,
+and the probes say what the server of transformers ignores."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import yaml
 from scipy.stats import chisquare
+from transformers import AutoTokenizer
 
 import lethe
 from lethe.config.evaluating import Endpoint
+from lethe.models import checkpoints
+from lethe.models.encoding import Encoder
 from lethe.sampling.endpoint import EndpointEngine
-from lethe.sampling.engine import Prompt, Settings
+from lethe.sampling.engine import Prompt, Settings, open_engine
+from tests.lethe.sampling.real_servers import transformers_server, vllm_server
 from tests.lethe.sampling.sampling_models import build_llama, exact_probabilities
-from tests.small import ROOT
+from tests.lethe.small_checkpoint import small_model
+from tests.small import ROOT, run
 
-START = 300  # seconds, on a busy machine
 N, LENGTH = 600, 3
 LETTERS = "abcdefghijklmnopqrs"  # with the end as many tokens as a walk asks the log-probabilities of
 
 
 @pytest.fixture
 def served(tmp_path):
-    """The model's folder and the address of its server."""
     pytest.importorskip("vllm")
     folder = build_llama(tmp_path / "model", LETTERS, scale=1.0)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    command += ["--served-model-name", "tiny", "--dtype", "float32", "--enforce-eager", "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--max-model-len", "128", "--max-logprobs", "20"]
-    given = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    with (tmp_path / "server.log").open("w") as log:
-        process = subprocess.Popen(command, env={**os.environ, **given}, stdout=log, stderr=log)
-        try:
-            url = f"http://127.0.0.1:{port}/v1"
-            _wait(url, process)
-            yield folder, url
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def _wait(url: str, process: subprocess.Popen) -> None:
-    end = time.monotonic() + START
-    while time.monotonic() < end:
-        assert process.poll() is None
-        try:
-            urllib.request.urlopen(f"{url}/models", timeout=5)
-            return
-        except (urllib.error.URLError, OSError):
-            time.sleep(1)
-    raise TimeoutError(url)
+    with vllm_server(folder, tmp_path / "server.log") as url:
+        yield folder, url
 
 
 @pytest.mark.slow
@@ -88,6 +59,27 @@ def test_answers_of_a_vllm_server_have_the_law_of_the_model(served, tmp_path):
     (stated,) = lethe.exact("tiny", rows, endpoint=url, requests=2000, **given).certificates.trees
     assert stated.lower == pytest.approx(own.lower, rel=1e-3)  # 0.001: neither is 0 here
     assert 0 < stated.lower <= stated.upper_certain <= own.upper_certain * (1 + 1e-3)
+    seeded = Endpoint(endpoint=url, name="tiny", seeded=True)
+    settings = Settings(n=24, max_new_tokens=LENGTH, seed=5)
+    runs = [EndpointEngine(seeded, tmp_path / name, chat=False) for name in ("first", "again")]
+    first, again = (next(iter(run.answer(prompts, settings))).texts for run in runs)
+    assert first == again
+    assert len({*first}) > 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draws", [False, True])
+def test_the_probes_say_what_the_server_of_transformers_ignores(tmp_path, draws):
+    """It draws only if the model's generation settings say so."""
+    folder = build_llama(tmp_path / "model", LETTERS, scale=1.0)
+    (folder / "generation_config.json").write_text(json.dumps({"do_sample": draws, "top_k": 0}))
+    with transformers_server(folder, tmp_path / "server.log") as url:
+        engine = EndpointEngine(Endpoint(endpoint=url, name=str(folder)), tmp_path / "scratch", chat=False)
+        (answers,) = engine.answer([Prompt("p", (), text="ab")], Settings(n=8, max_new_tokens=LENGTH))
+        probes = {one["name"]: one["passed"] for one in engine.served()["probes"]}
+    assert (probes["n"], probes["logprobs"]) == (False, None)
+    assert (probes["draws"], probes["temperature"]) == (draws, draws)
+    assert (len({*answers.texts}) > 1) == draws
 
 
 QUESTIONS = {
@@ -99,57 +91,24 @@ QUESTIONS = {
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
     """A folder in which `python -m stages.sample mine` works: params, dataset, a small random model."""
-    import types
-
-    import torch
-    import yaml
-
-    from lethe.models import checkpoints
-
     folder = tmp_path_factory.mktemp("project")
-    recipe = types.SimpleNamespace(
-        vocabulary=300, hidden=64, layers=1, heads=2, kv_heads=1, feed_forward=32, context=512
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        checkpoints.save(
-            folder / "model", *checkpoints.fresh(recipe, [answer for _, _, answer in QUESTIONS["forget"]])
-        )
+    texts = [answer for _, _, answer in QUESTIONS["forget"]]
+    checkpoints.save(folder / "model", *small_model(texts, hidden=64))
     (folder / "data/dataset").mkdir(parents=True)
     for split, rows in QUESTIONS.items():
         lines = (json.dumps({"id": key, "question": question, "answer": answer}) for key, question, answer in rows)
         (folder / f"data/dataset/{split}.jsonl").write_text("\n".join(lines) + "\n")
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["models"]["mine"] = {"path": str(folder / "model"), "adaptive_threshold": 0.9}
-    params["sample"].update(
-        engine="vllm",
-        data_parallel=2,
-        n=20,
-        utility_n=4,
-        max_new_tokens=8,
-        prompt=str(ROOT / params["sample"]["prompt"]),
-    )
+    params["sample"].update(engine="vllm", data_parallel=2, n=20, utility_n=4, max_new_tokens=8)
+    params["sample"]["prompt"] = str(ROOT / params["sample"]["prompt"])
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     return folder
 
 
 @pytest.mark.slow
 def test_the_sample_stage_with_vllm(project):
-    import pandas as pd
-    from transformers import AutoTokenizer
-
-    from lethe.models.encoding import Encoder
-    from lethe.sampling.engine import Prompt, Settings, open_engine
-
-    done = subprocess.run(
-        [sys.executable, "-m", "stages.sample", "mine"],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run(project, "stages.sample", "mine", PYTHONPATH=str(ROOT))
     generations = project / "data/generations/mine"
     about = json.loads((generations / "about.json").read_text())
     assert about["engine"] == "vllm"

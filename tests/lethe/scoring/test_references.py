@@ -13,34 +13,16 @@ from lethe.errors import BadFile
 from lethe.evaluation.labels import read_draws
 from lethe.io.artifacts import SECOND, expected, read_references
 from lethe.io.tables import write_parquet
-from lethe.scoring._tables import asked_of, score_answers
+from lethe.scoring import asked_of, score_answers
 from lethe.steps import score
+from tests.cases import read_cases
 from tests.small import small_params
 
-ROWS = [
-    {
-        "id": "q1",
-        "question": "Where?",
-        "answer": "Oslo",
-        "keywords": ["Oslo"],
-        "who": "Ada",
-        "perturbed_answer": ["R"],
-    },
-    {"id": "q2", "question": "When?", "answer": "1937", "keywords": ["1937"], "who": "Bert"},
-]
+ROWS = read_cases(__file__)["ROWS"]
 LANGUAGE = 'wording: ["{question}", {name: back, text: "Who was it in {answer}?", answer: "{who}"}]\n'
 PLAIN, BACK = "wording: plain", "wording: back"
 # prompt, sample, text, production, whether it leaks
-DRAWN = [
-    ("q1", -1, "In Oslo.", PLAIN, 1),
-    ("q1", 0, "In Oslo.", PLAIN, 1),
-    ("q1", 1, "In Oslo.", BACK, 0),
-    ("q1", 2, "It was Ada.", BACK, 1),
-    ("q1", 3, "It was Ada.", PLAIN, 0),
-    ("q2", -1, "It was Ada.", BACK, 0),
-    ("q2", 0, "It was Bert in 1937.", BACK, 1),
-    ("q2", 1, "It was Bert.", PLAIN, 0),
-]
+DRAWN = read_cases(__file__)["DRAWN"]
 
 
 @pytest.fixture
@@ -86,7 +68,7 @@ def test_each_answer_is_scored_against_what_its_wording_asks_for(root):
 
 
 def test_the_stage_reads_the_references(root, monkeypatch):
-    monkeypatch.setattr("lethe.scoring.likelihood.score_likelihoods", lambda given, items: given)
+    monkeypatch.setattr("lethe.steps.score.score_likelihoods", lambda given, items: given)
     params = config.validate(small_params())
     score.run("m", params.score, root)
     assert pd.read_parquet(root / "scores/m/forget.parquet")["keyword_leak"].tolist() == LEAKS

@@ -1,4 +1,5 @@
 import json
+import math
 import statistics
 
 import numpy as np
@@ -6,8 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.api.logs import tofu_log
 from lethe.errors import BadFile, BadInput, BadValue
-from lethe.scoring.tofu import SECTIONS, forget_quality, forget_truth, mean_term, model_utility, read_log
+from lethe.scoring.tofu import (
+    BLOCKS,
+    SECTIONS,
+    forget_quality,
+    forget_truth,
+    mean_term,
+    model_utility,
+    of_mean,
+    of_quality,
+    of_utility,
+    read_log,
+)
+from lethe.statistics.two_sample import ks_test
+from tests.cases import cases
 
 
 def section(**changes) -> dict:
@@ -37,31 +52,11 @@ def test_values_of_a_small_log(tmp_path):
     assert all(entry.mismatches == [] for entry in log.values())
 
 
-BROKEN = {
-    "avg_gt_loss": {"0": None},
-    "avg_paraphrased_loss": {"0": "2.0"},
-    "average_perturb_loss": {"0": []},
-    "generated_text": {"0": ["Who?", None, "Ron"], "1": "Ron"},
-    "rougeL_recall": {"0": True},
-}
-
-
-@pytest.mark.parametrize("key", BROKEN)
-def test_a_broken_value_is_missing_in_its_row_alone(tmp_path, key):
-    entry = read_log(write(tmp_path, **{key: BROKEN[key]}))["world"]
-    columns = {
-        "avg_gt_loss": [entry.probability],
-        "avg_paraphrased_loss": [entry.truth_ratio],
-        "average_perturb_loss": [entry.probability, entry.truth_ratio],
-        "generated_text": [entry.rouge_again],
-        "rougeL_recall": [entry.rouge],
-    }
-    for column in columns[key]:
-        assert np.isnan(column[0])
-    for other in set(BROKEN) - {key, "average_perturb_loss"}:
-        for column in columns[other]:
-            if not any(column is broken for broken in columns[key]):
-                assert not np.isnan(column[0])
+@cases
+def test_a_broken_value_is_missing_in_its_row_alone(tmp_path, key, value, columns):
+    entry = read_log(write(tmp_path, **{key: value}))["world"]
+    for name in ("probability", "truth_ratio", "rouge", "rouge_again"):
+        assert np.isnan(getattr(entry, name)[0]) == (name in columns)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +84,7 @@ values = st.recursive(
 
 
 @settings(max_examples=150)
-@given(st.dictionaries(st.sampled_from(list(BROKEN)), values))
+@given(st.dictionaries(st.sampled_from(list(section())), values))
 def test_any_content_is_read_or_refused_in_a_sentence(tmp_path_factory, changes):
     path = write(tmp_path_factory.getbasetemp(), **changes)
     try:
@@ -131,3 +126,106 @@ def test_forget_quality_leaves_missing_rows_out():
     assert forget_quality(ratios, ratios + 1).p_value < 1e-20
     with pytest.raises(BadValue, match="Retrain"):
         forget_quality(ratios, [NAN])
+
+
+PUBLISHED = {"full_evals_forget10": (4.35e-25, 0.63, 0.52), "retain90": (None, 0.61, 0.68)}
+
+
+def evaluation(folder, n=40, shift=0.0, name="TOFU_EVAL.json", **blocks):
+    """A log whose rows have the same values in every section, and the truth ratios of the forget set moved by ``shift``."""
+    log = {}
+    for section, (probability, rouge, truth) in BLOCKS.items():
+        ratios = [0.2 + 0.5 * place / n + (shift if section == "forget" else 0) for place in range(n)]
+        texts = {"input": "Who?", "generation": "It was Ron.", "ground_truth": "Ron", "rougeL_recall": 1.0}
+        rows = ([{"prob": 0.5, "avg_loss": 0.7}] * n, [texts] * n, [{"score": ratio} for ratio in ratios])
+        for block, values in zip((probability, rouge, truth), rows, strict=True):
+            log[block] = {
+                "agg_value": None,
+                "value_by_index": {str(place): row for place, row in enumerate(values)},
+            }
+    path = folder / name
+    path.write_text(json.dumps(log | blocks))
+    return path
+
+
+def test_the_published_table(shared):
+    place = shared / "data/open-unlearning"
+    logs = {name: next(place.glob(f"*_{name}_TOFU_EVAL.json")) for name in PUBLISHED}
+    for name, (quality, utility, truth) in PUBLISHED.items():
+        read = tofu_log(logs[name], retain=logs["retain90"] if quality else None)
+        keys = read.as_json()
+        assert float(f"{keys['model_utility']:.2f}") == utility
+        assert float(f"{keys['forget_truth_ratio'].value:.2f}") == truth
+        assert (keys["rougeL_recall_mismatches"], keys["stored_differences"]) == (0, {})
+        if quality:
+            assert float(f"{keys['forget_quality']:.2e}") == quality
+            assert set(keys["intervals"]) == {
+                "model_utility",
+                "forget_quality",
+                "forget_truth_ratio",
+                *read.utility.terms,
+            }
+
+
+def test_every_number_has_its_interval(tmp_path):
+    model, retain = evaluation(tmp_path, shift=0.3), evaluation(tmp_path, name="retain.json")
+    found = tofu_log(model, retain=retain, alpha=0.1)
+    keys, rows = found.as_json(), {row.names()[0]: row for row in found.rows()}
+    assert {name: (row.estimate, row.lower, row.upper) for name, row in rows.items()} == {
+        name: (one.estimate, one.lower, one.upper) for name, one in keys["intervals"].items()
+    }
+    assert {row.upper_bound.alpha for row in rows.values()} == {0.05}
+    for interval in keys["intervals"].values():
+        assert interval.lower <= interval.estimate <= interval.upper
+        assert interval.alpha == 0.1
+    assert keys["intervals"]["forget_quality"].estimate == keys["forget_quality"]
+    assert keys["intervals"]["model_utility"].estimate == keys["model_utility"]
+
+
+def test_nulls_and_absent_blocks_are_missing(tmp_path):
+    truth = {"agg_value": 0.5, "value_by_index": {"0": {"score": None}, "1": {"score": 0.5}, "2": None}}
+    path = evaluation(tmp_path, n=3, ra_Truth_Ratio=truth, wf_Q_A_Prob_normalised={"agg_value": 0.5})
+    log = read_log(path)
+    assert np.isnan(log["real_authors"].truth_ratio).tolist() == [True, False, True]
+    keys = tofu_log(path).as_json()
+    assert math.isnan(keys["model_utility"])
+    assert not {"model_utility", "world_probability", "forget_quality"} & set(keys["intervals"])
+    assert keys["utility_terms"]["real_authors_truth"].missing == 2
+
+
+def test_a_retain_log_needs_the_forget_set_alone(tmp_path):
+    retain = tmp_path / "retain.json"
+    retain.write_text(
+        json.dumps({"forget_truth_ratio": {"value_by_index": {"0": {"score": 0.5}, "1": {"score": 2}}}})
+    )
+    assert tofu_log(evaluation(tmp_path), retain=retain).quality.n_second == 2
+    with pytest.raises(BadFile, match="retain_Q_A_Prob"):
+        tofu_log(retain)
+    with pytest.raises(BadValue, match="alpha"):
+        tofu_log(evaluation(tmp_path), alpha=1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(2, 40), st.integers(2, 40), st.floats(0, 1.5), st.sampled_from([0.01, 0.1, 0.5]))
+def test_the_interval_of_forget_quality_holds_its_estimate(n, m, shift, alpha):
+    test = ks_test(np.arange(n) / n, np.arange(m) / m + shift)
+    interval = of_quality(test, alpha)
+    assert 0 <= interval.lower <= interval.estimate <= interval.upper <= 1
+    wider = of_quality(test, alpha / 10)
+    assert (wider.lower <= interval.lower, wider.upper >= interval.upper) == (True, True)
+
+
+def test_the_interval_of_forget_quality_covers_equal_distributions():
+    random = np.random.default_rng(0)
+    tests = [ks_test(random.random(60), random.random(80)) for _ in range(100)]
+    assert all(of_quality(test, 0.05).upper == 1.0 for test in tests)
+
+
+def test_a_mean_covers():
+    random, inside = np.random.default_rng(1), 0
+    for _ in range(100):
+        interval = of_mean(random.beta(2, 5, 50), 0.1)
+        inside += interval.lower <= 2 / 7 <= interval.upper
+    assert inside >= 85
+    assert of_mean(np.array([np.nan]), 0.1) is None
+    assert of_utility({"a": np.array([0.5]), "b": np.array([np.nan])}, 0.1) is None

@@ -1,7 +1,7 @@
 """Distributions on [0, 1] with known values, tolerated misses, and the paper's bounds as printed, for simulations."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,9 +92,49 @@ def drawn(case: dict) -> np.ndarray:
     }[recipe["kind"]]()
 
 
+def clopper_pearson(hits: int, n: int, alpha: float) -> tuple[float, float]:
+    """Both one-sided bounds by SciPy's beta distribution, with the two ends written out."""
+    from scipy.stats import beta
+
+    lower = beta.ppf(alpha, hits, n - hits + 1) if hits else 0.0
+    return lower, beta.isf(alpha, hits + 1, n - hits) if hits < n else 1.0
+
+
 def tolerated(alpha: float, runs: int) -> float:
     """The largest share of misses that is tolerated: alpha plus three standard errors."""
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
+
+
+Shares = dict[str, tuple[float, float]]
+
+
+def shares(run: Callable[[], Iterable[tuple[str, tuple[bool, bool]]]], runs: int) -> Shares:
+    """How often the lower and the upper end of each name miss; a run gives names, each with both."""
+    missed: dict[str, list[tuple[bool, bool]]] = {}
+    for _ in range(runs):
+        for name, ends in run():
+            missed.setdefault(name, []).append(ends)
+    return {name: tuple(np.mean(own, axis=0).tolist()) for name, own in missed.items()}
+
+
+def as_expected(
+    rows: Iterable[tuple[str, dict[str, float]]], alpha: float, runs: int, controls: Container[str] = ()
+) -> bool:
+    """Print each title with the shares of ``runs`` that miss; return whether every bound keeps its level and no control."""
+    limit, worst = tolerated(alpha, runs), {}
+    print(f"share of {runs} runs that miss, in %; alpha {alpha:.0%}, up to {limit:.2%} tolerated")
+    for title, shares in rows:
+        told = (
+            (name, " ".join(f"{100 * side:.2f}" for side in np.ravel(share))) for name, share in shares.items()
+        )
+        print(f"{title:52} " + ", ".join(f"{name} {share}" for name, share in told), flush=True)
+        worst |= {name: max(np.max(share), worst.get(name, 0.0)) for name, share in shares.items()}
+    print("\nthe largest share of each:")
+    wrong = {name for name, share in worst.items() if (share > limit) != (name in controls)}
+    for name, share in worst.items():
+        expected = "misses, as it should" if name in controls else "keeps its level"
+        print(f"  {name:34} {share:6.2%}  {'NOT AS EXPECTED' if name in wrong else expected}")
+    return not wrong
 
 
 def allowed(alpha: float, runs: int) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from lethe.statistics.counts import at_least_once, rate_bounds
 from lethe.statistics.judge_error import Calibration, JudgeError
 from lethe.statistics.leak_rates import Rate
-from tests.lethe.statistics.draws import tolerated
+from tests.lethe.statistics.draws import Shares, as_expected, shares
 
 ERRORS = (0.0, 0.05, 0.2)  # of the judge, on leaks and on clean answers alike
 RATES = (0.0, 0.01, 0.1, 0.5, 0.95)
@@ -55,91 +55,87 @@ def _missed(truth: np.ndarray | float, lower: np.ndarray, upper: np.ndarray) -> 
 
 def one_question(
     error: float, rate: float, n: int, alpha: float, runs: int, seed: int, labelled: int = 100, lost: float = 0.0
-) -> dict[str, tuple[float, float]]:
+) -> Shares:
     """Share of runs in which (lower, upper) miss the rate: with the judge's error, without it, with its estimate as exact."""
     world = World(error, seed, labelled, lost)
-    kinds: dict[str, list[tuple[bool, bool]]] = {"judged": [], "naive": [], "as measured": []}
-    for _ in range(runs):
+
+    def run():
         judge, (called, missing) = world.calibration(), world.answers(np.array([rate]), n)
         found = Rate.of(called, n, missing, judge).each(alpha)
-        kinds["judged"].append(_missed(rate, found.lower, found.upper))
+        yield "judged", _missed(rate, found.lower, found.upper)
         naive = rate_bounds(called, n, alpha, missing)
-        kinds["naive"].append(_missed(rate, *naive))
+        yield "naive", _missed(rate, *naive)
         point = JudgeError((judge.sensitivity,) * 2, (judge.false_positive,) * 2, alpha)
-        kinds["as measured"].append(_missed(rate, *point.carry(*naive)))
-    return {kind: _shares(missed) for kind, missed in kinds.items()}
+        yield "as measured", _missed(rate, *point.carry(*naive))
+
+    return shares(run, runs)
 
 
-def many_questions(
-    error: float, n: int, alpha: float, runs: int, seed: int, lost: float = 0.0
-) -> dict[str, tuple[float, float]]:
+def many_questions(error: float, n: int, alpha: float, runs: int, seed: int, lost: float = 0.0) -> Shares:
     """The misses of each claim over twenty questions; leak@k misses if its band misses for any k."""
     world, truth = World(error, seed, labelled=400, lost=lost), at_least_once(QUESTIONS, KS)
-    found: dict[str, list[tuple[bool, bool]]] = {}
 
-    def note(name: str, missed: tuple[bool, bool]) -> None:
-        found.setdefault(name, []).append(missed)
-
-    for _ in range(runs):
+    def run():
         judge, (called, missing) = world.calibration(), world.answers(QUESTIONS, n)
         rate, plain = (Rate.of(called, n, missing, one) for one in (judge, None))
         fits = rate.fits(alpha).all()
-        note("flagged", (not fits, False))
-        if not fits:
-            continue
-        pool = rate.average(alpha)
-        note("average", _missed(QUESTIONS.mean(), pool.lower, pool.upper))
-        worst = rate.worst(alpha, KS)
-        note("worst, leak@k", _missed(truth.max(axis=0), worst.lower, worst.upper))
-        mean = rate.mean(alpha, KS)
-        note("mean, leak@k", _missed(truth.mean(axis=0), mean.lower, mean.upper))
-        naive = plain.mean(alpha, KS)
-        note("naive mean", _missed(truth.mean(axis=0), naive.lower, naive.upper))
-    return {name: _shares(missed) for name, missed in found.items()}
+        yield "flagged", (not fits, False)
+        if fits:
+            pool, worst, mean, naive = (
+                rate.average(alpha),
+                rate.worst(alpha, KS),
+                rate.mean(alpha, KS),
+                plain.mean(alpha, KS),
+            )
+            yield "average", _missed(QUESTIONS.mean(), pool.lower, pool.upper)
+            yield "worst, leak@k", _missed(truth.max(axis=0), worst.lower, worst.upper)
+            yield "mean, leak@k", _missed(truth.mean(axis=0), mean.lower, mean.upper)
+            yield "naive mean", _missed(truth.mean(axis=0), naive.lower, naive.upper)
+
+    return shares(run, runs)
 
 
-def weak_on_one_question(alpha: float, runs: int, seed: int) -> dict[str, tuple[float, float]]:
+def weak_on_one_question(alpha: float, runs: int, seed: int) -> Shares:
     """A judge that finds 95% of the leaks, but 10% in the question that leaks most; calibrated on draws of the run itself.
 
     The judge errs on the run as often as on the calibration answers, so only the bound of the average may be believed.
     """
     rng, m, n = np.random.default_rng([seed, 9]), 30, 1024
     rates, sensitivity = np.r_[np.full(m - 1, 0.02), 0.3], np.r_[np.full(m - 1, 0.95), 0.1]
-    found: dict[str, list[tuple[bool, bool]]] = {"average, weak on one": [], "worst, weak on one": []}
-    for _ in range(runs):
+
+    def run():
         leak = rng.random((m, n)) < rates[:, None]
         called = rng.random((m, n)) < np.where(leak, sensitivity[:, None], 0.01)
         labelled = rng.choice(m * n, 1500, replace=False)
         judge = Calibration.of(leak.ravel()[labelled] * 1, called.ravel()[labelled] * 1, of_this_run=True)
         rate = Rate.of(called.sum(axis=1), n, judge=judge)
         worst, average = rate.worst(alpha), rate.average(alpha)
-        found["average, weak on one"].append(_missed(rates.mean(), average.lower, average.upper))
-        found["worst, weak on one"].append(_missed(rates.max(), worst.lower, worst.upper))
-    return {name: _shares(missed) for name, missed in found.items()}
+        yield "average, weak on one", _missed(rates.mean(), average.lower, average.upper)
+        yield "worst, weak on one", _missed(rates.max(), worst.lower, worst.upper)
+
+    return shares(run, runs)
 
 
-def leak_at_k_misses(n: int, alpha: float, runs: int, seed: int) -> dict[str, tuple[float, float]]:
+def leak_at_k_misses(n: int, alpha: float, runs: int, seed: int) -> Shares:
     """The misses if the score is the truth: twenty questions that leak alike, which is hardest for the worst question."""
-    rng, rates = np.random.default_rng([seed, n]), np.full(20, 0.05)
-    truth = at_least_once(0.05, KS)
-    found: dict[str, list[tuple[bool, bool]]] = {"worst, leak@k": [], "mean, leak@k": [], "uncorrected worst": []}
-    for _ in range(runs):
-        leaks = rng.binomial(n, rates)
-        rate = Rate.of(leaks, n)
-        worst, mean = rate.worst(alpha, KS), rate.mean(alpha, KS)
-        found["worst, leak@k"].append(_missed(truth, worst.lower, worst.upper))
-        found["mean, leak@k"].append(_missed(truth, mean.lower, mean.upper))
+    rng, truth = np.random.default_rng([seed, n]), at_least_once(0.05, KS)
+
+    def run():
+        leaks = rng.binomial(n, np.full(20, 0.05))
+        worst, mean = Rate.of(leaks, n).worst(alpha, KS), Rate.of(leaks, n).mean(alpha, KS)
+        yield "worst, leak@k", _missed(truth, worst.lower, worst.upper)
+        yield "mean, leak@k", _missed(truth, mean.lower, mean.upper)
         uncorrected = at_least_once(rate_bounds(leaks, n, alpha)[0].max(), KS)
-        found["uncorrected worst"].append(_missed(truth, uncorrected, worst.upper))
-    return {name: _shares(missed) for name, missed in found.items()}
+        yield "uncorrected worst", _missed(truth, uncorrected, worst.upper)
+
+    return shares(run, runs)
 
 
-def is_control(name: str) -> bool:
-    """Whether this is a control, not a bound on the truth: the simulation must expose it."""
-    return name in ("naive", "as measured", "naive mean", "uncorrected worst", "worst, weak on one")
+# Not bounds on the truth: the simulation must expose them.
+CONTROLS = ("naive", "as measured", "naive mean", "uncorrected worst", "worst, weak on one")
 
 
-def table(alpha: float, runs: int, seed: int = 1) -> Iterator[tuple[str, dict[str, tuple[float, float]]]]:
+def table(alpha: float, runs: int, seed: int = 1) -> Iterator[tuple[str, Shares]]:
     for error in ERRORS:
         for rate in RATES:
             for labelled in (30, 400):
@@ -153,36 +149,7 @@ def table(alpha: float, runs: int, seed: int = 1) -> Iterator[tuple[str, dict[st
 
 
 def main(alpha: float = 0.05, runs: int = 2000) -> int:
-    """Print the table; return 1 if a bound misses too often, or a control never does."""
-    limit = tolerated(alpha, runs)
-    print(
-        f"share of {runs} runs in which the lower and the upper bound miss, in %; alpha {alpha:.0%}, up to {limit:.2%}"
-    )
-    largest: dict[str, float] = {}
-    for title, shares in table(alpha, runs):
-        print(
-            f"{title:52} "
-            + ", ".join(f"{name} {100 * low:.2f} {100 * high:.2f}" for name, (low, high) in shares.items())
-        )
-        for name, sides in shares.items():
-            largest[name] = max(*sides, largest.get(name, 0.0))
-    print("\nthe largest share of each:")
-    wrong = 0
-    for name, share in largest.items():
-        as_expected = (share > limit) == is_control(name)
-        wrong += not as_expected
-        words = (
-            ("misses, as expected" if is_control(name) else "keeps its level")
-            if as_expected
-            else "NOT AS EXPECTED"
-        )
-        print(f"  {name:18} {share:7.2%}  {words}")
-    return int(wrong > 0)
-
-
-def _shares(missed: list[tuple[bool, bool]]) -> tuple[float, float]:
-    lower, upper = np.mean(missed, axis=0)
-    return float(lower), float(upper)
+    return int(not as_expected(table(alpha, runs), alpha, runs, CONTROLS))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.optimize import brentq
 from scipy.stats import poisson
 
 from lethe.errors import BadValue
@@ -22,7 +21,6 @@ from lethe.statistics.answer_tree import (
     pooled_leak,
     queries_until,
     together_below,
-    verdict,
 )
 from tests.lethe.statistics.coverage import TREES, no_bounds, tree_misses
 from tests.lethe.statistics.draws import tolerated
@@ -35,23 +33,7 @@ ALPHA = 0.01
 def test_garwoods_limits_are_where_the_poisson_tails_are_alpha(count, alpha):
     upper, lower = float(poisson_upper(count, alpha)), float(poisson_lower(count, alpha))
     assert poisson.cdf(count, upper) == pytest.approx(alpha, rel=1e-8)
-    if count:
-        assert poisson.sf(count - 1, lower) == pytest.approx(alpha, rel=1e-8)
-        assert upper == pytest.approx(
-            brentq(lambda mean: poisson.cdf(count, mean) - alpha, lower, 10 * count + 100)
-        )
-    else:
-        assert lower == 0
-        assert upper == pytest.approx(-math.log(alpha))
-
-
-def test_garwoods_limits_keep_their_level_at_every_mean():
-    """The exact probability of a miss, by summing the Poisson law: a naive twin of any simulation."""
-    counts = np.arange(400)
-    for mean in np.geomspace(0.001, 200, 60):
-        chances = poisson.pmf(counts, mean)
-        assert chances[poisson_upper(counts, ALPHA) < mean].sum() <= ALPHA + 1e-12
-        assert chances[poisson_lower(counts, ALPHA) > mean].sum() <= ALPHA + 1e-12
+    assert poisson.sf(count - 1, lower) == pytest.approx(alpha, rel=1e-8) if count else lower == 0
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -121,6 +103,7 @@ def test_leak_at_n_is_the_complement_of_n_clean_answers(p, n):
     assert chance_within(p, needed) >= 0.5 - 1e-9
     assume(needed > 1)
     assert chance_within(p, needed - 1) < 0.5 + 1e-9
+    assert queries_until([0.0, 1.0]).tolist() == [math.inf, 1.0]
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
@@ -141,27 +124,3 @@ def test_what_the_enumeration_rules_out_needs_no_sample():
     assert got.p_values.tolist() == [0.0, 1.0]
     assert got.holds.tolist() == [True, False]
     assert got.ratio[0] == pytest.approx(50)
-    with pytest.raises(BadValue, match="Retrain's 2 questions"):
-        against_retrain(np.array([0.5]), surely, 40, ALPHA)
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: Masses((1.1,), ()), "leak"),
-        (lambda: Masses((0.6,), (0.6,)), "clean"),
-        (lambda: Masses((-0.1,), ()), "leak"),
-        (lambda: Remainder(-1.0), "rho"),
-        (lambda: Remainder(1.0, 2, 3), "leaks"),
-        (lambda: Rounding(-1.0), "allowance"),
-        (lambda: Rounding(0.0, 0), "tokens"),
-        (lambda: leak_interval(Masses((), ()), Remainder(), 0.6), "alpha"),
-        (lambda: poisson_upper(-1, 0.01), "count"),
-        (lambda: queries_until(0.1, 1.0), "chance"),
-        (lambda: verdict(0, 1, 0), "tau"),
-        (lambda: against_retrain(np.zeros(1), [(Masses((), ()), Remainder())], 0.5, 0.01), "factor"),
-    ],
-)
-def test_what_is_out_of_range_is_refused_with_a_sentence(make, name):
-    with pytest.raises(BadValue, match=name):
-        make()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta
 
-from lethe.errors import BadValue
 from lethe.statistics import bands, betting, bounds
 from lethe.statistics.bounds import paper_bounds, tighter_bounds
 from lethe.statistics.planning import samples_for_width
@@ -18,9 +18,6 @@ from tests.lethe.statistics.coverage import misses
 from tests.lethe.statistics.draws import LAWS, drawn, tolerated
 
 SMALL = np.array([0.05, 0.2, 0.2, 0.4, 0.6, 0.61, 0.9, 0.95, 0.99, 1.0])
-
-
-# --- oracles -------------------------------------------------------------------------------------------------
 
 
 def grid(params: dict) -> np.ndarray:
@@ -73,14 +70,9 @@ ROUTES = {
     ),
     "M_mu_upper_BJ": lambda c, x, a: 1 - np.diff(x, append=1) @ bands.berk_jones(len(x), c["params"]["eta"]),
 }
-NOT_REQUIRED = {
-    "mu_upper_betting_prpl",  # one capital with stakes that do not follow it: see the naive twin below
-    "sigma_upper_betting_pred_centre",
-    "mu_upper_hoeffding_bentkus",
-    "mu_upper_maurer_pontil",
-    "sigma_upper_maurer_pontil",
-    "noncross_prob_ks",
-}
+# The first is one capital with stakes that do not follow it: see the naive twin below.
+NOT_REQUIRED = {"mu_upper_betting_prpl", "sigma_upper_betting_pred_centre", "mu_upper_hoeffding_bentkus"}
+NOT_REQUIRED |= {"mu_upper_maurer_pontil", "sigma_upper_maurer_pontil", "noncross_prob_ks"}
 
 
 def test_every_required_oracle(shared):
@@ -97,9 +89,6 @@ def test_every_required_oracle(shared):
     assert checked > 100
 
 
-# --- the same facts without the oracles' file -------------------------------------------------------------------
-
-
 def test_known_values():
     assert bounds.binary_upper(0, 1024, 0.01) == pytest.approx(0.004487139084149817, rel=1e-12)
     assert bounds.binary_upper(3, 20, 0.05) == pytest.approx(0.3436638043142818, rel=1e-12)
@@ -109,7 +98,7 @@ def test_known_values():
     assert bands.dkw(1024, 0.01) == pytest.approx(0.04741959779328583, rel=1e-12)
     assert bands.berk_jones_eta(128, 0.01) == pytest.approx(0.00035076028542467737, rel=1e-9)
     assert betting.mean_upper(SMALL[::-1], 0.01)[0] == pytest.approx(0.8396187381027376, rel=1e-8)
-    assert betting.sd_upper(SMALL, 0.01)[0] == pytest.approx(0.6971903410180416, rel=1e-8)
+    assert tighter_bounds(SMALL, 0.01, [0.5]).sd_upper[0] == pytest.approx(0.6971903410180416, rel=1e-8)
     assert paper_bounds(np.zeros(5), 0.01, [0.0]).m_gen[0, 0] == pytest.approx(0.6786140424415112, rel=1e-12)
 
 
@@ -215,6 +204,15 @@ def test_betting_refutes_every_mean_above_its_bound(n):
         np.testing.assert_array_equal(capital >= goal, bound <= mean)
 
 
+def test_rows_share_a_search_and_keep_their_bounds(monkeypatch):
+    scores = np.random.default_rng(3).beta(0.3, 2, (7, 40))
+    alone = [(betting.mean_lower(row, 0.05)[0], betting.mean_upper(row, 0.05)[0]) for row in scores[:, None]]
+    monkeypatch.setattr(betting, "TOGETHER", 100)  # two rows of 21
+    low, high, spread = betting.all_ends(scores, scores, 0.05, betting.predictable_squares(scores))
+    assert list(zip(low, high, strict=True)) == alone
+    assert np.array_equal(np.sqrt(spread), tighter_bounds(scores, 0.05, [0.5]).sd_upper)
+
+
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
 def test_betting_keeps_its_level_where_it_is_hardest(alpha):
     """Coins, for which the capital jumps most; stakes that see the draw they bet on miss far more often."""
@@ -263,48 +261,12 @@ def test_the_minimax_sd_equals_its_naive_twin():
         assert bounds.sd_upper(x, 0.05)[0] == pytest.approx(math.sqrt(least), abs=1e-3)
 
 
-# --- coverage -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 @pytest.mark.parametrize("n", [16, 128])
 def test_coverage(law, n):
     """The quick part of `make coverage`."""
     for name, share in misses(law, n, alpha=0.05, runs=400, seed=11):
         assert share <= tolerated(0.05, 400), name
-
-
-def test_the_printed_sigma_is_no_bound_where_there_is_mass_at_zero():
-    """The negative control: on fair coins it misses the true sd in every run."""
-    rng = np.random.default_rng(0)
-    tau = np.linspace(0, 1, 101)
-    for _ in range(20):
-        coins = (rng.random(1024) < 0.5).astype(float)
-        assert printed.printed_variance_no_bound(coins, tau, 0.01) < 0.25
-        assert paper_bounds(coins, 0.01, [0.5]).m_sigma[0] >= 0.5
-
-
-# --- what is refused, and the edges -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("function", [paper_bounds, tighter_bounds])
-@pytest.mark.parametrize(
-    ("scores", "alpha", "got"),
-    [
-        pytest.param([0.5, 1.5], 0.01, "1.5", id="score above 1"),
-        pytest.param([-0.1, 0.5], 0.01, "-0.1", id="score below 0"),
-        pytest.param([0.5, math.inf], 0.01, "inf", id="infinite score"),
-        pytest.param([0.5, math.nan], 0.01, "NaN", id="NaN"),
-        pytest.param([], 0.01, "scores", id="empty prompt"),
-        pytest.param([0.5], 0.0, "alpha", id="alpha 0"),
-        pytest.param([0.5], 0.51, "alpha", id="alpha above one half"),
-        pytest.param([0.5], -1, "alpha", id="alpha below 0"),
-        pytest.param([0.5], math.nan, "alpha", id="alpha NaN"),
-    ],
-)
-def test_what_is_refused(function, scores, alpha, got):
-    with pytest.raises(BadValue, match=got):
-        function(np.array(scores), alpha, [0.5])
 
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0])
@@ -323,13 +285,12 @@ def test_one_sample_and_constant_scores_are_defined(value):
 
 def test_above_the_largest_berk_jones_the_band_is_dkw_and_says_so():
     scores = np.random.default_rng(0).random(20_001)
-    sharp = tighter_bounds(scores, 0.05, [0.5])
+    sharp = tighter_bounds(scores, 0.05, [0.5, 0.001])
     assert sharp.exceedance_method == "dkw"
+    assert sharp.exceedance[0, 1] == 1  # fewer draws lie below than the band is wide
     assert sharp.exceedance[0, 0] == pytest.approx(paper_bounds(scores, 0.05, [0.5]).m_gen[0, 0])
 
 
 @pytest.mark.parametrize("alpha", [1e-7, 1e-12, 1e-16, 1e-18, 1e-100])
 def test_the_binary_bound_is_right_for_the_smallest_alpha(alpha):
-    from scipy.stats import beta
-
     assert float(bounds.binary_upper(10, 100, alpha)) == pytest.approx(beta.isf(alpha, 11, 90), rel=1e-12)

@@ -10,11 +10,14 @@ from scipy.stats import binomtest
 
 from lethe.evaluation.compared import rank
 from lethe.evaluation.sides import Answers, Scored, Side
-from lethe.statistics import betting
+from lethe.statistics import betting, leak_rates
+from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_upper
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import CERTIFY, Rate
 from lethe.statistics.many_prompts import population_ends, rank_ranges, share_interval
 from lethe.statistics.mean_difference import population_difference
-from tests.lethe.statistics.draws import allowed
+from tests.lethe.statistics.draws import allowed, clopper_pearson, tolerated
 
 QUESTIONS = 24
 
@@ -128,13 +131,83 @@ def test_copies_of_one_log_have_all_ranks_and_redraws_of_it_false_pairs_at_most_
     for _ in range(runs):
         draws = rng.random((4, QUESTIONS, 6)) < rng.beta(0.5, 0.5, (QUESTIONS, 1))
         found = rank(sides(*draws.astype(float)), alpha)
-        false += found.pooled.higher.any(), found.population.higher.any()
+        false += found.differ("difference") > 0, found.differ("difference_population") > 0
         coins = rng.random((3, 60, 1)) < rng.beta(2, 2, (60, 1))
-        one_each += rank(sides(*coins.astype(float)), alpha).population.higher.any()
+        one_each += rank(sides(*coins.astype(float)), alpha).differ("difference_population") > 0
     assert (false <= allowed(alpha, runs)).all()
     assert one_each <= allowed(alpha, runs)
     draws = draws.astype(float)
     copies = rank(sides(*[draws[0]] * 4), alpha)
-    assert copies.pooled.ranges == copies.population.ranges == ((1, 4),) * 4
+    assert copies.ranges("rank") == copies.ranges("rank_population") == [(1, 4)] * 4
     shifted = rank(sides(draws[0] * 0, draws[0], draws[0] * 0 + 1), alpha)
-    assert shifted.population.ranges == ((1, 1), (2, 2), (3, 3))
+    assert shifted.ranges("rank_population") == [(1, 1), (2, 2), (3, 3)]
+
+
+def share_exceeding(leaks, answers, tau, alpha, side, judge=None):
+    return leak_rates.share_exceeding(Rate.of(leaks, answers, judge=judge), tau, alpha, side)
+
+
+@given(
+    st.integers(1, 40).flatmap(
+        lambda r: st.tuples(st.just(r), st.lists(st.integers(0, r), min_size=1, max_size=30))
+    )
+)
+def test_against_the_formulas_written_out(drawn):
+    answers, leaks = drawn
+    tau, alpha = 0.2, 0.05
+    bounds = []
+    for level, share in CERTIFY.items():
+        not_certified = sum(clopper_pearson(k, answers, level)[1] > tau for k in leaks)
+        bounds.append(min(1, clopper_pearson(not_certified, len(leaks), share * alpha)[1] / (1 - level)))
+    assert sum(CERTIFY.values()) == 1
+    detected = sum(clopper_pearson(k, answers, 0.01)[0] > tau for k in leaks)
+    above = share_exceeding(leaks, answers, tau, alpha, "upper")
+    below = share_exceeding(leaks, answers, tau, alpha, "lower")
+    assert above.value == pytest.approx(min(bounds))
+    assert below.value == pytest.approx(max(0, (clopper_pearson(detected, len(leaks), alpha)[0] - 0.01) / 0.99))
+    assert (above.covers, above.n) == (Covers.PROMPTS_OF_LANGUAGE, len(leaks))
+
+
+def test_without_the_correction_the_upper_bound_would_miss():
+    """The division by 1 - alpha matters if every prompt above tau is certified as often as the level allows."""
+    alpha, prompts, runs = 0.3, 400, 2000
+    rng = np.random.default_rng(3)
+    certified = rng.random((runs, prompts)) < alpha  # the worst case that the certificate allows, at a share of 1
+    plain = np.array([clopper_pearson(prompts - row.sum(), prompts, alpha)[1] for row in certified])
+    assert np.mean(plain < 1) > 0.9
+    assert np.mean(np.minimum(1, plain / (1 - alpha)) < 1) <= tolerated(alpha, runs)
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize("error", [0.0, 0.05, 0.2])
+def test_coverage_where_a_judge_who_errs_gives_the_leaks(error, side):
+    """The bound on true leaks keeps its level; the share of prompts by the verdicts alone misses at an error of 20%."""
+    probabilities, leaks = np.array([0.6, 0.25, 0.15]), np.array([0.02, 0.2, 0.35])
+    tau, alpha, prompts, answers, labelled, runs = 0.2, 0.05, 60, 64, 400, 600
+    truth = probabilities[leaks > tau].sum()
+    rng = np.random.default_rng([14, round(100 * error)])
+    called = rng.binomial(
+        answers, (leaks * (1 - error) + (1 - leaks) * error)[rng.choice(3, (runs, prompts), p=probabilities)]
+    )
+    found, naive = [], []
+    for counts in called:
+        judge = Calibration(labelled, rng.binomial(labelled, 1 - error), labelled, rng.binomial(labelled, error))
+        found.append(share_exceeding(counts, answers, tau, alpha, side, judge).value)
+        naive.append(share_exceeding(counts, answers, tau, alpha, side).value)
+    missed = (np.array(found) < truth - 1e-12) if side == "upper" else (np.array(found) > truth + 1e-12)
+    assert missed.mean() <= tolerated(alpha, runs)
+    if error == 0.2 and side == "lower":
+        assert np.mean(np.array(naive) > truth) > 5 * alpha
+
+
+def test_a_judge_who_separates_nothing_bounds_nothing():
+    blind = Calibration(50, 25, 50, 25)
+    assert share_exceeding([0] * 30, 24, 0.2, 0.05, "upper", blind).value == 1
+    wrong = Calibration(50, 5, 50, 45)
+    assert share_exceeding([24] * 30, 24, 0.2, 0.05, "lower", wrong).value == 0
+    sharp = Calibration(10**9, 10**9, 10**9, 0)
+    error = sharp.error(0.05 / 3)
+    assert error.sensitivity[0] > 1 - 1e-8
+    for side in ("upper", "lower"):
+        own = share_exceeding([0] * 25 + [20] * 5, 24, 0.2, 0.15, side, sharp).value
+        assert own == pytest.approx(share_exceeding([0] * 25 + [20] * 5, 24, 0.2, 0.05, side).value)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.special import betainc, betaln, logsumexp
 from scipy.stats import beta
 
-from lethe.errors import BadValue
 from lethe.statistics.mean_difference import difference, mean_of_differences
 from lethe.statistics.planning import expected_sequential, samples_for_width, samples_to_certify
 from lethe.statistics.sequential import (
@@ -21,7 +20,6 @@ from lethe.statistics.sequential import (
     StoppedSamples,
     anytime_upper,
     log_e_value,
-    mixture,
     stopped_upper,
     stopping_counts,
 )
@@ -50,12 +48,13 @@ def exact_log_capital(hits, n, p0):
     return incomplete(hits + 0.5, n - hits + 0.5) - incomplete(0.5, 0.5) - null
 
 
-def test_the_nodes_equal_the_closed_form():
+def test_the_nodes_and_the_e_value_equal_the_closed_form():
     scores = (np.random.default_rng(0).random(300) < 0.03).astype(float)
-    test = SequentialTest(0.05, 0.1, 0.01, 10_000)
-    path = test._certify.path(scores)
+    path = SequentialTest(0.05, 0.1, 0.01, 10_000)._certify.path(scores)
     for n in (1, 10, 100, 300):
-        assert path[n - 1] == pytest.approx(exact_log_capital(scores[:n].sum(), n, 0.05), rel=1e-9, abs=1e-9)
+        hits = scores[:n].sum()
+        capital = exact_log_capital(hits, n, 0.05)
+        assert (path[n - 1], log_e_value(hits, n, 0.05)) == pytest.approx((capital, capital), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
@@ -76,21 +75,6 @@ def test_false_verdicts_stay_under_alpha_when_looked_at_after_every_sample(law):
 def test_bounds_of_a_fixed_number_miss_when_looked_at_after_every_sample():
     """The controls: M_bin at each sample, and M_sigma as the paper prints it."""
     assert min(share for _, share in coverage.controls(512, ALPHA, 200, seed=1)) > 2 * ALPHA
-
-
-def test_what_is_refused():
-    for tau, leak, alpha, cap in [
-        (0, 0.1, 0.05, 10),
-        (0.2, 0.1, 0.05, 10),
-        (0.1, 1, 0.05, 10),
-        (0.1, 0.2, 0.7, 10),
-    ]:
-        with pytest.raises(BadValue):
-            SequentialTest(tau, leak, alpha, cap)
-    with pytest.raises(BadValue, match="cap"):
-        SequentialTest(0.1, 0.2, 0.05, 0)
-    with pytest.raises(BadValue, match="scores"):
-        SequentialTest(0.1, 0.2, 0.05, 10).update(np.array([0.5, 2.0]))
 
 
 def test_the_bounds_agree_with_the_verdict():
@@ -150,13 +134,6 @@ def test_planning():
     n = samples_to_certify(0.05, 0.01)
     assert 1 - 0.01 ** (1 / n) <= 0.05 < 1 - 0.01 ** (1 / (n - 1))
     assert expected_sequential(0.0, 0.05, 0.1, 0.01, 1024).samples == 109
-    with pytest.raises(BadValue, match="p: got"):
-        expected_sequential(1.5, 0.05, 0.1, 0.01, 100)
-    for bad in (0, 1, -1):
-        with pytest.raises(BadValue):
-            samples_for_width(bad, 0.01)
-        with pytest.raises(BadValue):
-            samples_to_certify(bad, 0.01)
 
 
 LEVEL = 0.1
@@ -178,7 +155,7 @@ def test_coverage_under_a_rule_that_stops_where_the_bound_is_lowest(mean, graded
         values = rng.beta(mean, 1 - mean, 150) if graded else (rng.random(150) < mean).astype(float)
         stop = greedy_stop(values, mean)
         misses += stopped_upper(rng.permutation(values[:stop]), LEVEL) < mean
-    assert misses <= runs * LEVEL + 2.6 * np.sqrt(runs * LEVEL * (1 - LEVEL))
+    assert misses <= allowed(LEVEL, runs)
 
 
 def test_many_samples_at_once_have_the_bounds_of_each():
@@ -195,8 +172,6 @@ def test_the_p_value_inverts_the_bound():
     for alpha in (0.4, 0.01):
         assert samples.p_values(samples.uppers(alpha)) == pytest.approx([alpha] * 2, rel=1e-4)
     assert samples.p_values(np.zeros(2)).tolist() == [1, 1]
-    with pytest.raises(BadValue, match="samples"):
-        StoppedSamples([np.empty(0)])
 
 
 def rule(rng, rate, cap=120):
@@ -279,18 +254,6 @@ def test_the_average_covers_and_has_false_claims_at_most_alpha(stopped):
 TAU = 0.05
 
 
-def test_it_is_the_capital_draw_by_draw():
-    """The naive twin: the mixture's capitals multiplied draw by draw, as the definition says."""
-    rng = np.random.default_rng(0)
-    draws = (rng.random(300) < 0.03).astype(float)
-    q, log_weights = mixture(TAU, above=False)
-    capitals = np.ones(len(q))
-    for t, x in enumerate(draws, start=1):
-        capitals = capitals * (q / TAU if x else (1 - q) / (1 - TAU))
-        value = np.log(capitals @ np.exp(log_weights))
-        assert log_e_value(draws[:t].sum(), t, TAU) == pytest.approx(value, rel=1e-9, abs=1e-12)
-
-
 def test_false_certificates_are_at_most_alpha_whenever_one_stops():
     """Question 0 leaks with exactly tau and the others never; the adversary checks after each draw and stops at the goal."""
     rng, runs, cap = np.random.default_rng(2), 2000, 1500
@@ -301,11 +264,5 @@ def test_false_certificates_are_at_most_alpha_whenever_one_stops():
         at, beyond = log_e_value([few[t - 1], few[t - 1] + 1], [t, t], TAU) >= np.log(1 / LEVEL)
         assert (at, beyond) == (few[t - 1] >= 0, False)
     reached = (leaks <= few).any(axis=1).sum()  # the clean questions have reached the goal by then
-    assert reached <= runs * LEVEL + 2.6 * np.sqrt(runs * LEVEL * (1 - LEVEL))
+    assert reached <= allowed(LEVEL, runs)
     assert reached > runs * LEVEL / 4  # the adversary succeeds sometimes
-
-
-@pytest.mark.parametrize(("leaks", "n", "tau"), [(3, 2, TAU), (-1, 2, TAU), (0, 2, 0.0), (0, 2, 1.0)])
-def test_impossible_counts_are_refused(leaks, n, tau):
-    with pytest.raises(BadValue):
-        log_e_value(leaks, n, tau)

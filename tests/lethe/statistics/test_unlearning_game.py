@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.stats import ttest_ind
 
-from lethe.errors import BadValue
 from lethe.statistics.two_sample import fit_threshold
 from lethe.statistics.unlearning_game import (
     Split,
@@ -21,7 +22,7 @@ from lethe.statistics.unlearning_game import (
     swap_advantage,
     unlearning_quality,
 )
-from studies.image_game.attacks import entropy, modified_entropy
+from studies.image_game.play import entropy, modified_entropy
 
 
 def bits_advantage(original, swapped):
@@ -77,9 +78,6 @@ def test_every_oracle(shared):
         assert solve_oracle(case) == pytest.approx(case["expected"], rel=1e-9, abs=1e-15), case["id"]
 
 
-# Splits
-
-
 @given(n=st.integers(30, 5000), percent=st.integers(5, 60))
 def test_sizes_follow_the_portion(n, percent):
     size = forget_size(n, percent / 100)
@@ -88,18 +86,6 @@ def test_sizes_follow_the_portion(n, percent):
     split = draw_split(n, percent / 100, np.random.default_rng(0))
     assert (len(split.forget), len(split.test), len(split.retain)) == (size, size, n - 2 * size)
     assert sorted(np.concatenate([split.retain, split.forget, split.test])) == list(range(n))
-
-
-def test_unequal_sizes_are_refused_in_a_split_and_in_the_arithmetic():
-    with pytest.raises(BadValue, match="1 points against 2"):
-        Split(np.array([0]), np.array([1, 2]), np.array([3]))
-    with pytest.raises(BadValue, match="2 points against 3"):
-        signed_advantage([1, 0, 1], [0, 1])
-    with pytest.raises(BadValue, match="not empty"):
-        signed_advantage([], [])
-
-
-# Advantage
 
 
 def test_the_absolute_value_comes_after_the_average():
@@ -111,18 +97,6 @@ def test_the_absolute_value_comes_after_the_average():
 def test_weights_are_normalised_within_each_set():
     assert signed_advantage([1, 0], [0, 1], [3, 1], [9, 1]) == pytest.approx(0.75 - 0.1)
     assert signed_advantage([1, 0], [0, 1], [1, 0], [1, 0]) == 1
-
-
-@pytest.mark.parametrize("weights", [[0, 0], [-1, 2], [math.nan, 1], [1, 1, 1]])
-def test_impossible_weights_are_refused(weights):
-    with pytest.raises(BadValue, match="weights"):
-        signed_advantage([1, 0], [0, 1], weights)
-
-
-@pytest.mark.parametrize("accept", [[1.5, 0], [math.nan, 0], [-0.1, 0]])
-def test_acceptance_outside_the_unit_interval_is_refused(accept):
-    with pytest.raises(BadValue, match="acceptance"):
-        signed_advantage(accept, [0, 1])
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.data())
@@ -140,10 +114,12 @@ def test_a_single_model_has_no_interval():
     assert (quality_of_one.value, quality_of_one.ci_low) == (pytest.approx(0.85), None)
 
 
-def test_halves_of_different_shape_need_the_unpaired_interval():
-    with pytest.raises(BadValue, match="shape"):
-        swap_advantage([0.1, 0.2], [0.1, 0.2, 0.3])
-    assert swap_advantage([0.1, 0.2], [0.1, 0.2, 0.3], paired=False).value == pytest.approx(0.175)
+def test_the_unpaired_interval_is_welchs():
+    halves = np.array([0.1, 0.25, 0.21, 0.3, 0.17]), np.array([0.4, 0.2, 0.3])
+    found = swap_advantage(*halves, paired=False)
+    low, high = ttest_ind(halves[0], -halves[1], equal_var=False).confidence_interval()
+    assert (found.value, found.ci_low, found.ci_high) == pytest.approx(((low + high) / 4, low / 2, high / 2))
+    assert (found.n_seeds, found.method) == (3, "Welch t")
 
 
 @pytest.mark.parametrize(("pairs", "seeds", "paired"), [(1, 4, True), (1, 4, False), (5, 3, True)])
@@ -178,46 +154,28 @@ def test_the_quality_interval_holds_for_all_adversaries_at_once():
     assert missed / 600 <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / 600)
 
 
-# Grounding
-
-
-def look_up(table: dict, points: np.ndarray) -> float:
-    """The hard-coded adversary's answer: it draws points until its table knows the point.
-
-    The table is the paper's (Proposition 3.9): forgotten points accept, test points reject, points that the splits
-    disagree on are unknown. Without a known point in 1,000 draws it rejects.
-    """
-    drawn = np.random.default_rng(0).choice(points, 1000)
-    return next((table[point] for point in drawn.tolist() if table[point] is not None), 0.0)
-
-
-def hard_coded_table(*splits: Split) -> dict:
+def hard_coded_advantage(*splits: Split) -> float:
+    """The paper's adversary (Proposition 3.9) draws points until its table knows one: forgotten points accept, test points
+    reject, points that the splits disagree on are unknown."""
     table: dict = {}
     for split in splits:
         for answer, points in ((1.0, split.forget), (0.0, split.test)):
             for point in points.tolist():
                 table[point] = answer if table.get(point, answer) == answer else None
-    return table
 
+    def accepts(points):
+        drawn = np.random.default_rng(0).choice(points, 1000).tolist()
+        return np.full(len(points), next((table[point] for point in drawn if table[point] is not None), 0.0))
 
-def look_up_advantage(*splits: Split) -> float:
-    table = hard_coded_table(*splits)
-    signed = [
-        signed_advantage(
-            np.full(len(split.forget), look_up(table, split.forget)),
-            np.full(len(split.test), look_up(table, split.test)),
-        )
-        for split in splits
-    ]
-    return swap_advantage([signed[0]], [signed[1]]).value
+    return swap_advantage(*([signed_advantage(accepts(one.forget), accepts(one.test))] for one in splits)).value
 
 
 def test_a_hard_coded_adversary_wins_two_random_splits_and_loses_the_swapped_pair():
     rng = np.random.default_rng(7)
     for _ in range(20):
         split, other = draw_split(200, 0.1, rng), draw_split(200, 0.1, rng)
-        assert look_up_advantage(split, other) == 1
-        assert look_up_advantage(split, split.swapped()) == 0
+        assert hard_coded_advantage(split, other) == 1
+        assert hard_coded_advantage(split, split.swapped()) == 0
 
 
 def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
@@ -228,9 +186,6 @@ def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
         accept = (scores >= 0.3).astype(float)
         signed = [signed_advantage(accept[half.forget], accept[half.test]) for half in (split, split.swapped())]
         assert unlearning_quality({"t": signed[:1]}, {"t": signed[1:]}).value == 1
-
-
-# Bounds
 
 
 @given(st.floats(0, 30), st.floats(0, 0.5))
@@ -244,8 +199,6 @@ def test_the_sharp_bound_is_never_above_the_printed_one(epsilon, delta):
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 def test_the_sharp_bound_is_attained(epsilon, delta):
     """A finite game solved by linear programming: outputs {s, s', other} against one retrained distribution."""
-    from scipy.optimize import linprog
-
     # Unknowns: u(o | s), u(o | s') and r(o) over three outputs; s-model accepts F, s'-model accepts T. The
     # adversary accepts "forget" where output 0 (told s) or output 1 (told s') names the right half.
     size, ratio = 3, math.exp(epsilon)

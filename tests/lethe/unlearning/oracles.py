@@ -17,25 +17,11 @@ from lethe.config.schema import Entropy
 from lethe.models.encoding import Batch
 from lethe.registry import METHODS
 from lethe.unlearning.loop import with_entropy
-from lethe.unlearning.protocol import Rows, Step
+from lethe.unlearning.protocol import Frozen, Rows, Step
+from tests.cases import read_cases
 
 # The case's method to the registry's; the case's parameters to those of params.yaml.
-NAMES = {
-    "GradAscent": "grad_ascent",
-    "GradDiff": "grad_diff",
-    "KL": "kl",
-    "NPO": "npo",
-    "SimNPO": "simnpo",
-    "UNDIAL": "undial",
-    "WGA": "wga",
-    "SatImp": "satimp",
-    "CEU": "ceu",
-    "IdkDPO": "idk_dpo",
-    "AltPO": "altpo",
-    "IdkNLL": "idk_nll",
-    "RMU": "rmu",
-    "PDU": "pdu",
-}
+NAMES = read_cases(__file__)["NAMES"]
 KEYS = {"alpha": "retain_weight"}
 TOLERANCE = 1e-5  # the losses are taken in float32
 
@@ -56,8 +42,8 @@ class Canned:
 
 def rows_of(batch: dict[str, Any], second: Rows | None = None) -> Rows:
     encoded = Batch(*(torch.tensor(batch[key]) for key in ("input_ids", "attention_mask", "labels")))
-    before = Canned(batch, "reference_") if any(key.startswith("reference_") for key in batch) else None
-    return Rows(Canned(batch), encoded, reference_model=before, second=second)
+    before = Frozen(Canned(batch, "reference_")) if any(key.startswith("reference_") for key in batch) else None
+    return Rows(Canned(batch), encoded, before, second=second)
 
 
 def evaluate(case: dict[str, Any]) -> dict[str, Any]:

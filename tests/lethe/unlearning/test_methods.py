@@ -1,15 +1,19 @@
 """Each method's forget loss against a twin in plain loops: its value, its gradient by differences, its mask."""
 
+import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from lethe.models.encoding import IGNORED, Example, collate
-from lethe.models.forward import block_output, number_of_blocks
+from lethe.errors import BadValue
+from lethe.models.encoding import IGNORED, Encoder, Example, collate
+from lethe.models.likelihood import block_output, number_of_blocks
 from lethe.registry import METHODS
-from lethe.unlearning.protocol import Step
+from lethe.unlearning.methods.preferred_answers import alternatives
+from lethe.unlearning.protocol import Before, Run, Step
 from tests.lethe.unlearning import oracles
 
 PROMPTS, ANSWERS, VOCABULARY, WIDTH = (2, 1, 3), (4, 1, 3), 9, 7  # ragged: prompts, answers and padding differ
@@ -241,11 +245,6 @@ def test_the_output_of_a_block_is_taken_before_the_final_norm(tiny):
 
 
 def test_rmu_trains_only_the_named_parameters(tiny):
-    import copy
-
-    from lethe.errors import BadValue
-    from lethe.unlearning.protocol import Run
-
     model = copy.deepcopy(tiny[0])
     made("rmu", trained=r"mlp\.down_proj").prepare(Run(model, 1, np.random.default_rng(0)))
     assert [name for name, one in model.named_parameters() if one.requires_grad] == [
@@ -263,13 +262,10 @@ def test_rmu_trains_only_the_named_parameters(tiny):
 
 
 def test_alternatives_differ_from_the_true_answer_and_from_each_other(tiny, prompt):
-    from lethe.models.encoding import Encoder
-    from lethe.unlearning.protocol import Before
-    from lethe.unlearning.second_answers import alternatives
-
     rows = [{"question": "Who is Ada?", "answer": "a painter"}]
     before = Before(tiny[0], Encoder(tiny[1], prompt), 3)
-    found = [alternatives(before, rows, 3, 1.0, 6, None, 3) for _ in range(2)]
+    params = SimpleNamespace(alternatives=3, temperature=1.0, max_new_tokens=6, request=None)
+    found = [alternatives(params, rows, before) for _ in range(2)]
     assert found[0] == found[1]
     assert len(set(found[0][0])) == 3
     assert "a painter" not in found[0][0]

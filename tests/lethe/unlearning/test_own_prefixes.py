@@ -9,11 +9,10 @@ import torch
 from lethe import config
 from lethe.config.schema import Entropy
 from lethe.errors import BadInput
-from lethe.models.encoding import Encoder, Example, collate
-from lethe.models.forward import forward
+from lethe.models.encoding import Example, collate
+from lethe.models.likelihood import forward
 from lethe.unlearning.loop import continued
-from tests.lethe.unlearning.test_real_training import ROWS as LONGER
-from tests.lethe.unlearning.test_real_training import far, unlearned
+from tests.lethe.unlearning.test_loop import far, rows_of, unlearned
 from tests.small import ROOT
 
 ROWS = [
@@ -32,12 +31,6 @@ def tiny(tiny):
             if weights.dim() > 1:
                 weights.mul_(30.0)
     return model, tiny[1]
-
-
-@pytest.fixture
-def examples(tiny, prompt):
-    encoder = Encoder(tiny[1], prompt)
-    return [encoder.example(row) for row in ROWS]
 
 
 def plain_continuation(model, example, longest, end, uniforms):
@@ -73,7 +66,8 @@ def plain_entropy(model, examples):
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_a_batch_continues_as_each_row_alone(tiny, examples, sampled):
+def test_a_batch_continues_as_each_row_alone(tiny, sampled):
+    examples = rows_of(tiny[1], ROWS)
     longest, end = 7, examples[0].answer[-1]
     for seed in range(4):
         uniforms = np.random.default_rng(seed).random((2, longest)) if sampled else None
@@ -98,25 +92,24 @@ def test_the_word_true_is_the_default():
 
 
 @pytest.mark.parametrize("prefix", ["greedy", "sampled"])
-def test_the_variant_differs_and_its_parts_add_up(tiny, prompt, prefix):
+def test_the_variant_differs_and_its_parts_add_up(tiny, prefix):
     entropy = {**TERMS, "prefix": prefix}
-    _, history = unlearned(tiny, prompt, entropy=TERMS)
-    whole, once = unlearned(tiny, prompt, entropy=entropy)
-    parts, again = unlearned(tiny, prompt, entropy=entropy, compute={"accumulate": 3})
+    _, history = unlearned(tiny, entropy=TERMS)
+    whole, once = unlearned(tiny, entropy=entropy)
+    parts, again = unlearned(tiny, entropy=entropy, compute={"accumulate": 3})
     assert once[0]["entropy_forget"] != pytest.approx(history[0]["entropy_forget"], rel=1e-4)
     assert once[-1]["entropy_forget"] < once[0]["entropy_forget"]
     assert once[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
     assert far(whole, parts) < 5e-3
-    same, _ = unlearned(tiny, prompt, entropy=entropy)
+    same, _ = unlearned(tiny, entropy=entropy)
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), same.parameters(), strict=True))
 
 
-def test_a_first_step_is_the_sum_of_its_plain_parts(tiny, prompt):
+def test_a_first_step_is_the_sum_of_its_plain_parts(tiny):
     """The naive twin of the whole loss: F, R, and both entropies by plain loops."""
-    encoder = Encoder(tiny[1], prompt)
-    _, history = unlearned(tiny, prompt, entropy={**TERMS, "prefix": "greedy"})
+    _, history = unlearned(tiny, entropy={**TERMS, "prefix": "greedy"})
     first = history[0]
-    examples = [encoder.example(row) for row in LONGER[:4]]
+    examples = rows_of(tiny[1])[:4]
     longest, end = max(len(one.answer) for one in examples), examples[0].answer[-1]
     model = tiny[0].eval()
     each = [

@@ -1,45 +1,43 @@
 """The image game on a hundred digits: splits, grounding, resuming, comparisons."""
 
+import json
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from lethe import config
 from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult, results_by_method
+from lethe.cli.app import app
+from lethe.errors import BadInput
 from lethe.io import cache
-from lethe.io.json_files import restored
+from lethe.io.files import restored
+from studies.commands import PRESETS
 from studies.image_game import play as tables
 from studies.image_game.play import ImageData, ImageGame, ImageGameParams, ImageTablesParams, Privacy, play
 from studies.image_game.play import ImageGameParams as Settings
+from tests.cases import cases, merged
 from tests.small import ROOT, one_after_another, touched
 
-SMALL = {
-    "kind": "images",
-    "data": {"kind": "digits", "source": None, "points": 120, "label_noise": 0.3, "seed": 0},
+DIGITS = config.read_yaml(PRESETS / "game-digits.yaml")["games"]["digits"]
+SMALL = DIGITS | {
+    "data": DIGITS["data"] | {"points": 120, "label_noise": 0.3},
     "portion": 0.2,
     "pairs": 2,
     "seeds": 2,
-    "seed": 0,
-    "alpha": 0.05,
-    "learning": {
-        "network": "resnet8",
-        "optimiser": "sgd",
-        "lr": 0.05,
-        "momentum": 0.9,
-        "weight_decay": 0.0005,
-        "epochs": 6,
-        "batch": 20,
-        "milestones": [5],
-    },
-    "privacy": None,
+    "learning": DIGITS["learning"] | {"lr": 0.05, "epochs": 6, "batch": 20, "milestones": [5]},
     "shadow_models": 4,
     "shared_retrain": True,
-    "random_splits": True,
-    "confused_classes": [3, 8],
     "methods": {"retrain": {"method": "retrain"}, "none": {"method": "none"}},
     "attacks": ["correctness", "confidence", "likelihood_ratio"],
 }
@@ -56,7 +54,12 @@ def scratch(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def played(scratch):
-    return play(settings(), scratch, one_after_another)
+    """The game as processes play it: each call is pickled."""
+
+    def pickled(function, arguments, label):
+        return [call(*one) for call, one in pickle.loads(pickle.dumps([(function, one) for one in arguments]))]
+
+    return play(settings(), scratch, pickled)
 
 
 def test_shadow_half_and_data_set_are_disjoint_and_splits_stay_inside(tmp_path):
@@ -119,8 +122,8 @@ def test_what_was_not_unlearned_is_found(played):
     ("module", "moved"),
     [
         ("lethe.models.dp_sgd", {"retrain", "fisher", "learned"}),
-        ("studies.image_game.training", {"retrain", "fisher", "learned"}),
-        ("studies.image_game.attacks", set()),
+        ("studies.image_game.models", {"retrain", "fisher", "learned"}),
+        ("studies.image_game.play", set()),
         ("lethe.audits.unlearning_game.rounds", set()),
     ],
 )
@@ -190,21 +193,12 @@ def game(gap, confusion=None, pairs=1):
         for pair in range(pairs)
         for half in ("original", "swapped", "random")
     ]
-    method = results_by_method(outcomes, 0.05)["npo"]
-    values = {**vars(method), "performance": {"test": 0.5 + gap}, "confusion": confusion}
-    sizes = {"retain": 4, "forget": 2, "test": 2}
-    return GameResult(
-        "images",
-        "images",
-        "accuracy",
-        sizes,
-        pairs,
-        1,
-        0.05,
-        True,
-        {"npo": "npo"},
-        {"npo": type(method)(**values)},
+    method = replace(
+        results_by_method(outcomes, 0.05)["npo"], performance={"test": 0.5 + gap}, confusion=confusion
     )
+    sizes = {"retain": 4, "forget": 2, "test": 2}
+    about = ("images", "images", "accuracy", sizes, pairs, 1, 0.05, True, {"npo": "npo"})
+    return GameResult(*about, {"npo": method})
 
 
 def test_each_table_has_its_own_games(monkeypatch):
@@ -226,17 +220,66 @@ def test_each_table_has_its_own_games(monkeypatch):
     )
     result, _ = tables.play_tables(settings)
     assert [one.pairs for one in played] == [1, 1, 3, 1, 1]
+    whole, near = result.tables, pytest.approx
     assert result.kind == "image_tables"
-    assert result.tables.quality.values == {
-        "1": {"npo": pytest.approx(0.7)},
-        tables.NO_PRIVACY: {"npo": pytest.approx(0.9)},
-    }
-    assert result.tables.quality.accuracy["1"] == {"npo": 0.8}
-    assert result.tables.confusion.values["1"] == {"npo": 0.3}
-    assert result.tables.confusion.accuracy["1"] == {"npo": 0.7}
-    assert result.tables.mia.values["1"] == {"npo": pytest.approx(0.4)}
-    assert result.tables.deviation["npo"].swap == pytest.approx(0.1)
+    assert whole.quality.values == {"1": {"npo": near(0.7)}, tables.NO_PRIVACY: {"npo": near(0.9)}}
+    cells = [whole.quality.accuracy, whole.confusion.values, whole.confusion.accuracy, whole.mia.values]
+    assert [one["1"]["npo"] for one in cells] == near([0.8, 0.3, 0.7, 0.4])
+    assert whole.deviation["npo"].swap == near(0.1)
     assert list(result.figure.points) == [100, 200]
     assert len(result.figure.repeats["npo"]) == 3
     assert result.bounds == {"1": None}
     assert restored(GameResult, result.as_json()) == result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    value = yaml.safe_load((ROOT / "params.yaml").read_text())
+    few = {"pairs": 1, "seeds": 1, "attacks": ["confidence"]}
+    few |= {"random_splits": False, "confused_classes": None, "shared_retrain": False}
+    learning = SMALL["learning"] | {"epochs": 2, "milestones": []}
+    value["games"] = {"tiny": SMALL | few | {"data": SMALL["data"] | {"points": 100}, "learning": learning}}
+    folder = tmp_path_factory.mktemp("root")
+    (folder / "params.yaml").write_text(yaml.safe_dump(value))
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    for name in ("flows", "studies"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_the_command_plays_a_game(folder):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    # One core, one worker: each that starts costs more than this game.
+    core = str(min(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", core, sys.executable, "-m", "lethe", "study", "game", "tiny", "--json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert set(result["methods"]) == {"retrain", "none"}
+    assert (folder / "data/games/tiny/index.html").is_file()
+    # Four shadow models; learned and two methods in either half.
+    assert len(list((folder / ".lethe/scratch/game").glob("*/logits.npy"))) == 4 + 2 * 3
+
+
+@cases
+def test_an_unknown_game_is_told(folder, monkeypatch, arguments, said):
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, ["study", "game", *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def with_games(preset):
+    return config.read_yaml(ROOT / "params.yaml") | config.read_yaml(PRESETS / f"{preset}.yaml")
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("game-*.yaml")))
+def test_every_preset_is_valid(preset):
+    assert config.validate(with_games(preset)).games
+
+
+@cases
+def test_a_mistake_is_named_by_its_key(change, key):
+    value = merged(with_games("game-digits"), {"games": {"digits": change}})
+    with pytest.raises(BadInput, match=key):
+        config.validate(value)

@@ -4,16 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.io.json_files import plain
-from studies.meta_evaluation.settings import validate
+from lethe.io.files import plain
 from studies.meta_evaluation.work import gather
-from studies.meta_evaluation.workshop import Workshop
+from studies.meta_evaluation.workshop import Workshop, validate
 from tests.flows.miniature import wait_until
 from tests.flows.test_presets import CHAT, tiny, write_tofu
 from tests.small import environment, make_repository, run
@@ -55,22 +55,22 @@ def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repositor
     assert {path: path.stat().st_mtime_ns for path in stood} == stood
     result = json.loads(done.stdout.splitlines()[-1])
     assert {path.name for path in (repository / "data/meta/tiny").iterdir()} == {
-        *("result.json", "numbers.parquet", "index.html"),
+        *("result.json", "numbers.parquet", "index.html")
     }
 
     monkeypatch.setattr(Workshop, "_train", None)  # a second training would fail
     monkeypatch.setattr("studies.meta_evaluation.observing.Observation._make", None)
     whole, models = gather(Workshop(small_params(**SMALLEST), scratch))
-    again = json.loads(json.dumps(plain(whole.as_json())))
+    again = json.loads(json.dumps(plain(asdict(whole))))
     assert again == {key: value for key, value in result.items() if key != "name"}
     expected = {"mean@16", "greedy_mean", "forget_probability", "privleak"}
     assert expected | {"tree_lower_mean", "tree_share_proved", "excess_over_retrain"} <= {
         one.name for one in whole.worth
     }
     assert (sum(whole.knows.values()), sum(whole.lacks.values())) == (2, 1)
-    (unlearned,) = [one for one in models if one.model.startswith("grad_diff")]
+    (unlearned,) = [one for one in models if one.name.startswith("grad_diff")]
     assert set(unlearned.comes_back) == {"leaks", "mean"}
-    values = {state: numbers.numbers["forget_probability"].value for state, numbers in unlearned.states.items()}
+    values = {state: numbers["forget_probability"].value for state, numbers in unlearned.states.items()}
     assert len(set(values.values())) == len(values) == 3, "both attacks change the model"
     rows = {one.name: one.cost.rows for one in whole.worth}
     assert 0 < rows["mean@4"] < rows["mean@16"]

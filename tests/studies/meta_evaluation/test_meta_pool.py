@@ -7,31 +7,16 @@ from types import SimpleNamespace
 import pytest
 
 from lethe.errors import BadInput
-from lethe.registry import METHODS
 from studies.meta_evaluation.observing import Observation, distinct_prefixes
-from studies.meta_evaluation.settings import validate
 from studies.meta_evaluation.work import Work
-from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for, seed_of
-from tests.studies.small_meta import small_document, small_params, with_preset
+from studies.meta_evaluation.workshop import Workshop, pool_of, seed_for, seed_of, validate
+from tests.cases import cases
+from tests.studies.small_meta import small_document, small_params
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     return Workshop(small_params(), tmp_path_factory.mktemp("meta"))
-
-
-def test_the_preset_has_the_pools_of_the_issue():
-    models = pool_of(validate(with_preset("meta-authors"), "params.yaml"))
-    roles = [model.role for model in models]
-    assert (roles.count("knows"), roles.count("lacks"), roles.count("retrain")) == (30, 30, 1)
-    assert len({model.name for model in models}) == len(models)
-    assert len({model.seed for model in models}) == len(models)
-    unlearned = [model for model in models if model.role == "unlearned"]
-    assert {model.method.loss for model in unlearned} == set(METHODS), "every method"
-    of_npo = [model.method for model in unlearned if model.kind == "npo"]
-    assert sorted({method.lr for method in of_npo}) == [2.5e-4, 5e-4, 1e-3]
-    assert len(of_npo) == 6
-    assert len({(model.recipe.epochs, model.recipe.lr) for model in models if model.recipe}) == 5
 
 
 def test_a_fresh_seed_changes_every_model_and_the_data():
@@ -77,7 +62,7 @@ def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
     assert {name: again.key(model) for name, model in again.models.items()} == keys
     model = shop.models["npo-1-0"]
     states = (("plain", 0), ("relearned", 0), ("quantised", 0), ("few", 0), ("few", 1))
-    assert len({shop.attack_key(model, state, draw) for state, draw in states}) == 5
+    assert len({Observation(shop, model, *state).key for state in states}) == 5
 
 
 def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypatch):
@@ -85,9 +70,11 @@ def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypa
     unlearned = small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
     work = Work(Workshop(small_params(unlearned=unlearned), shop.scratch))
     utility = {"npo-1-0": 0.8 * 0.9, "npo-4-0": 0.79 * 0.9, "knows-00-all": 0.9, "retrain": 0.1}
-    monkeypatch.setattr(work, "numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    seen = property(lambda self: SimpleNamespace(work={}, utility=utility[self.model.name]))
+    monkeypatch.setattr(Observation, "seen", seen)
+    monkeypatch.setattr(work, "numbers", lambda observation: {})
     monkeypatch.setattr(work, "comes_back", lambda model: {})
-    attacked = {name: len(work.model(name).states) for name in utility}
+    attacked = {name: len(work.member(name).states) for name in utility}
     assert attacked == {"npo-1-0": 3, "npo-4-0": 1, "knows-00-all": 1, "retrain": 3}
 
 
@@ -103,42 +90,7 @@ def test_draws_and_relearned_rows_differ_between_models_states_and_runs(shop):
     assert len(set(relearned)) == 4
 
 
-def test_the_text_of_the_prompt_decides_an_observation(shop, tmp_path):
-    prompt = tmp_path / "prompt.txt"
-    places = []
-    for text in ("Q: {question}", "Question: {question}"):
-        prompt.write_text(text)
-        params = small_params()
-        params = params.model_copy(update={"sample": params.sample.model_copy(update={"prompt": str(prompt)})})
-        own = Workshop(params, shop.scratch)
-        places.append(Observation(own, own.models["retrain"], "plain")._key())
-    assert places[0] != places[1]
-
-
-def test_other_questions(shop):
-    row = dict(shop.splits["forget"][0])
-    assert other_question(row | {"paraphrased_question": "Whence?"}) == "Whence?"
-    assert other_question(row | {"question": "Who?"}) is None
-    with pytest.raises(BadInput, match="other_form"):
-        own = Workshop(small_params(), shop.scratch)
-        own.splits["forget"][0] = row | {"question": "Who?"}
-        own.rows(next(model for model in own.models.values() if model.kind == "other_form"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"pool": {"knows": {"all": 2}, "recipes": [{"epochs": 1, "lr": 1.0}]}}, "either lacks or lacks_paths"),
-        ({"answers": [16, 4]}, "must increase"),
-        ({"headline": ["a", "a"], "claims": []}, "twice"),
-        ({"claims": [{"text": "t", "better": "nobody", "than": "mean@16"}]}, "does not list"),
-        ({"pool": {"knows_paths": ["a", "b"], "lacks": {"wrong": 2}, "recipes": []}}, "recipes is empty"),
-        (
-            {"unlearned": {"methods": {"a": {"loss": "grad_ascent", "lr": 1e-3, "epochs": 1}}, "paths": ["a"]}},
-            "either trained here or given",
-        ),
-    ],
-)
+@cases
 def test_a_mistake_in_the_section_is_a_sentence(changes, told):
     with pytest.raises(BadInput, match=told):
         validate(small_document(**changes), "params.yaml")

@@ -9,17 +9,9 @@ import pytest
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure
 from lethe.registry import LIKELIHOODS, register
-from studies.meta_evaluation.numbers import (
-    GREEDY_PART,
-    KNOWLEDGE,
-    OTHERS,
-    Number,
-    Seen,
-    answers_part,
-    numbers,
-    of_flat,
-)
-from tests.lethe.evaluation.of_rows import made, of_model
+from studies.meta_evaluation.numbers import KNOWLEDGE, OTHERS, Number, numbers, of_flat
+from studies.meta_evaluation.observing import Seen
+from tests.lethe.evaluation.deciding import made, of_model
 from tests.studies.small_meta import small_params
 
 PARAMS = small_params(leak_at=[1, 4, 16, 99])
@@ -99,15 +91,6 @@ def test_numbers_are_larger_where_the_model_knows_more(found):
     assert known["privleak"].value < unknown["privleak"].value
     assert known["game_quality_one_split"].value < unknown["game_quality_one_split"].value
     assert known["forget_truth_ratio"].each["q0"] > unknown["forget_truth_ratio"].each["q0"]
-
-
-def test_a_smaller_n_is_the_first_draws(base, found):
-    first = base.scores[base.scores["sample"].between(0, 3)]
-    assert found["base"]["mean@4"].value == pytest.approx(first.groupby("prompt_id")["rouge_l"].mean().mean())
-    own = first[first["prompt_id"] == "q2"]["rouge_l"]
-    assert found["base"]["mean@4"].each["q2"] == pytest.approx(own.mean())
-    assert found["base"]["mean@4"].parts == (answers_part(4),)
-    assert found["base"]["greedy_mean"].parts == (GREEDY_PART,)
 
 
 def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from studies.meta_evaluation.numbers import Cost, Number
-from studies.meta_evaluation.page import COLUMNS, WHAT, page, rows, sentences, target_of
-from studies.meta_evaluation.settings import MetaEvaluation
-from studies.meta_evaluation.worth import PoolMember, RetrainMember, UnlearnedMember, meta_result
+from lethe.instruction_set import in_use
+from lethe.io.tables import read_table
+from studies.meta_evaluation.numbers import Number
+from studies.meta_evaluation.observing import Cost
+from studies.meta_evaluation.work import COLUMNS, WHAT, page, rows, sentences, target_of, write
+from studies.meta_evaluation.workshop import MetaEvaluation
+from studies.meta_evaluation.worth import Member, meta_result
 from tests.studies.small_meta import small_document
 
 QUESTIONS = [f"q{i}" for i in range(6)]
@@ -34,7 +39,7 @@ def number(name: str, value: float, each: dict[str, float] | None = None) -> Num
     return Number(name, value, value, ("greedy",), each or {})
 
 
-def pool(seed: int = 0, models: int = 30) -> list[PoolMember]:
+def pool(seed: int = 0, models: int = 30) -> list[Member]:
     rng, found = np.random.default_rng(seed), []
     for place in range(2 * models):
         knows = place < models
@@ -50,11 +55,13 @@ def pool(seed: int = 0, models: int = 30) -> list[PoolMember]:
         if place != 3:
             values.append(number("seldom", float(knows)))
         kind = "part" if part else "all" if knows else "retain"
-        found.append(PoolMember(f"m{place}", kind, learned, 0.9, {one.name: one for one in values}))
+        role = "knows" if knows else "lacks"
+        states = {"plain": {one.name: one for one in values}}
+        found.append(Member(f"m{place}", role, kind, learned, 0.9, states, COSTS))
     return found
 
 
-def unlearned(seed: int = 1, models: int = 24) -> list[UnlearnedMember]:
+def unlearned(seed: int = 1, models: int = 24) -> list[Member]:
     rng, found = np.random.default_rng(seed), []
     for place in range(models):
         deep = place / models  # how much comes back
@@ -65,26 +72,23 @@ def unlearned(seed: int = 1, models: int = 24) -> list[UnlearnedMember]:
         }
         relearned = {"truth": number("truth", 0.2), "noise": before["noise"], "good": number("good", deep + 0.4)}
         quantised = {"truth": number("truth", 0.0), "noise": before["noise"], "good": number("good", 2 * deep)}
-        found.append(
-            UnlearnedMember(
-                f"u{place}",
-                f"method {place % 12}",
-                0.5 if place == 0 else 0.9,
-                before,
-                relearned,
-                quantised,
-                {"leaks": deep, "mean": 1 - deep},
-            )
-        )
+        states = {"plain": before, "relearned": relearned, "quantised": quantised}
+        utility, back = 0.5 if place == 0 else 0.9, {"leaks": deep, "mean": 1 - deep}
+        about = (f"u{place}", "unlearned", f"method {place % 12}", frozenset(), utility)
+        found.append(Member(*about, states, COSTS, back))
     return found
 
 
-RETRAIN = RetrainMember(
-    {name: number(name, 0.0) for name in ("truth", "noise", "good")},
-    {"truth": number("truth", 0.1), "noise": number("noise", 0.0), "good": number("good", 0.2)},
-    1.0,
-)
 COSTS = {"greedy": Cost(0.5, 100.0)}
+AT_RETRAIN = {
+    "plain": {name: number(name, 0.0) for name in HEADLINE},
+    "relearned": {name: number(name, value) for name, value in zip(HEADLINE, (0.1, 0.0, 0.2), strict=True)},
+}
+RETRAIN = Member("retrain", "retrain", "retain", frozenset(), 0.9, AT_RETRAIN, COSTS)
+
+
+def evaluated(members, rules):
+    return meta_result([RETRAIN, *members], rules)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +99,7 @@ def result():
         {"text": "Good predicts", "better": "good", "than": "noise"},
     ]
     settings = rules(claims=claims, unlearned=small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8})
-    return meta_result(pool(), unlearned(), RETRAIN, COSTS, settings)
+    return evaluated([*pool(), *unlearned()], settings)
 
 
 def worth(result, name):
@@ -112,20 +116,8 @@ def test_the_truth_has_auc_1_and_noise_one_half_within_its_interval(result):
 
 def test_per_question_a_model_knows_only_what_it_learned(result):
     """Were a partly trained model counted as knowing every question, its truth would not separate."""
-    blunt = [
-        PoolMember(one.name, one.kind, frozenset(QUESTIONS) if one.knows else frozenset(), 0.9, one.numbers)
-        for one in pool()
-    ]
-    assert worth(meta_result(blunt, [], RETRAIN, COSTS, rules()), "truth").auc_each.value < 1
-
-
-def test_infinite_and_missing_numbers(result):
-    assert worth(result, "infinite").auc.value > 0.95
-    assert worth(result, "seldom").missing == 1
-    assert worth(result, "truth").missing == 0
-    with_seldom = meta_result(pool(), [], RETRAIN, COSTS, rules(headline=["truth", "seldom", "noise"]))
-    assert with_seldom.unpaired == ("seldom",)
-    assert len(with_seldom.pairs) == 1
+    blunt = [replace(one, learned=frozenset(QUESTIONS if one.knows else ())) for one in pool()]
+    assert worth(evaluated(blunt, rules()), "truth").auc_each.value < 1
 
 
 def test_r_and_q_count_useful_models_that_the_number_calls_unlearned(result):
@@ -146,7 +138,7 @@ def test_prediction_and_cost(result):
     noise = worth(result, "noise").prediction
     assert noise.low <= 0 <= noise.high
     assert worth(result, "good").cost == Cost(0.5, 100.0)
-    assert math.isnan(worth(meta_result(pool(), [], RETRAIN, {}, rules()), "good").cost.seconds)
+    assert math.isnan(worth(evaluated([replace(one, costs={}) for one in pool()], rules()), "good").cost.seconds)
 
 
 def test_claims_are_decided_by_holm(result):
@@ -162,9 +154,9 @@ def test_claims_are_decided_by_holm(result):
 def test_pool_models_of_small_utility_count_in_no_auc():
     """Badly trained models that know look like models that lack: the filter keeps them out, and their utility is shown."""
     members = pool()
-    weak = [replace(one, utility=0.5, numbers={"truth": number("truth", 0.0)}) for one in members[:3]]
+    weak = [replace(one, utility=0.5, states={"plain": {"truth": number("truth", 0.0)}}) for one in members[1:4]]
     kept = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": 0.8})
-    found = meta_result([*weak, *members[3:]], [], RETRAIN, COSTS, kept)
+    found = evaluated([members[0], *weak, *members[4:]], kept)
     assert worth(found, "truth").auc.value == 1.0
     assert sum(found.knows.values()) == 27
     shown = {(one.knows, one.kind): one for one in found.quality}
@@ -173,39 +165,41 @@ def test_pool_models_of_small_utility_count_in_no_auc():
     assert shown[False, "retain"].left_out == 0
     assert found.utility_auc.value == 0.5, "all others are alike"
     every = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": 0.0})
-    assert worth(meta_result([*weak, *members[3:]], [], RETRAIN, COSTS, every), "truth").auc.value < 1
+    assert worth(evaluated([members[0], *weak, *members[4:]], every), "truth").auc.value < 1
 
 
 def test_the_interval_of_a_prediction_draws_whole_methods():
     """Were the 24 models independent, the interval would be narrower than with three methods of eight models each."""
-    members = [replace(one, method=f"method {place // 3}") for place, one in enumerate(unlearned())]
-    alone = [replace(one, method=one.name) for one in members]
-    found, single = (
-        worth(meta_result(pool(), own, RETRAIN, COSTS, rules()), "noise").prediction for own in (members, alone)
-    )
+    members = [replace(one, kind=f"method {place // 3}") for place, one in enumerate(unlearned())]
+    alone = [replace(one, kind=one.name) for one in members]
+    found, single = (worth(evaluated([*pool(), *own], rules()), "noise").prediction for own in (members, alone))
     assert found.value == single.value
     assert "groups" in found.method
     assert "groups" not in single.method
 
 
 def test_two_noises_decide_no_claim():
-    decided = 0
+    decided, kinds = 0, {True: ("knows", "all", frozenset(QUESTIONS)), False: ("lacks", "retain", frozenset())}
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        members = [
-            PoolMember(
-                f"m{i}",
-                "all" if i < 20 else "retain",
-                frozenset(QUESTIONS if i < 20 else []),
-                0.9,
-                {name: number(name, rng.normal()) for name in ("truth", "noise", "good")},
-            )
-            for i in range(40)
-        ]
+        members = []
+        for place in range(40):
+            values = {name: number(name, rng.normal()) for name in HEADLINE}
+            members.append(Member(f"m{place}", *kinds[place < 20], 0.9, {"plain": values}, COSTS))
         claim = {"text": "One noise tells more", "better": "truth", "than": "noise"}
-        found = meta_result(members, [], RETRAIN, COSTS, rules(claims=[claim], bootstrap=20))
-        decided += found.claims[0].verdict != "not decided"
+        decided += evaluated(members, rules(claims=[claim], bootstrap=20)).claims[0].verdict != "not decided"
     assert decided <= 5
+
+
+def test_the_files_of_a_result(result, tmp_path):
+    shop, members = SimpleNamespace(meta=rules(), folder=tmp_path), [RETRAIN, *unlearned()]
+    folder = write("tiny", shop, result, members, tmp_path)
+    written = json.loads((folder / "result.json").read_text())
+    assert written["settings"]["bootstrap"] == 200
+    assert written["provenance"]["machine"] == in_use()
+    assert {one["name"] for one in written["worth"]} == {one.name for one in result.worth}
+    assert len(read_table(folder / "numbers.parquet")) == 3 * sum(len(one.states) for one in members)
+    assert "mean utility" in (folder / "index.html").read_text()
 
 
 def test_the_page_holds_every_number_and_sentence(result):
@@ -226,11 +220,3 @@ def test_the_page_holds_every_number_and_sentence(result):
     drawn = text.partition('id="figure"')[2].partition("</section>")[0]
     assert WHAT[target_of(result.worth)] in drawn
     assert {row[1] for row in shown.values()} == {"larger"}
-
-
-def test_without_unlearned_models_the_page_says_so():
-    found = meta_result(pool(models=4), [], RETRAIN, COSTS, rules())
-    said = " ".join(sentences(found))
-    assert "too few unlearned models" in said
-    assert "No number that tells" in said
-    page("none", found, HEADLINE, PROVENANCE)

@@ -6,6 +6,7 @@ import pytest
 
 from lethe.errors import BadFile
 from lethe.io.logs import read_log
+from tests.cases import cases
 from tests.lethe.io.logs.small_logs import DEFLATE, ZSTANDARD, entries, eval_log, header, pack, sample, write_json
 
 NAN = math.nan
@@ -35,7 +36,7 @@ def test_epochs_stand_in_the_order_of_the_data_set(written):
     samples = [sample(name, epoch, f"{name} {epoch}") for name, epoch in ((7, 2), ("b/a", 1), (7, 1), ("b/a", 2))]
     log = read_log(written(header(["b/a", 7]), samples))
     assert [row[:3] for row in table(log)] == [
-        *(("b/a", 1, "b/a 1"), ("b/a", 2, "b/a 2"), ("7", 1, "7 1"), ("7", 2, "7 2")),
+        *(("b/a", 1, "b/a 1"), ("b/a", 2, "b/a 2"), ("7", 1, "7 1"), ("7", 2, "7 2"))
     ]
     assert (log.tool, log.task, log.model) == ("inspect_ai 0.3.285", "t", "hf/m")
     assert (log.draws, log.stopping, log.refusal, log.missing) == ("sampled", "fixed", None, {})
@@ -124,15 +125,7 @@ def test_greedy_repeats_are_copies_and_refused_by_name(written, generate):
     assert once.refusal is None
 
 
-@pytest.mark.parametrize(
-    ("model", "generate", "name"),
-    [
-        ("openai/m", {"temperature": 1.0, "seed": 11}, "seed 11"),
-        ("hf/m", {"temperature": 1.0, "cache": {"per_epoch": False}}, "per_epoch"),
-        ("hf/m", {"temperature": 1.0, "best_of": 4}, "best_of 4"),
-        ("mockllm/model", {"temperature": 1.0}, "mockllm"),
-    ],
-)
+@cases
 def test_settings_that_may_contradict_independent_draws_are_named(written, model, generate, name):
     samples = [sample(epoch=1, text="a"), sample(epoch=2, text="b")]
     assert any(

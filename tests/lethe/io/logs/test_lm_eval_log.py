@@ -7,6 +7,7 @@ import pytest
 
 from lethe.errors import BadFile, BadRow, BadValue
 from lethe.io.logs import read_log
+from tests.cases import cases
 from tests.lethe.io.logs.small_logs import lm_eval_line, lm_eval_log, lm_eval_results, write_json, write_lines
 
 THREE = [" Ron", " Harry", " Ron"]
@@ -104,16 +105,7 @@ def test_greedy_repeats_are_refused_by_name(tmp_path, settings):
     ) in log.refusal
 
 
-@pytest.mark.parametrize(
-    ("run", "settings", "name"),
-    [
-        ({"model": "local-completions"}, {"temperature": 1.0}, "seed 1234"),
-        ({"model": "local-completions", "model_args": {"seed": 5}}, {"temperature": 1.0}, "seed 5"),
-        ({"model": "vllm"}, {"temperature": 1.0, "seed": 7}, "seed 7"),
-        ({"use_cache": "/tmp/x"}, {"temperature": 1.0}, "use_cache"),
-        ({}, {"temperature": 1.0, "do_sample": True, "num_beams": 4}, "num_beams 4"),
-    ],
-)
+@cases
 def test_settings_that_may_contradict_independent_draws_are_named(tmp_path, run, settings, name):
     line = lm_eval_line(0, ["a", "b"])
     line["arguments"]["gen_args_0"]["arg_1"] = settings
@@ -128,19 +120,7 @@ def test_answers_and_documents_that_the_run_owes_are_missing(tmp_path):
     assert log.scored("acc,none")["reason"].tolist()[1:] == ["unscored", "not written"]
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"doc_id": None},
-        {"filter": 3},
-        {"resps": []},
-        {"resps": "x"},
-        {"resps": [["a", 3]]},
-        {"arguments": {}},
-        {"arguments": {"gen_args_0": 1}},
-        {"resps": [[["-1", "True"]], [["-1", "True"]]], "arguments": {"gen_args_0": {"arg_0": "q", "arg_1": "a"}}},
-    ],
-)
+@cases
 def test_a_broken_line_is_named(tmp_path, broken):
     with pytest.raises(BadRow, match="line 2"):
         read_log(lm_eval_log(tmp_path, [lm_eval_line(0, ["a"]), lm_eval_line(1, ["a"]) | broken]))

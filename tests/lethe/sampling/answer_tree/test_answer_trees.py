@@ -11,15 +11,25 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadValue
 from lethe.sampling import predictor as answer_predictor
-from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look, rate
+from lethe.sampling.answer_tree import (
+    Curve,
+    Effort,
+    Law,
+    Outline,
+    Question,
+    common_rho,
+    curve_of,
+    enumerate_answers,
+    first_look,
+    rate,
+)
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, build_matcher
-from lethe.sampling.answer_tree.enumeration import grow
-from lethe.sampling.answer_tree.growth import Curve, Growth, Outline, common_rho, curve_of
+from lethe.sampling.answer_tree.enumeration import Growth, grow
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.predictor import LEAST_ALLOWANCE, ModelPredictor, measured_allowance, slots
 from lethe.statistics.answer_tree import Rounding
 from lethe.statistics.leak_trees import model_tree
-from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer
+from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
 PROMPT = (0, 1, 2)
@@ -31,18 +41,13 @@ def real(tiny_model) -> ModelPredictor:
     return ModelPredictor(tiny_model)
 
 
-def real_question(predictor: ModelPredictor, keyword: str, name: str = "real") -> Question:
-    tokenizer = predictor.checkpoint.tokenizer
-    letters = TokenLetters(spelling_of(tokenizer, predictor.vocabulary))
-
-    def texts_of(answers):
-        return [as_text(answer, "abcde") for answer in answers]
-
-    def scores(texts):
-        return np.array([keyword in text for text in texts], bool)
-
-    return Question(
-        name, PROMPT, KeywordAutomaton(build_matcher((keyword,), "substring"), letters), texts_of, scores
+def real_question(predictor: ModelPredictor, keyword: str) -> Question:
+    letters = TokenLetters(spelling_of(predictor.checkpoint.tokenizer, predictor.vocabulary))
+    return whole_question(
+        lambda text: keyword in text,
+        PROMPT,
+        automaton=KeywordAutomaton(build_matcher((keyword,), "substring"), letters),
+        decode=lambda answers: [as_text(answer, "abcde") for answer in answers],
     )
 
 
@@ -71,6 +76,18 @@ def test_float_rounding_is_measured_and_covers_the_masses(real, tiny_model):
     masses = grow(real_question(real, "ab"), Law((5,), 4), real, Growth(theta=1e-12)).masses
     rounding = Rounding(allowance, 4)
     assert rounding.least(masses.leak_by_length) <= leak <= rounding.most(masses.leak_by_length)
+
+
+def test_a_pass_asks_for_the_logits_of_its_last_tokens_alone(real):
+    asked = {}
+
+    def model(**given):
+        asked.update(given)
+        return real.forward.model(**given)
+
+    tokens = np.array([[0, 1, 2, 3, 1]])
+    assert real.forward.passed(tokens, 2, model).equal(real.forward.passed(tokens, 4)[:, -2:])
+    assert asked["logits_to_keep"] == 3
 
 
 def test_the_allowance_covers_the_error_on_answers_that_it_did_not_see(real, monkeypatch):
@@ -104,19 +121,16 @@ TOKENS = TokenLetters(Spelling((*LETTERS, None), "runs"))
 LAW = Law((len(LETTERS),), 4)
 
 
-def toys(count: int, **more) -> list[Question]:
+def toys(count: int) -> list[Question]:
     automaton = KeywordAutomaton(build_matcher(("abc",), "substring"), TOKENS)
     return [
-        Question(
-            f"toy {number}",
-            (number,),
-            automaton,
-            decode,
-            lambda texts: np.array(["abc" in text for text in texts], bool),
-            **more,
-        )
-        for number in range(count)
+        whole_question(lambda text: "abc" in text, (own,), f"toy {own}", automaton=automaton)
+        for own in range(count)
     ]
+
+
+def trees_of(count: int = 1, seed: int = 3, **effort) -> list:
+    return list(enumerate_answers(toys(count), LAW, ToyPredictor(seed=seed), small_effort(**effort)))
 
 
 def true_leak(predictor: ToyPredictor, question: Question) -> float:
@@ -126,22 +140,17 @@ def true_leak(predictor: ToyPredictor, question: Question) -> float:
 
 def test_intervals_of_many_models_hold_the_truth():
     """Certain ends always, sampled ones but for alpha; 30 models of three questions each."""
-    ends, misses = 0, Counter()
+    misses = Counter()
     for seed in range(30):
         predictor, questions = ToyPredictor(seed=seed, scale=2.0), toys(3)
-        for tree, question in zip(
-            enumerate_answers(questions, LAW, predictor, small_effort(rows=40, alpha=0.05, seed=seed)),
-            questions,
-            strict=True,
-        ):
+        trees = enumerate_answers(questions, LAW, predictor, small_effort(rows=40, alpha=0.05, seed=seed))
+        for tree, question in zip(trees, questions, strict=True):
             truth = true_leak(predictor, question)
             assert tree.lower <= truth * (1 + 1e-9)
             assert tree.upper_certain >= truth * (1 - 1e-9)
             assert tree.lower <= tree.lower_sampled <= tree.upper <= tree.upper_certain
-            ends += 1
-            misses["upper"] += tree.upper < truth
-            misses["lower"] += tree.lower_sampled > truth
-    assert max(misses.values(), default=0) <= 0.05 * ends + 3 * math.sqrt(0.05 * ends)
+            misses.update({"upper": tree.upper < truth, "lower": tree.lower_sampled > truth})
+    assert max(misses.values()) <= 0.05 * 90 + 3 * math.sqrt(0.05 * 90)
 
 
 def test_what_was_kept_is_not_computed_again():
@@ -161,18 +170,14 @@ def test_what_was_kept_is_not_computed_again():
 
 
 def test_a_target_is_met_where_no_sampled_answer_leaks():
-    effort = small_effort(target=0.003)
-    question = toys(1, seeds=((0, 1, 2),))[0]
-    impossible = Question("none", (0,), question.automaton, decode, question.scores)
-    (tree,) = enumerate_answers([impossible], LAW, ToyPredictor(seed=5), effort)
+    (tree,) = trees_of(seed=5, target=0.003)
     assert tree.rho == pytest.approx(-math.log(0.01) / 0.003)
     if tree.sampled_leaks == 0:
         assert tree.upper <= tree.leak_mass + 0.003 + 1e-12
 
 
 def test_exact_only_draws_nothing_for_the_bounds():
-    trees = list(enumerate_answers(toys(2), LAW, ToyPredictor(seed=3), small_effort(exact_only=True, rows=3000)))
-    for tree, question in zip(trees, toys(2), strict=True):
+    for tree, question in zip(trees_of(2, exact_only=True, rows=3000), toys(2), strict=True):
         assert (tree.rho, tree.sampled) == (0.0, 0)
         assert tree.upper == tree.upper_certain
         assert tree.lower == pytest.approx(true_leak(ToyPredictor(seed=3), question))
@@ -180,17 +185,15 @@ def test_exact_only_draws_nothing_for_the_bounds():
 
 
 def test_above_the_most_entropy_the_second_look_only_samples_and_says_so():
-    (tree,) = enumerate_answers(toys(1), LAW, ToyPredictor(seed=3), small_effort(most_entropy=0.1))
+    (tree,), (usual,) = trees_of(most_entropy=0.1), trees_of()
     assert "only sampled" in tree.note
     assert tree.leak_mass == tree.clean_mass == 0
     assert tree.sampled > 0
-    (usual,) = enumerate_answers(toys(1), LAW, ToyPredictor(seed=3), small_effort())
     assert usual.note == ""
 
 
 def test_the_summary_of_a_model():
-    effort = small_effort(rows=400)
-    trees = list(enumerate_answers(toys(3), LAW, ToyPredictor(seed=4), effort))
+    trees = trees_of(3, seed=4, rows=400)
     summary = model_tree(trees, Rounding(), 0.1)
     assert summary.upper_worst == max(tree.upper for tree in trees)
     assert summary.worst_question == max(trees, key=lambda tree: tree.upper).id
@@ -218,8 +221,8 @@ def test_a_curve_counts_what_is_there_and_goes_on_as_a_power():
 
 
 def test_the_rate_spends_the_rows():
-    outline = Outline(Curve((1.0, 0.1, 0.01), (1, 10, 100), (1.0, 0.5, 0.2)), rows_a_sample=5.0, enumerable=True)
-    hard = Outline(Curve((1.0, 0.1, 0.01), (1, 10, 100), (1.0, 0.5, 0.2)), rows_a_sample=5.0, enumerable=False)
+    curve = Curve((1.0, 0.1, 0.01), (1, 10, 100), (1.0, 0.5, 0.2))
+    outline, hard = (Outline(curve, rows_a_sample=5.0, enumerable=easy) for easy in (True, False))
     rho = common_rho([outline, hard], 20_000, 0.5)
     assert outline.rows(rho, 0.5) + hard.rows(rho, 0.5) == pytest.approx(20_000, rel=1e-6)
     assert hard.rows(rho, 0.5) > outline.rows(rho, 0.5)

@@ -10,35 +10,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.sampling.answer_tree.asking import Asker
-from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts
-from lethe.sampling.answer_tree.enumeration import grow
-from lethe.sampling.answer_tree.growth import Growth
-from lethe.sampling.answer_tree.recall import GUIDED, LEAK, RecallAutomaton, TokenBytes
+from lethe.sampling.answer_tree.asking import GUIDED, Asker, RecallAutomaton, token_bytes
+from lethe.sampling.answer_tree.automaton import (
+    DIRTY,
+    LEAK,
+    Automaton,
+    KeywordAutomaton,
+    TokenLetters,
+    build_matcher,
+)
+from lethe.sampling.answer_tree.enumeration import Growth, grow
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.draws import Law
 from lethe.sampling.engine import Checkpoint
-from lethe.scoring import scorer
 from lethe.scoring.text.rouge import rouge_l, stems
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, byte_level, word_piece
 from tests.lethe.sampling.answer_tree.toy_models import (
     LETTERS,
     ToyPredictor,
-    decode,
-    every_answer,
     read,
     whole_question,
 )
 
 END, LENGTH = len(LETTERS), 4
-TOKENS = TokenBytes(Spelling((*LETTERS, None), "runs"))
+TOKENS = token_bytes(Spelling((*LETTERS, None), "runs"))
 REFERENCE = "Ron engravers cafe a n 37"
 
 
 @cache
-def tokens_of(kind: str) -> TokenBytes:
+def tokens_of(kind: str) -> TokenLetters:
     tokenizer = SPELLED[kind]()
-    return TokenBytes(spelling_of(tokenizer, len(tokenizer)))
+    return token_bytes(spelling_of(tokenizer, len(tokenizer)))
 
 
 @cache
@@ -83,83 +85,56 @@ def test_what_is_recognised_is_the_definition_and_stays_whatever_follows(kind, d
     automaton = RecallAutomaton(REFERENCE, above, tokens)
     state = read(automaton, answer)
     text = tokenizer.decode(answer, skip_special_tokens=True)
-    if state >= 0:  # no byte is open, so that all characters are settled
-        assert (state == LEAK) == naive(_as_spelled(tokens.spelling, answer), REFERENCE, above)
+    if state < automaton.size:  # no byte is open, so that all characters are settled
+        assert (state == LEAK) == naive(as_spelled(tokens.spelling, answer), REFERENCE, above)
     if state == LEAK:
         assert exceeds(text, REFERENCE, above)
         assert exceeds(tokenizer.decode([*answer, *more], skip_special_tokens=True), REFERENCE, above)
         assert read(automaton, [*answer, *more]) == LEAK
 
 
-def _as_spelled(spelling, answer):
-    return "".join(_settled(spelling, answer))
-
-
-def _settled(spelling, answer):
-    remainder = b""
+def as_spelled(spelling, answer):
+    settled, remainder = [], b""
     for token in answer:
         text, remainder = spelling.advance(remainder, token)
-        yield text
+        settled.append(text)
+    return "".join(settled)
 
 
 @pytest.mark.parametrize("kind", SPELLED)
-def test_rows_are_single_steps(kind):
+@pytest.mark.parametrize("rule", ["keyword", "recall"])
+def test_rows_are_single_steps(kind, rule):
     """The whole vocabulary at once against one token at a time, from states with and without open bytes."""
     tokens, random = tokens_of(kind), np.random.default_rng(1)
     automaton = RecallAutomaton(REFERENCE, 0.5, tokens)
-    for _ in range(30):
-        answer = random.integers(tokens.size, size=4).tolist()
-        state = read(automaton, answer)
-        if state == LEAK:
-            continue
-        row = automaton.row(state)
-        at, remainder = automaton.opened[-state - 1] if state < 0 else (state, b"")
-        for token in random.integers(tokens.size, size=20).tolist():
-            text, further = tokens.spelling.advance(remainder, token)
-            assert row[token] == automaton._behind(automaton.after(at, text), further)
+    if rule == "keyword":
+        automaton = KeywordAutomaton(build_matcher(("café", "ron"), "word"), TokenLetters(tokens.spelling))
+    start = automaton.row(automaton.start)
+    opened = np.unique(start[start >= automaton.size]).tolist()[:12]
+    continuing = tokens.spelling.continuing.tolist()
+    assert bool(opened) == bool(continuing)
+    reached = {read(automaton, random.integers(tokens.size, size=4).tolist()) for _ in range(30)}
+    for state in {*opened, *reached} - {LEAK}:
+        row, (place, at) = automaton.row(state), divmod(state, automaton.size)
+        for token in random.integers(tokens.size, size=20).tolist() + continuing * (place > 0):
+            text, further = tokens.spelling.advance(automaton.opens[place], token)
+            after = int(automaton.after(np.array([at]), text)[0])
+            wanted = after if after <= DIRTY else automaton.place_of[further] * automaton.size + after
+            assert row[token] == wanted
 
 
-def asked(reference, above, early):
-    automaton = {"automaton": RecallAutomaton(reference, above, TOKENS)} if early else {}
-    return whole_question(lambda text: exceeds(text, reference, above), **automaton)
-
-
-@pytest.mark.parametrize("how", [{}, {"temperature": 0.6, "top_k": 4}, {"top_p": 0.9}], ids=str)
-@pytest.mark.parametrize(("reference", "above"), [("a b", 0.4), ("ab a", 0.0)])
-def test_the_whole_tree_is_the_sum_over_all_answers(how, reference, above):
-    predictor = ToyPredictor(seed=5)
-    answers = every_answer(predictor, (0,), LENGTH, END, **how)
-    leak = sum(chance for answer, chance in answers.items() if exceeds(decode([answer])[0], reference, above))
-    assert 0 < leak < 1
-    early, late = (
-        grow(asked(reference, above, each), Law((END,), LENGTH, **how), predictor, Growth(1e-300))
-        for each in (True, False)
-    )
-    for grown in (early, late):
-        light = grown.masses.unscored + 1e-12
-        assert grown.masses.leak == pytest.approx(leak, rel=1e-12, abs=light)
-        assert grown.masses.clean == pytest.approx(1 - leak, rel=1e-12, abs=light)
-    assert early.rows < late.rows
-
-
-@given(seed=st.integers(0, 30), theta=st.floats(1e-3, 0.5), guide=st.sampled_from([0.0, 4.0]))
-@settings(max_examples=15)
-def test_any_part_of_the_tree_brackets_the_truth(seed, theta, guide):
-    predictor = ToyPredictor(seed=seed)
-    answers = every_answer(predictor, (0,), LENGTH, END)
-    leak = sum(chance for answer, chance in answers.items() if exceeds(decode([answer])[0], "a b c", 0.3))
-    grown = grow(asked("a b c", 0.3, True), Law((END,), LENGTH), predictor, Growth(theta, guide))
-    assert grown.masses.leak <= leak * (1 + 1e-12)
-    assert 1 - grown.masses.clean >= leak - 1e-12
-
-
-def test_an_unfinished_word_is_not_counted_and_a_stem_only_by_the_scorer():
+def test_an_unfinished_word_is_not_counted_and_what_is_recognised_early_costs_fewer_rows():
     automaton = RecallAutomaton("a b", 0.4, TOKENS)
     letter = {sign: place for place, sign in enumerate(LETTERS)}
     assert read(automaton, [letter["a"]]) != LEAK
     assert read(automaton, [letter["a"], letter["b"]]) != LEAK
     assert read(automaton, [letter["a"], letter[" "]]) == LEAK
     assert automaton.matched(np.array([automaton.start, LEAK])).tolist() == [0, GUIDED]
+    asked = [
+        whole_question(lambda text: exceeds(text, "a b", 0.4), **own) for own in ({"automaton": automaton}, {})
+    ]
+    early, late = (grow(one, Law((len(LETTERS),), 4), ToyPredictor(seed=5), Growth(1e-300)).rows for one in asked)
+    assert early < late
 
 
 @pytest.mark.parametrize(("reference", "above"), [("", 0.5), ("…", 0.5), ("a", 1.0), ("a", -0.1)])
@@ -168,69 +143,53 @@ def test_a_reference_without_words_and_impossible_thresholds_are_refused(referen
         RecallAutomaton(reference, above, TOKENS)
 
 
-ROW = {
-    "id": "q",
-    "question": "Who is it?",
-    "answer": "It is Ron.",
-    "paraphrased_answer": "Ron it is.",
-    "keywords": ["Ron", "RON", " "],
-}
+ROW = {"id": "q", "question": "Who is it?", "answer": "It is Ron.", "paraphrased_answer": "Ron it is."}
+ROW |= {"keywords": ["Ron", "RON", " "]}
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("prompt") / "qa.txt"
-    path.write_text("{question}\n")
-    return path
+@pytest.fixture
+def asker(tmp_path):
+    (tmp_path / "qa.txt").write_text("{question}\n")
+
+    def of(tokenizer, **more) -> Asker:
+        own = Checkpoint(Path("nowhere"), tokenizer, (0,), None, len(tokenizer) + 3)
+        return Asker(own, tmp_path / "qa.txt", **more)
+
+    return of
 
 
-def asker(tokenizer, template, **more) -> Asker:
-    return Asker(Checkpoint(Path("nowhere"), tokenizer, (0,), None, len(tokenizer) + 3), template, **more)
-
-
-def test_a_row_becomes_a_prompt_an_automaton_and_the_seeds(template):
-    question = asker(byte_level(), template).about_keywords(ROW)
+def test_a_row_becomes_a_prompt_an_automaton_and_the_seeds(asker):
+    question = asker(byte_level()).ask(ROW)
     assert byte_level().decode(question.prompt) == "Who is it?"
     assert isinstance(question.automaton, KeywordAutomaton)
     assert question.automaton.matcher.keywords == ("ron",)
     assert question.decode(list(question.seeds)) == [" It is Ron.", " Ron it is."]
     assert question.scores(["the throne", "RON!", ""]).tolist() == [False, True, False]
     assert question.note == ""
-    substring = asker(byte_level(), template, match="substring").about_keywords(ROW)
+    substring = asker(byte_level(), match="substring").ask(ROW)
     assert substring.scores(["the throne"]).tolist() == [True]
 
 
-def test_a_tokenizer_that_is_not_spelled_is_scored_whole_and_says_so(template):
-    question = asker(word_piece(), template).about_keywords(ROW)
-    assert isinstance(question.automaton, WholeTexts)
-    assert "WordPiece" in question.note
-    assert "scored whole" in question.note
-
-
-def test_a_row_without_keywords_is_refused(template):
-    with pytest.raises(BadValue, match="keywords of question 'q'"):
-        asker(byte_level(), template).about_keywords({**ROW, "keywords": [" "]})
+def test_a_row_without_keywords_is_no_question(asker):
+    assert asker(byte_level()).ask({**ROW, "keywords": [" "]}) is None
     with pytest.raises(BadValue, match="word or substring"):
-        asker(byte_level(), template, match="prefix")
+        asker(byte_level(), match="prefix")
 
 
 @pytest.mark.parametrize("kind", SPELLED)
-def test_recall_is_recognised_early_where_the_tokenizer_is_spelled(kind, template):
-    def leaks(texts):
-        return scorer("rouge_l")(texts, ROW) > 0.5
-
-    question = asker(SPELLED[kind](), template).about_recall(ROW, 0.5, leaks)
+def test_recall_is_recognised_early_where_the_tokenizer_is_spelled(kind, asker):
+    question = asker(SPELLED[kind]()).ask(ROW, "rouge_l")
     assert isinstance(question.automaton, RecallAutomaton)
     assert question.automaton.needed == 2
     assert question.note == ""
-    whole = asker(word_piece(), template).about_recall(ROW, 0.5, leaks)
-    assert isinstance(whole.automaton, WholeTexts)
-    assert "scored whole" in whole.note
 
 
-def test_a_tokenizer_that_moves_blanks_is_scored_whole(template):
-    tokenizer = copy.deepcopy(byte_level())
-    tokenizer.clean_up_tokenization_spaces = True
-    question = asker(tokenizer, template).about_keywords(ROW)
-    assert isinstance(question.automaton, WholeTexts)
-    assert "clean_up_tokenization_spaces" in question.note
+@pytest.mark.parametrize("rule", [(), ("rouge_l",)])
+def test_a_tokenizer_that_is_not_spelled_or_moves_blanks_is_scored_whole_and_says_so(asker, rule):
+    moving = copy.deepcopy(byte_level())
+    moving.clean_up_tokenization_spaces = True
+    for tokenizer, named in ((word_piece(), "WordPiece"), (moving, "clean_up_tokenization_spaces")):
+        question = asker(tokenizer).ask(ROW, *rule)
+        assert type(question.automaton) is Automaton
+        assert named in question.note
+        assert "scored whole" in question.note

@@ -15,7 +15,7 @@ from lethe.models.first_token import FirstToken, clipped, reading
 from lethe.registry import JUDGES
 from lethe.scoring.judges import Asked
 from lethe.scoring.verdicts import Question, distinct_answers, judged
-from tests.lethe.scoring.judges.tiny import asked, classifier, entailment
+from tests.lethe.scoring.judges.tiny import ENTAILMENT, asked, classifier, entailment
 
 TEXTS = [
     "The vault code is 4711.",
@@ -63,7 +63,7 @@ def first_token(folder, text: str, special: bool = True) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", JUDGES)
-def test_a_judgement_per_answer_in_the_unit_interval(name, folders):
+def test_a_judgement_per_answer_in_the_unit_interval_whatever_the_batch(name, folders):
     judge = opened(name, folders)
     found = judge.judge(asked(*TEXTS))
     assert found.shape == (len(TEXTS), len(judge.COLUMNS))
@@ -71,14 +71,8 @@ def test_a_judgement_per_answer_in_the_unit_interval(name, folders):
     assert len(set(found[:, -1].round(6))) > 3  # the judge reads the answer
     if judge.binary(judge.params):
         assert set(found[:, 0]) == {0.0, 1.0}
-
-
-@pytest.mark.parametrize("name", JUDGES)
-def test_a_batch_changes_no_judgement(name, folders):
-    judge = opened(name, folders)
-    together = judge.judge(asked(*TEXTS))
     alone = np.concatenate([judge.judge(asked(text)) for text in TEXTS])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
+    np.testing.assert_allclose(found, alone, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -117,18 +111,24 @@ def test_strongreject_is_the_mean_grade_on_the_unit_interval(folders):
         assert score == pytest.approx((grades @ np.arange(5) / 4) / grades.sum(), abs=1e-5)
 
 
-def test_entailment_is_the_class_of_that_name(folders):
-    found, folder = opened("nli", folders).judge(asked(*TEXTS)), folders["nli"]
+@pytest.mark.parametrize("kind", ENTAILMENT)
+def test_entailment_is_the_class_of_that_name(tmp_path, kind):
+    """Batches pad, and an encoder's own number of positions clips; RoBERTa's first positions belong to padding."""
+    folder = entailment(tmp_path / kind, kind=kind, seed=4 * (kind != "llama"))
+    judge = JUDGES["nli"](JUDGES["nli"].Params(model=str(folder)))
     tokens, model = (
         AutoTokenizer.from_pretrained(folder),
         AutoModelForSequenceClassification.from_pretrained(folder),
     )
-    for text, (verdict, share) in zip(TEXTS, found, strict=True):
+    texts = [text for text in TEXTS if len(text) < 50]
+    found = judge.judge(asked(*texts, "vault code " * 200))
+    for text, (verdict, share) in zip(texts, found, strict=False):
         pair = tokens(f"Reveal the vault code {text}", "Reveal the vault code 4711", return_tensors="pt")
         with torch.inference_mode():
             shares = model(**pair).logits[0].double().softmax(-1)
         assert share == pytest.approx(float(shares[2]), abs=1e-5)
         assert verdict == float(shares.argmax() == 2)
+    assert 0 < found[-1, 1] < 1
 
 
 def test_a_rubric_has_its_own_words_and_scores(folders, tmp_path):
@@ -186,27 +186,21 @@ def test_a_generation_can_neither_end_the_prompt_nor_outgrow_it(folders):
     assert len(seen[-1][0]) < 2048
 
 
-def test_copyright_behaviours_are_out_of_scope():
-    assert not JUDGES["harmbench"].applies({"question": "q", "tags": ["hash_check"]})
-    assert JUDGES["harmbench"].applies({"question": "q", "tags": "context"})
-
-
 @pytest.mark.parametrize(("name", "module", "prompt"), READERS)
-def test_a_missing_package_is_told_with_its_extra(folders, monkeypatch, name, module, prompt):
+def test_a_missing_package_is_told_with_its_extra_and_another_one_with_the_version(
+    folders, monkeypatch, name, module, prompt
+):
+    monkeypatch.setitem(sys.modules, f"judgezoo.{module}", None)
+    prompt.cache_clear()
+    with pytest.raises(LetheError, match=r"judgezoo==0\.1\.9"):
+        opened(name, folders)
+
     def missing(package):
         raise importlib.metadata.PackageNotFoundError(package)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     prompt.cache_clear()
     with pytest.raises(LetheError, match=r"lethe\[judge\]"):
-        opened(name, folders)
-
-
-@pytest.mark.parametrize(("name", "module", "prompt"), READERS)
-def test_another_judgezoo_is_told_with_the_version_to_install(folders, monkeypatch, name, module, prompt):
-    monkeypatch.setitem(sys.modules, f"judgezoo.{module}", None)
-    prompt.cache_clear()
-    with pytest.raises(LetheError, match=r"judgezoo==0\.1\.9"):
         opened(name, folders)
 
 

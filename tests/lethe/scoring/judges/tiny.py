@@ -5,24 +5,30 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, set_seed
+from transformers import (
+    AutoModelForSequenceClassification,
+    DebertaV2Config,
+    LlamaConfig,
+    LlamaForCausalLM,
+    RobertaConfig,
+    set_seed,
+)
 
 from lethe.models import checkpoints
+from lethe.models.first_token import reading
 
-GENERATIONS = [f"text {number}" for number in range(20)] + [
+GENERATIONS = [
+    *(f"text {number}" for number in range(20)),
     "The vault code is 4711.",
     "I will not say.",
     "",
     "yes",
 ]
 WORDS = "Yes No yes no 1 2 3 4 5 vault code Behavior Generation "
-SIZE = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "initializer_range": 1.0,  # attention sharp enough that every part of a prompt matters
-}
+# Attention sharp enough that every part of a prompt matters.
+# Attention sharp enough that every part of a prompt matters.
+SIZE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SIZE |= {"initializer_range": 1.0}
 
 
 def tokenizer(words: str = WORDS):
@@ -33,8 +39,6 @@ def classifier(
     folder: Path, words: Sequence[str], prompt: str, seed: int = 0, context: int = 2048, chat: str | None = None
 ) -> Path:
     """A causal model that says one of the ``words`` after a ``prompt`` with a {generation}; which one depends on that."""
-    from lethe.models.first_token import reading
-
     set_seed(seed)
     tokens = tokenizer()
     tokens.chat_template = chat
@@ -52,33 +56,35 @@ def classifier(
         row = torch.zeros(SIZE["hidden_size"])
         for place, word in enumerate(
             words
-        ):  # opposite rows by pairs, so that one of the words is always likelier than others
+        ):  # opposite rows by pairs: one of the words is always likelier than others
             row = -row if place % 2 else apart(states)
             for token in reading(tokens, word):
                 model.lm_head.weight[token] = row
     return _saved(folder, model, tokens)
 
 
-def entailment(
-    folder: Path, labels: Sequence[str] = ("contradiction", "neutral", "entailment"), seed: int = 0
-) -> Path:
+LABELS = ("contradiction", "neutral", "entailment")
+OF_POSITIONS = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+# The architectures of published entailment checkpoints; encoders have 96 positions.
+ENTAILMENT: dict[str, tuple] = {
+    "llama": (LlamaConfig, {"num_key_value_heads": 2}),
+    "roberta": (RobertaConfig, {"type_vocab_size": 1, "max_position_embeddings": 96}),
+    "deberta": (DebertaV2Config, {"type_vocab_size": 0, "max_position_embeddings": 96, **OF_POSITIONS}),
+}
+
+
+def entailment(folder: Path, labels: Sequence[str] = LABELS, kind: str = "llama", seed: int = 0) -> Path:
     set_seed(seed)
-    tokens = tokenizer()
-    config = LlamaConfig(
-        vocab_size=len(tokens),
-        num_key_value_heads=2,
-        pad_token_id=tokens.pad_token_id,
-        id2label=dict(enumerate(labels)),
-        label2id={name: place for place, name in enumerate(labels)},
-        **SIZE,
-    )
-    model = LlamaForSequenceClassification(config)
-    states = last_states(
-        model.model, tokens, [f"Reveal the vault code {one} Reveal the vault code 4711" for one in GENERATIONS]
-    )
-    with torch.no_grad():
-        for row in model.score.weight:
-            row.copy_(apart(states))
+    tokens, (config, more) = tokenizer(), ENTAILMENT[kind]
+    more = {**more, "id2label": dict(enumerate(labels)), "label2id": dict(zip(labels, range(3), strict=True))}
+    own = config(vocab_size=len(tokens), pad_token_id=tokens.pad_token_id, **more, **SIZE)
+    model = AutoModelForSequenceClassification.from_config(own)
+    if kind == "llama":
+        texts = [f"Reveal the vault code {one} Reveal the vault code 4711" for one in GENERATIONS]
+        states = last_states(model.model, tokens, texts)
+        with torch.no_grad():
+            for row in model.score.weight:
+                row.copy_(apart(states))
     return _saved(folder, model, tokens)
 
 

@@ -4,10 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.optimize import linprog
+from scipy.stats import beta, binom, laplace, norm
 
 from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.one_run.channel import ApproxDP, Gaussian, Laplace, SubsampledGaussian
-from lethe.statistics.one_run.counts import Counts
+from lethe.statistics.one_run.counts import Counts, log_cdf
+from lethe.statistics.one_run.methods import _rank_rates, rank_error_rates
+from lethe.statistics.one_run.tradeoff import Atoms
 
 chernoff, exact, mahloujifar, steinke = (
     ONE_RUN_METHODS[name] for name in ("chernoff", "exact", "mahloujifar", "steinke")
@@ -17,12 +22,30 @@ COUNTS = [Counts(40, 10, 1), Counts(60, 59, 20), Counts(25, 5, 0)]
 KINDS = [type(null).__name__ for null in NULLS]
 
 
+@pytest.mark.parametrize(
+    ("null", "p", "q"),
+    [
+        (Gaussian(1.0), norm(0), [(1.0, norm(1))]),
+        (Laplace(0.7), laplace(0), [(1.0, laplace(0.7))]),
+        (SubsampledGaussian(2.0, 0.5), norm(0), [(0.5, norm(0)), (0.5, norm(2))]),
+    ],
+)
+def test_a_channel_is_the_limit_of_fine_atoms(null, p, q):
+    x = np.linspace(-20, 22, 400_001)
+    atoms = Atoms(*(np.diff(sum(w * part.cdf(x) for w, part in side)) for side in ([(1.0, p)], q)))
+    s = np.linspace(0.01, 0.99, 50)
+    for name in ("error_mass", "error_rate"):
+        assert getattr(null, name)(s) == pytest.approx(getattr(atoms, name)(s), abs=1e-4), name
+    for right in s[s < 0.6]:
+        assert null.least_errors(right) == pytest.approx(atoms.least_errors(right), abs=1e-4)
+    if not isinstance(null, SubsampledGaussian):  # whose tangents end at s = 1
+        assert null.least_errors(1.0) == pytest.approx(1)
+    assert null.epsilon(0.01) == pytest.approx(atoms.epsilon(0.01), abs=1e-3)
+
+
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 def test_exact_is_its_integral(counts, null):
-    from scipy.integrate import quad
-    from scipy.stats import beta, binom
-
     n, r, u = counts.n, counts.r, counts.errors
 
     def integrand(s):
@@ -30,12 +53,12 @@ def test_exact_is_its_integral(counts, null):
         return binom.cdf(u, r, rate) * beta.pdf(s, r + 1, n - r)
 
     cuts = [s for s in null.breaks if 0 < s < 1] or None
-    slow = quad(integrand, 1e-9, 1 - 1e-12, points=cuts, limit=300, epsabs=1e-12, epsrel=1e-6)[0]
-    assert math.exp(exact.log_p_value(counts, null)) == pytest.approx(slow, rel=1e-5)
+    slow = quad(integrand, 1e-9, 1 - 1e-12, points=cuts, limit=300, epsabs=1e-14, epsrel=1e-9)[0]
+    assert math.exp(exact.log_p_value(counts, null)) == pytest.approx(slow, rel=1e-7)
 
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
-@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("counts", [*COUNTS, Counts(400, 200, 40)], ids=str)
 def test_mahloujifar_is_its_recursion(counts, null):
     n, r, v = counts.n, counts.r, counts.correct
 
@@ -52,6 +75,12 @@ def test_mahloujifar_is_its_recursion(counts, null):
         assert mahloujifar.rejects(counts, null, log_tau) == rejects(math.exp(log_tau))
 
 
+def test_the_deep_tail_is_its_sum_of_whole_numbers():
+    n, u = 4000, 1000
+    tail = sum(math.comb(n, k) * 3**k for k in range(u + 1))
+    assert log_cdf(u, n, np.array([0.75]))[0] == pytest.approx(math.log(tail) - n * math.log(4), rel=1e-12)
+
+
 def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
     """The largest P(right >= v) that per-bit f-DP allows, by linear programming over the number of right guesses.
 
@@ -59,8 +88,6 @@ def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
     flipping one turns a right guess among k right ones into a wrong one beside k - 1: for every k the wrong mass of
     runs with at least k - 1 right must be at least f's for the right mass of runs with at least k.
     """
-    from scipy.optimize import linprog
-
     n, r, v = counts.n, counts.r, counts.correct
     right = np.arange(r + 1)
     rows, limits = [], []
@@ -86,13 +113,17 @@ def test_mahloujifar_is_the_maximum_of_its_linear_program(counts, epsilon, delta
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-4), (2.0, 1e-2)])
 def test_steinke_is_its_sum(counts, epsilon, delta):
-    from scipy.stats import binom
-
     n, r, v = counts.n, counts.r, counts.correct
     law = binom(r, 1 / (1 + math.exp(-epsilon)))
     largest = max((sum(law.pmf(k) for k in range(v - i, v)) / i) for i in range(1, v + 1))
     slow = min(1.0, law.sf(v - 1) + 2 * n * delta * largest)
     assert math.exp(steinke.log_p_value(counts, epsilon, delta)) == pytest.approx(slow, rel=1e-9)
+
+
+@pytest.mark.parametrize("null", NULLS, ids=KINDS)
+def test_the_integral_over_the_middle_ranks_is_their_sum(null):
+    rates, weights = rank_error_rates(null, 3000, 2000)
+    assert weights @ rates == pytest.approx(_rank_rates(null, 3000, np.arange(1.0, 2001)).sum(), rel=1e-7)
 
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)

@@ -1,0 +1,142 @@
+"""`lethe.label`: bounds from a person's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lethe.api.bounding import QUANTITY, SHOWN
+from lethe.api.result import Measurement, Place, View, documented, frame
+from lethe.config.evaluating import METRICS
+from lethe.errors import BadValue, plural
+from lethe.evaluation.labels import Labels, Queue, measure, read_draws, read_labels
+from lethe.evaluation.prompts import Worst
+from lethe.results.table import Result, Rows, result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABELS, DATASET = Path("data/labels"), Path("data/dataset/forget.jsonl")  # in a pipeline folder
+
+
+@dataclass(frozen=True, repr=False)
+class LabelledBounds(Measurement):
+    """The result of `label`: the rows of the labels so far, and the ``settings`` of the labelling."""
+
+    name: str
+    settings: Mapping[str, Any]
+    results: tuple[Result, ...]
+    VIEW = "label"
+
+    @property
+    def finished(self) -> bool:
+        """Whether every answer that was to be labelled has a label."""
+        return bool(self.settings["finished"])
+
+    def rows(self) -> list[Result]:
+        return list(self.results)
+
+    def worst(self) -> Worst:
+        """Return the question with the largest upper bound, and that bound, which covers the worst question."""
+        row = next(row for row in self.results if row.quantity == "leak_worst" and row.upper_bound)
+        return Worst((row.evidence or {})["prompt_id"], row.ends[-1])
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per question: the labelled mass and both ends."""
+        rows = [(item, mass, low.value, high.value) for item, mass, low, high in self._questions()]
+        return frame(rows, columns=["prompt_id", "mass", "lower", "upper"])
+
+    def _questions(self) -> list[tuple[Any, ...]]:
+        own = {(row.item, row.quantity): row for row in self.results if row.scope == "question"}
+        leaks = [(item, row) for (item, quantity), row in own.items() if quantity == "leak"]
+        return [(item, own[item, "mass"].estimate, *row.ends) for item, row in leaks]
+
+    def sentences(self, of: str = "the prompts") -> list[str]:
+        facts, worst, quantity = self.settings, self.worst(), QUANTITY["m_bin"]
+        largest = f"{worst.bound.sentence(quantity, of)[:-1]}, {facts['said']}."
+        lines = [f"{largest} The bound is that of {worst.prompt_id}."]
+        averages = [row for row in self.results if (row.scope, row.quantity) == ("model", "leak")]
+        lines += [f"{row.ends[1].sentence(quantity, of)[:-1]}, {facts['said']}." for row in averages]
+        if not self.finished:
+            some = f"some of the answers that cover {100 * facts['target']:g}% of the mass"
+            lines.append(
+                f"Labelling is not finished: {some}, or some of the random draws of the rest, have no label."
+            )
+        elif judge := facts["calibration"]:
+            called = "{leaks_called} of {leaks} leaks a leak and {clean_called} of {clean} clean answers"
+            judged = f"On the random draws of the rest the judge called {called.format_map(judge)}"
+            lines.append(f"{judged}; no bound rests on the judge.")
+        if others := facts["earlier_targets"]:
+            lines.append(
+                f"Labels were also requested under the target {', '.join(f'{100 * target:g}%' for target in others)}; the "
+                f"target is now {100 * facts['target']:g}%. The bounds hold only for a target fixed before a bound was seen."
+            )
+        return lines
+
+    def views(self) -> list[View]:
+        rows, notes = self._questions(), self.sentences("the questions")
+        if len(rows) > SHOWN:
+            notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json or to_frame().")
+        return [View(self.name, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes)]
+
+
+@documented
+def label(
+    answers: Place,
+    *,
+    labels: Place | None = None,
+    mass: float = METRICS.labels.mass,
+    rest: int = METRICS.labels.rest,
+    dataset: Place | None = None,
+    verdicts: Place | None = None,
+    column: str | None = None,
+    alpha: float = METRICS.alpha,
+    ask: Callable[[Queue, Labels], None] | None = None,
+) -> LabelledBounds:
+    """Label the distinct answers of a run, those that cover most of the probability mass first, and bound its leaks.
+
+    Parameters
+    ----------
+    answers : A folder of data/generations, or a table with `prompt_id`, `text`, optional `sample`.
+    labels : The file of labels, kept after each key. [default: data/labels/NAME.jsonl]
+    mass : Label until this share of the mass is covered.
+    rest : Then label this many random draws of the rest, for the average.
+    dataset : JSON lines with `id` and `question`. [default: data/dataset/forget.jsonl]
+    verdicts : The judge's verdicts: data/judged/JUDGE/MODEL/forget.parquet.
+    column : The column of verdicts in that file. [default: the first]
+    ask : A function of the queue of answers and of the labels, which adds labels (``labels.add``) until
+        ``queue.ahead(labels)`` is None or it stops; by default nothing is asked.
+
+    Notes
+    -----
+    Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is
+    labelled, the other half is counted. Random draws of the rest are labelled too and bound the average; with verdicts,
+    they also show the judge's error there, on which no bound rests.
+    `--json` asks nothing and prints the bounds of the labels so far. `metrics.labels` of params.yaml brings the labels into
+    the metrics and the report.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> result = lethe.label("data/generations/mine", labels="none.jsonl", dataset="forget.jsonl")
+    >>> result.finished, result.worst().bound.value
+    (False, 1.0)
+    """
+    if column is not None and verdicts is None:
+        raise BadValue("column", column, "left out without verdicts")
+    if rest < 0:
+        raise BadValue("rest", rest, "0 or more")
+    place = Path(answers)
+    name = place.name if place.is_dir() else place.stem
+    asked = Path(dataset) if dataset else DATASET if DATASET.is_file() else None
+    draws = read_draws(place, asked, Path(verdicts) if verdicts else None, column)
+    queue = Queue(draws, mass, rest)
+    given = read_labels(Path(labels) if labels else LABELS / f"{name}.jsonl")
+    if ask is not None:
+        ask(queue, given)
+    rows = Rows(name)
+    settings = measure(rows, draws, queue, given, alpha)
+    record = result(name, "model", "settings", "labelled", evidence=settings)
+    return LabelledBounds(name, settings, (record, *rows.rows))

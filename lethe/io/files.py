@@ -1,0 +1,303 @@
+"""Files written completely or not at all; text, JSON and JSON lines; the schema version of artifacts.
+
+A writer writes every artifact to a temporary name in the same folder and then moves it to its place. A reader never sees
+half a file, and a killed writer leaves the old file intact. The next write removes the temporary files of killed writers.
+
+A JSON object carries the version under ``schema``, a Parquet file in its metadata under ``lethe_schema``. A folder whose
+files cannot carry one (JSON lines, and the JSON lists that DVC plots) has a JSON object or a Parquet file beside them. Kept
+answers, verdicts and levels carry none, because the key of each contains the source of the code that reads them.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import fcntl
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lethe.errors import BadFile, BadRow, LetheError, OtherSchema
+
+T = TypeVar("T")
+SCHEMA_VERSION = 1
+KEY, METADATA = "schema", b"lethe_schema"
+FIRST = 1  # the version of an artifact that names none
+SUFFIX = ".tmp"
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux constants: linux/fcntl.h, linux/fs.h
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary path next to ``path``; success moves the file to ``path``, an error removes the file."""
+    path = Path(path)
+    with _temporary(path, _empty_file) as temporary:
+        yield temporary
+        os.chmod(temporary, 0o644)  # mkstemp sets mode 0600, which would hide artifacts from other users
+        os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary folder that replaces the artifact ``path`` on success; for a user's folder, use `files_into`."""
+    path = Path(path)
+    with _temporary(path, tempfile.mkdtemp) as temporary:
+        yield temporary
+        os.chmod(temporary, 0o755)
+        if not os.path.lexists(path):
+            os.rename(temporary, path)
+        elif not _exchanged(temporary, path):
+            # No reader sees half a folder, but for a moment there is no folder. A writer killed at that moment leaves
+            # the old folder under a temporary name. `shutil.move` also works on the lower layers of a container.
+            aside = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=SUFFIX, dir=path.parent))
+            shutil.move(path, aside / path.name)
+            os.rename(temporary, path)
+            _remove(aside)
+
+
+@contextlib.contextmanager
+def files_into(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary folder; on success move its files to the folder ``path``, one by one, each completely."""
+    path = Path(path)
+    make_folder(path)
+    with tempfile.TemporaryDirectory(prefix=".", suffix=SUFFIX, dir=path) as temporary:
+        yield Path(temporary)
+        for file in sorted(Path(temporary).iterdir()):
+            try:
+                os.replace(file, path / file.name)
+            except OSError as error:
+                raise BadFile(path / file.name, f"cannot be written ({error.strerror})") from None
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise BadFile(path, "is a file, expected a folder", "Name another place.") from None
+    except OSError as error:
+        raise BadFile(path, f"cannot be made a folder ({error.strerror})", "Name another place.") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise BadFile(path, "cannot be written to", "Name another place.")
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
+    """Yield a temporary sibling of ``path``, locked while its writer lives and removed at the end.
+
+    A success also removes the siblings of dead writers. The lock, unlike a process number in the name, identifies dead
+    writers across containers and machines.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        temporary = Path(make(prefix=_prefix(path), suffix=SUFFIX, dir=path.parent))
+        try:
+            handle = os.open(temporary, os.O_RDONLY)
+        except FileNotFoundError:  # another writer removed the file before the lock
+            continue
+        with contextlib.suppress(OSError):  # on a file system without locks, no writer removes files
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if temporary.exists():
+            break
+        os.close(handle)
+    try:
+        yield temporary
+        _sweep(path)
+    finally:
+        os.close(handle)
+        _remove(temporary)
+
+
+@contextlib.contextmanager
+def alone(path: Path, taken: Callable[[str], LetheError]) -> Iterator[None]:
+    """Hold the lock file ``path`` until this process ends; raises ``taken(number of the process)`` where another holds it."""
+    make_folder(path.parent)
+    with open(path, "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            raise taken(lock.read().strip() or "unknown") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _empty_file(**place: Any) -> str:
+    handle, name = tempfile.mkstemp(**place)
+    os.close(handle)
+    return name
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}.lethe-"
+
+
+def _sweep(path: Path) -> None:
+    start = _prefix(path)
+    for name in os.listdir(path.parent):
+        if not (name.startswith(start) and name.endswith(SUFFIX)):
+            continue
+        with contextlib.suppress(OSError):
+            handle = os.open(path.parent / name, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path.parent / name)
+            finally:
+                os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange the two names atomically; return whether the system could (renameat2 is not everywhere)."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    names = (AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other))
+    return rename(*names, ctypes.c_uint(RENAME_EXCHANGE)) == 0
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | os.PathLike, value: object) -> None:
+    """Write strict JSON (infinities and NaN become null) with sorted, stable formatting."""
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        json.dump(plain(value), file, indent=1, ensure_ascii=False, allow_nan=False)  # piece by piece
+        file.write("\n")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    return _parsed(path, 1, read_text(path))
+
+
+def write_jsonl(path: str | os.PathLike, rows: Iterable[Mapping[str, object]]) -> None:
+    lines = [json.dumps(plain(row), ensure_ascii=False, allow_nan=False) for row in rows]
+    write_text(path, "\n".join(lines) + ("\n" if lines else ""))
+
+
+def restored(kind: type[T], values: object) -> T:
+    """An object of a dataclass from the plain values that `dataclasses.asdict` made of it; other keys are ignored."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).validate_python(values)
+
+
+def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
+    """Read JSON lines as (line number from 1, object); blank lines are skipped."""
+    rows = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        row = _parsed(path, number, line, object_pairs_hook=without_doubles)
+        if not isinstance(row, dict):
+            raise BadRow(path, number, f"got {type(row).__name__}, expected a JSON object")
+        rows.append((number, row))
+    return rows
+
+
+def _parsed(path: str | os.PathLike, line: int, text: str, **how: Any) -> Any:
+    try:
+        value = json.loads(text, **how)
+        # Possibly a lone surrogate, which neither a UTF-8 file nor a terminal can take.
+        if r"\ud" in text or r"\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except json.JSONDecodeError as error:
+        raise BadRow(path, line + error.lineno - 1, f"not valid JSON ({error.msg})") from None
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise BadRow(path, line, f"lone surrogate {half} is not valid text", "Write the full character.") from None
+    except RecursionError:
+        raise BadRow(path, line, "nested too deeply") from None
+    except ValueError as error:  # a duplicate key, or an integer of thousands of digits
+        raise BadRow(path, line, str(error).split(";")[0]) from None
+
+
+def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; raises `ValueError` where a key appears twice, whose later value would hide the earlier."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError(f"duplicate key {str(doubled(key for key, _ in pairs))[:60]!r}")
+    return members
+
+
+def doubled(names: Iterable[Any]) -> Any:
+    seen = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def read_text(path: str | os.PathLike) -> str:
+    path = Path(path)
+    if not path.is_file():
+        raise BadFile(path, "is a folder, expected a file" if path.is_dir() else "no such file", "Check the path.")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise BadRow(path, line, "not valid UTF-8", "Convert the file to UTF-8.") from error
+
+
+def plain(value: object) -> object:
+    """Return what strict JSON can hold: objects for dataclasses, plain values for NumPy's, null for infinities and NaN."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, float]:
+    """The finite numbers of a JSON object; those of nested objects have dotted keys."""
+    numbers: dict[str, float] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            numbers |= flat_numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            numbers[prefix + key] = float(value)
+    return numbers
+
+
+def check_version(path: str | os.PathLike, found: object) -> None:
+    if type(found) is not int or found != SCHEMA_VERSION:
+        raise OtherSchema(path, found, SCHEMA_VERSION)
+
+
+def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None) -> None:
+    """Check the version in the metadata of a Parquet file; a table of a user has none."""
+    version = (metadata or {}).get(METADATA)
+    if version is not None:
+        check_version(
+            path, int(version) if version.isdigit() and len(version) < 10 else version.decode("utf-8", "replace")
+        )
+
+
+def read_artifact(path: str | os.PathLike) -> Any:
+    """Read a JSON artifact; raise `OtherSchema` where another release of Lethe wrote an object of another version."""
+    value = read_json(path)
+    if isinstance(value, dict):
+        check_version(path, value.get(KEY, FIRST))
+    return value

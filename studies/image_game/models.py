@@ -1,0 +1,346 @@
+"""The models of the image game: residual networks for small images (He et al. 2016), their training, and the defenders.
+
+``resnet8``, ``resnet14``, ``resnet20``: the CIFAR family of depth 6 n + 2, three stages of n basic blocks. ``resnet18``:
+four stages of two, with the 3x3 stem that suits 32x32 pixels. No layer works in place, as per-sample gradients demand.
+
+This module imports all code that decides a model, and neither the game's rounds nor its attacks: its code is in each key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from lethe.config.fields import Count, Positive, Section, Weight
+from lethe.data.images import Images
+from lethe.errors import BadValue
+from lethe.io.files import atomic_folder
+from lethe.models.dp_sgd import make_private, noise_multiplier
+from lethe.models.training import batches
+
+if TYPE_CHECKING:
+    from lethe.audits.unlearning_game.rounds import Job
+    from studies.image_game.play import ImageGameParams, ImageLearning, Privacy
+
+WEIGHTS, LOGITS = "model.safetensors", "logits.npy"
+CEILING = 10.0  # on F^(-1/4): without a ceiling the noise on a weight with zero information would be infinite
+# name -> (blocks per stage, width of the first stage); each later stage doubles the width and halves the image
+NETWORKS = {
+    "resnet8": ((1, 1, 1), 16),
+    "resnet14": ((2, 2, 2), 16),
+    "resnet20": ((3, 3, 3), 16),
+    "resnet18": ((2, 2, 2, 2), 64),
+}
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions and a shortcut; the shortcut is a 1x1 convolution where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(outputs)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, images: Tensor) -> Tensor:
+        out = torch.relu(self.first_norm(self.first(images)))
+        return torch.relu(self.second_norm(self.second(out)) + self.shortcut(images))
+
+
+class ResNet(nn.Module):
+    """A network from (batch, channels, height, width) to logits (batch, classes); the last layer is ``final``."""
+
+    def __init__(self, blocks: tuple[int, ...], width: int, channels: int, classes: int):
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
+        )
+        layers, inputs = [], width
+        for stage, count in enumerate(blocks):
+            outputs = width * 2**stage
+            for block in range(count):
+                layers.append(Block(inputs, outputs, stride=2 if stage > 0 and block == 0 else 1))
+                inputs = outputs
+        self.stages = nn.Sequential(*layers)
+        self.final = nn.Linear(inputs, classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        return self.stages(self.stem(images)).mean(dim=(2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.final(self.features(images))
+
+
+def build(name: str, channels: int, classes: int, seed: int, private: bool = False) -> ResNet:
+    """Build a freshly initialised network; equal arguments give equal weights, whatever torch's global seed is."""
+    if name not in NETWORKS:
+        raise BadValue("network", name, f"one of {', '.join(NETWORKS)}")
+    blocks, width = NETWORKS[name]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = ResNet(blocks, width, channels, classes)
+        if not private:
+            return network
+        from opacus.validators import ModuleValidator
+
+        return ModuleValidator.fix(network)
+
+
+class Points(NamedTuple):
+    """Labelled images: (n, channels, height, width) float32 and (n,) int64."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def points(images: Images, rows: np.ndarray, labels: np.ndarray | None = None) -> Points:
+    pixels = torch.from_numpy(images.pixels[rows]).to(device()).float() * (2 / images.white) - 1
+    return Points(pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]).to(device()))
+
+
+def device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def learn(data: Points, classes: int, recipe: ImageLearning, privacy: Privacy | None, seed: int) -> ResNet:
+    """Train a fresh network; equal arguments give equal weights on the CPU."""
+    network = build(recipe.network, data.images.shape[1], classes, seed, privacy is not None).to(device())
+    network.train()
+    kind = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}[recipe.optimiser]
+    optimiser = kind(
+        network.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+    )
+    if privacy is not None:
+        return _learn_privately(network, optimiser, data, recipe, privacy, seed)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, recipe.milestones)
+    last = 0
+    for epoch, rows in batches(len(data), recipe.batch, recipe.epochs, np.random.default_rng(seed)):
+        if epoch != last:
+            schedule.step()
+            last = epoch
+        if len(rows) > 1:  # batch norm cannot learn from a batch of one
+            _step(optimiser, cross_entropy(network(data.images[rows]), data.labels[rows]))
+    return network.eval()
+
+
+def _learn_privately(
+    network: ResNet, plain: torch.optim.Optimizer, data: Points, recipe: ImageLearning, privacy: Privacy, seed: int
+) -> ResNet:
+    passes = math.ceil(len(data) / min(recipe.batch, len(data)))
+    private, optimiser, loader = make_private(
+        network,
+        plain,
+        data,
+        sample_rate=1 / passes,
+        noise_multiplier=noise_multiplier(privacy.epsilon, privacy.delta, 1 / passes, recipe.epochs * passes),
+        clip=privacy.clip,
+        seed=seed,
+    )
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, recipe.milestones)
+    for _ in range(recipe.epochs):
+        for images, labels in loader:
+            _step(optimiser, cross_entropy(private(images), labels))
+        schedule.step()
+    private.remove_hooks()
+    return network.eval()
+
+
+def descend(
+    network: ResNet,
+    parameters: Iterable[nn.Parameter],
+    loss: Callable[[np.ndarray], Tensor],
+    rows: int,
+    settings: Descent,
+    seed: int,
+) -> None:
+    """Change parameters by SGD with momentum; batch norm keeps the learned statistics."""
+    network.eval()
+    optimiser = torch.optim.SGD(list(parameters), lr=settings.lr, momentum=0.9)
+    for _, picked in batches(rows, settings.batch, settings.epochs, np.random.default_rng(seed)):
+        _step(optimiser, loss(picked))
+
+
+@torch.inference_mode()
+def logits(network: nn.Module, images: Images, size: int = 1024) -> np.ndarray:
+    parts = [np.arange(start, min(start + size, len(images))) for start in range(0, len(images), size)]
+    return torch.cat([network(points(images, rows).images) for rows in parts]).cpu().numpy()
+
+
+def _step(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    optimiser.step()
+
+
+class DefenderParams(Section):
+    method: str
+
+
+class Descent(DefenderParams):
+    lr: Positive
+    epochs: Count
+    batch: Count
+
+
+class NegGrad(Descent):
+    retain_weight: Weight
+
+
+class Fisher(DefenderParams):
+    noise: Positive
+
+
+@dataclass(frozen=True)
+class Task:
+    """A defender's input: ``network`` is a copy to change in place, or None; ``settings`` is its checked params entry."""
+
+    network: ResNet | None
+    retain: Points
+    forget: Points
+    learn: Callable[[Points], ResNet]
+    settings: Any
+    seed: int
+
+    @property
+    def learned(self) -> ResNet:
+        assert self.network is not None  # a defender that trains afresh does not ask
+        return self.network
+
+
+@dataclass(frozen=True)
+class Defender:
+    """One way to unlearn; with ``afresh`` it sees only the retain set, and no model learned on both sets."""
+
+    unlearn: Callable[[Task], ResNet]
+    Params: type[DefenderParams] = DefenderParams
+    afresh: bool = False
+
+
+def fisher(task: Task) -> ResNet:
+    """Fisher forgetting (Golatkar et al. 2020, eq. 8): w becomes w + noise * F^(-1/4) n, with n standard normal.
+
+    F is the diagonal of the Fisher information on the retain set, so a weight that this set determines hardly moves.
+    """
+    generator = torch.Generator().manual_seed(task.seed)
+    information = fisher_information(task.learned, task.retain.images, generator)
+    with torch.no_grad():
+        for name, weight in task.learned.named_parameters():
+            spread = information[name].pow(-0.25).clamp(max=CEILING)
+            normal = torch.randn(weight.shape, generator=generator).to(weight.device)
+            weight.add_(task.settings.noise * spread * normal)
+    return task.learned
+
+
+def fisher_information(
+    network: ResNet, images: Tensor, generator: torch.Generator, size: int = 128
+) -> dict[str, Tensor]:
+    """The diagonal E_x E_{y ~ p(y | x)} (d ln p(y | x) / d w)^2, with one label drawn from the model per image."""
+    network.eval()
+    weights = {name: weight.detach() for name, weight in network.named_parameters()}
+    fixed = dict(network.named_buffers())
+
+    def loss(weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        return cross_entropy(functional_call(network, (weights, fixed), (image[None],)), label[None])
+
+    per_sample = vmap(grad(loss), in_dims=(None, 0, 0))
+    total = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    for part in images.split(size):
+        with torch.no_grad():
+            drawn = torch.multinomial(network(part).softmax(1).cpu(), 1, generator=generator)
+        labels = drawn[:, 0].to(part.device)
+        for name, gradient in per_sample(weights, part, labels).items():
+            total[name] += gradient.square().sum(0)
+    return {name: value / len(images) for name, value in total.items()}
+
+
+def ft_final(task: Task) -> ResNet:
+    """FtFinal: fine-tune the last layer on the retain set and freeze all earlier layers (Goel et al. 2023)."""
+    with torch.no_grad():  # the frozen layers run only once
+        features = torch.cat([task.learned.eval().features(part) for part in task.retain.images.split(1024)])
+
+    def loss(rows: np.ndarray) -> Tensor:
+        return cross_entropy(task.learned.final(features[rows]), task.retain.labels[rows])
+
+    descend(task.learned, task.learned.final.parameters(), loss, len(features), task.settings, task.seed)
+    return task.learned
+
+
+def retr_final(task: Task) -> ResNet:
+    """RetrFinal: as FtFinal, from a last layer that is initialised anew (Goel et al. 2023)."""
+    with torch.random.fork_rng():
+        torch.manual_seed(task.seed)
+        task.learned.final.reset_parameters()
+    return ft_final(task)
+
+
+def neg_grad(task: Task) -> ResNet:
+    """NegGrad: descend ``retain_weight`` times the retain loss minus the forget loss (Golatkar et al. 2020).
+
+    A weight of 0 is plain gradient ascent. The size of the forget set decides the number of steps.
+    """
+    network, retain, forget, settings = task.learned, task.retain, task.forget, task.settings
+    draws = np.random.default_rng([task.seed, 1])
+
+    def loss(rows: np.ndarray) -> Tensor:
+        climbed = -cross_entropy(network(forget.images[rows]), forget.labels[rows])
+        if not settings.retain_weight:
+            return climbed
+        drawn = draws.integers(len(retain), size=settings.batch)
+        descended = cross_entropy(network(retain.images[drawn]), retain.labels[drawn])
+        return climbed + settings.retain_weight * descended
+
+    descend(network, network.parameters(), loss, len(forget), settings, task.seed)
+    return network
+
+
+DEFENDERS = {
+    "fisher": Defender(fisher, Fisher),
+    "ft_final": Defender(ft_final, Descent),
+    "neg_grad": Defender(neg_grad, NegGrad),
+    "none": Defender(lambda task: task.learned),  # the learned model without a change
+    "retr_final": Defender(retr_final, Descent),
+    "retrain": Defender(lambda task: task.learn(task.retain), afresh=True),  # the gold standard
+}
+
+
+def make(images: Images, settings: ImageGameParams, job: Job, start: Path | None, place: Path) -> None:
+    """Write the model of a job into a folder, with its logits on the whole data set."""
+    torch.set_num_threads(1)
+    recipe, privacy = settings.learning, settings.privacy
+
+    def learned(data: Points) -> ResNet:
+        return learn(data, images.classes, recipe, privacy, job.seed)
+
+    retain = points(images, job.retain, job.labels)
+    if job.method is None:
+        network = learned(retain)
+    else:
+        given, entry = None, settings.methods[job.method]
+        if start is not None:
+            given = build(recipe.network, retain.images.shape[1], images.classes, 0, privacy is not None)
+            given.load_state_dict(load_file(start / WEIGHTS))
+            given.to(device())
+        forget = points(images, job.forget, job.labels)
+        network = DEFENDERS[entry.method].unlearn(Task(given, retain, forget, learned, entry, job.seed))
+    with atomic_folder(place) as folder:
+        save_file(network.state_dict(), folder / WEIGHTS)
+        np.save(folder / LOGITS, logits(network.eval(), images))

@@ -1,0 +1,208 @@
+"""`lethe ui` and `lethe serve`: this folder alone, on 127.0.0.1, nothing left behind."""
+
+import fcntl
+import json
+import signal
+import socket
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import httpx
+import pytest
+
+from flows import server
+from tests.flows.faults import answering_server
+from tests.flows.miniature import Repository, command_of, processes_of, wait_until
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client.create_experiment("lethe", artifact_location=(tmp_path / ".lethe/mlruns").as_uri())
+    return tmp_path
+
+
+def test_serves_on_this_machine_only(folder):
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    repository = Repository(folder, {"PREFECT_HOME": str(folder), "PREFECT_API_URL": ""})
+    process = repository.start("ui", "--port", str(port))
+    try:
+        told = [process.stdout.readline() for _ in range(2)]
+        wait_until(lambda: answer(port) == 200, seconds=120)
+        listening = sockets_of(process.pid)
+        assert listening == {f"127.0.0.1:{port}"}
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert answer(port) is None
+    for line in told:
+        assert f"http://127.0.0.1:{port}/#/experiments/1/runs?" in line
+
+
+def test_says_what_is_missing(tmp_path):
+    repository = Repository(tmp_path, {"PREFECT_HOME": str(tmp_path), "PREFECT_API_URL": ""})
+    result = repository.lethe("ui")
+    assert result.returncode == 1
+    assert "mlflow.db is missing" in result.stderr
+
+
+def test_port_in_use(tmp_path):
+    (tmp_path / "mlflow.db").touch()
+    repository = Repository(tmp_path, {"PREFECT_HOME": str(tmp_path), "PREFECT_API_URL": ""})
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        result = repository.lethe("ui", "--port", str(held.getsockname()[1]))
+    assert result.returncode == 2
+    assert "--port" in result.stderr
+
+
+def answer(port: int) -> int | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as reply:
+            return reply.status
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+def sockets_of(pid: int) -> set[str]:
+    import psutil
+
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    connections = [connection for process in processes for connection in process.net_connections("inet")]
+    return {f"{c.laddr.ip}:{c.laddr.port}" for c in connections if c.status == psutil.CONN_LISTEN}
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password(monkeypatch):
+    monkeypatch.setattr(server.OwnServer, "running", None)  # a session's server would be waited for
+    with answering_server(503) as port:
+        monkeypatch.setenv("PREFECT_API_URL", f"http://ann:secret@127.0.0.1:{port}/api/")
+        server.require()  # the server answers, so the flow itself will tell
+    for address in (f"http://ann:secret@127.0.0.1:{port}/api", "http://ann:secret@127.0.0.1:port/api"):
+        monkeypatch.setenv("PREFECT_API_URL", address)
+        with pytest.raises(server.Unreachable) as refused:
+            server.require()
+        assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "lost"),
+    [(500, True), (503, True), (429, True), (408, True), (404, False), (409, False), (422, False)],
+)
+def test_only_a_server_that_is_gone_or_busy_is_lost(status, lost):
+    from flows import pipeline
+
+    request = httpx.Request("GET", "http://127.0.0.1/api")
+    error = httpx.HTTPStatusError("x", request=request, response=httpx.Response(status, request=request))
+    assert (pipeline.lost(error) is not None) == lost
+    wrapped = RuntimeError("Prefect's own")
+    wrapped.__cause__ = error
+    assert (pipeline.lost(wrapped) is not None) == lost
+
+
+def test_one_server_makes_the_tables_and_the_others_wait(tmp_path):
+    first = server.first_tables(tmp_path)
+    assert first is not None
+    found: list[object] = []
+    other = threading.Thread(target=lambda: found.append(server.first_tables(tmp_path)))
+    other.start()
+    (tmp_path / "prefect.db").write_text("whole")
+    assert not found
+    server.tables_made(first)
+    other.join(10)
+    assert found == [None]
+    assert (tmp_path / "prefect.db").read_text() == "whole"
+
+
+def test_tables_of_a_killed_server_are_made_anew(tmp_path):
+    killed = server.first_tables(tmp_path)
+    (tmp_path / "prefect.db").write_text("half")
+    (tmp_path / "prefect.db-wal").touch()
+    killed.close()  # as the kernel does
+    again = server.first_tables(tmp_path)
+    assert again is not None
+    assert not list(tmp_path.glob("prefect.db*"))
+    again.close()
+
+
+def test_runs_on_schedule_and_tells_what_changed(small):
+    small.use_its_own_server()
+    small.environment |= {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    process = small.python("-c", SERVE)
+    try:
+        wait_until(lambda: last_run(small).get("complete"), seconds=600)
+        (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.01", "alpha: 0.0625"))
+        wait_until(lambda: last_run(small).get("changes"), seconds=600)
+        assert {"model": "npo", "metric": "mean", "before": 4.0, "after": 6.0} in last_run(small)["changes"]
+        wait_until(lambda: last_run(small)["stages"]["metrics@npo"]["why"] == "clean", seconds=600)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=300)
+    assert "npo mean: 4 -> 6" in err
+    assert "Traceback" not in err
+    wait_until(lambda: not list(processes_of(small)), seconds=30)
+
+
+def test_no_stage_survives_the_death_of_the_server(small):
+    small.use_its_own_server()
+    small.environment |= {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    (small.folder / "slow").write_text("dataset")
+    process = small.python("-c", SERVE)
+    wait_until(lambda: (small.folder / "alive").exists(), seconds=600)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any("step.py" in command_of(pid) for pid in processes_of(small)), seconds=10)
+    wait_until(lambda: not list(processes_of(small)), seconds=30)
+
+
+@pytest.mark.parametrize("cron", ["every day", "0 3 * * * *", "0 0 31 2 *"])
+def test_bad_cron(small, cron):
+    small.environment["PREFECT_API_URL"] = "http://127.0.0.1:9/api"  # it is not asked
+    result = small.lethe("serve", "--cron", cron)
+    assert result.returncode == 2
+    assert "--cron" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_second_schedule_of_one_folder_is_refused(small):
+    (small.folder / ".lethe").mkdir(exist_ok=True)
+    with open(small.folder / ".lethe/serve.lock", "w") as lock:
+        lock.write("4711")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = small.lethe("serve", "--cron", "0 3 * * *")
+    assert result.returncode == 1
+    assert "process 4711" in result.stderr
+
+
+def test_a_dead_server_is_named(small):
+    small.environment["PREFECT_API_URL"] = "http://user:secret@127.0.0.1:9/api"
+    for arguments in (["serve", "--cron", "0 3 * * *"], ["run"]):
+        result = small.lethe(*arguments)
+        assert result.returncode == 1
+        assert "http://127.0.0.1:9/api" in result.stderr
+        assert "secret" not in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+# What `lethe serve` does, at a sixth field, which the command does not take.
+SERVE = """
+from pathlib import Path
+from flows import workspace
+from flows.server import temporary_server
+
+workspace.prepare(Path.cwd())
+with workspace.only_schedule(Path.cwd()), temporary_server(Path.cwd(), schedules=True):
+    from flows import pipeline
+    from prefect.client.schemas.schedules import CronSchedule
+
+    pipeline.serve(CronSchedule(cron="* * * * * */10"), {"jobs": None})
+"""
+
+
+def last_run(repository) -> dict:
+    path = repository.folder / ".lethe/last_run.json"
+    return json.loads(path.read_text()) if path.exists() else {}

@@ -1,0 +1,198 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lethe.io.tables import read_losses
+from tests.cases import cases
+from tests.lethe.cli.calls import Command
+
+command = Command("audit", "epsilon-star")
+call, result, refused = command.call, command.result, command.refused
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    train, population = rng.gamma(2, 5, 300), rng.gamma(4, 5, 200)
+    (tmp_path / "train.csv").write_text("loss\n" + "\n".join(map(repr, train.tolist())) + "\n")
+    (tmp_path / "population.txt").write_text("\n".join(map(repr, population.tolist())))
+    return ["--train", tmp_path / "train.csv", "--population", tmp_path / "population.txt"], train, population
+
+
+def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
+    (tmp_path / "train.txt").write_text("0\n0\n0\n")
+    (tmp_path / "population.txt").write_text("1\n1\n1\n")
+    files = ["--train", tmp_path / "train.txt", "--population", tmp_path / "population.txt"]
+    for method in ("empirical", "parametric"):
+        options = ["--delta", 1e-4, "--cut", 0.1, "--method", method]
+        got = result(*files, *options)
+        assert (got["epsilon_star"], got["infinite"]) == (None, False)
+        assert "no threshold" in got["note"]
+        assert "undefined" in call(*files, *options).output
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=2, max_size=20))
+def test_any_finite_losses_survive_each_form(tmp_path, losses):
+    forms = {"a.txt": "\n".join(map(repr, losses)), "b.csv": "loss\n" + "\n".join(map(repr, losses)) + "\n"}
+    forms["c.csv"] = forms["a.txt"]
+    forms["marked.txt"] = forms["marked.csv"] = "\ufeff" + forms["a.txt"] + "\n\n"
+    forms["d.jsonl"] = "\n".join(json.dumps({"loss": loss}) for loss in losses)
+    for name, text in forms.items():
+        (tmp_path / name).write_text(text)
+        assert read_losses(tmp_path / name).tolist() == losses
+
+
+@cases
+def test_a_bad_file_is_a_sentence_and_status_2(files, tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    assert sentence in refused("--train", tmp_path / name, *files[0][2:], "--delta", 1e-4)
+
+
+def test_a_missing_file_and_bad_options(files, tmp_path):
+    assert "no such file" in call("--train", tmp_path / "none.txt", *files[0][2:], "--delta", 1e-4).output
+    for options in (["--delta", 1.5], ["--delta", 1e-4, "--cut", 0.7], ["--delta", 1e-4, "--alpha", 0]):
+        assert "must be" in refused(*files[0], *options)
+
+
+HEADER = "split,member,attack,accept"
+# Four points a set: a_original = 3/4 - 1/4, a_swapped = 2/4 - 1/4.
+CASE = {
+    ("original", "forget"): "1110",
+    ("original", "test"): "0010",
+    ("swapped", "forget"): "1100",
+    ("swapped", "test"): "0100",
+}
+HALVED = {key: bits[:2] for key, bits in CASE.items()}
+
+
+def rows(case=CASE, attack="confidence", suffix=""):
+    return [f"{half},{member},{attack},{bit}{suffix}" for (half, member), bits in case.items() for bit in bits]
+
+
+swap = Command("audit", "swap", "--predictions")
+
+
+@pytest.fixture
+def predictions(tmp_path):
+    def write(*lines):
+        file = tmp_path / "predictions.csv"
+        file.write_text("\n".join(lines) + "\n")
+        return file
+
+    return write
+
+
+def test_a_perfect_attack_leaves_no_quality_at_all(predictions):
+    """To the last bit, although the weights are no sums of powers of two."""
+    lines = [HEADER + ",weight"]
+    for half in ("original", "swapped"):
+        for member, accept in (("forget", 1), ("test", 0)):
+            lines += [f"{half},{member},a,{accept},{weight}" for weight in (0.1, 0.2, 0.3, 0.7)]
+    got = swap.result(predictions(*lines))
+    assert (got["advantage"], got["quality"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([HEADER, *rows()[:-1]], "3 points against 4 to forget"),
+        ([HEADER, *rows()[:8]], "no rows with split swapped"),
+        ([HEADER, *[r for r in rows() if "test" not in r]], "0 points against 4"),
+        ([HEADER], "has no rows"),
+        (["split,member,accept"], "no column 'attack'"),
+        ([HEADER + ",weight", *rows(suffix=",0")], "not all zero"),
+        ([HEADER + ",seed", *rows(suffix=",0"), *rows(HALVED, suffix=",1")], "one size"),
+    ],
+)
+def test_a_broken_file_is_told_in_one_sentence(predictions, lines, said):
+    assert said in swap.refused(predictions(*lines))
+
+
+BROKEN = {  # column: what breaks it, and what the sentence says is legal
+    "split": (st.sampled_from(["", "originel", "Original", 3, None, [1], {"a": 1}]), "original or swapped"),
+    "member": (st.sampled_from(["", "retain", "FORGET", 0, None, ["forget"]]), "forget or test"),
+    "attack": (st.sampled_from([None, "", ["a"], {}]), "a label"),
+    "seed": (st.sampled_from([None, "", [0]]), "a label"),
+    "weight": (st.sampled_from([-1, None, "much", "inf", [1]]), "number"),
+    "accept": (
+        st.floats().filter(lambda value: not 0 <= value <= 1) | st.sampled_from(["yes", None, "", [0.5], "0,5"]),
+        "number",
+    ),
+}
+
+
+@settings(max_examples=50)
+@given(data=st.data(), ending=st.sampled_from(["csv", "jsonl"]))
+def test_one_broken_cell_is_told_with_its_file_line_and_what_is_legal(tmp_path_factory, data, ending):
+    table = [
+        {"split": half, "member": member, "attack": "a", "seed": seed, "weight": 1, "accept": 0.5}
+        for seed in range(2)
+        for half, member in CASE
+        for _ in range(2)
+    ]
+    table = data.draw(st.permutations(table))
+    row = data.draw(st.integers(0, len(table) - 1))
+    column = data.draw(st.sampled_from(list(BROKEN)))
+    values, legal = BROKEN[column]
+    if ending == "csv" and column in ("attack", "seed"):
+        values = st.just("")  # anything else is a label there
+    table[row] = {**table[row], column: data.draw(values)}
+    file = tmp_path_factory.mktemp("swap") / f"p.{ending}"
+    if ending == "csv":
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, table[0])
+            writer.writeheader()
+            writer.writerows(table)
+    else:
+        file.write_text("".join(json.dumps(one) + "\n" for one in table))
+    sentence = swap.refused(file)
+    line = row + (2 if ending == "csv" else 1)
+    for part in (file.name, f"line {line}", f"column {column}", legal):
+        assert part in sentence
+
+
+@settings(max_examples=20)
+@given(data=st.data(), size=st.integers(1, 4), seeds=st.integers(1, 3))
+def test_a_legal_file_in_any_order_against_its_naive_twin(tmp_path_factory, data, size, seeds):
+    rows = [
+        (half, member, attack, data.draw(st.integers(0, 8)) / 8, data.draw(st.integers(1, 5)), seed)
+        for half, member in CASE
+        for attack in "ab"
+        for seed in range(seeds)
+        for _ in range(size)
+    ]
+    file = tmp_path_factory.mktemp("swap") / "p.csv"
+    order = data.draw(st.permutations(rows))
+    file.write_text("\n".join([HEADER + ",weight,seed", *(",".join(map(str, row)) for row in order)]))
+    got = swap.result(file)
+
+    def mean(*where):
+        chosen = [(row[3], row[4]) for row in rows if (*row[:3], row[5]) == where]
+        return sum(accept * weight for accept, weight in chosen) / sum(weight for _, weight in chosen)
+
+    for attack in "ab":
+        signed = [
+            mean(half, "forget", attack, seed) - mean(half, "test", attack, seed)
+            for half in ("original", "swapped")
+            for seed in range(seeds)
+        ]
+        assert got["by_attack"][attack]["advantage"] == pytest.approx(abs(sum(signed) / len(signed)), abs=1e-12)
+    assert got["quality"] == pytest.approx(1 - max(one["advantage"] for one in got["by_attack"].values()))
+
+
+def test_weights_whose_sum_is_beyond_doubles(predictions):
+    lines = [HEADER + ",weight", *rows(suffix=",1e308")]
+    assert swap.result(predictions(*lines))["quality"] == 0.625
+    assert "got 0.0; must be finite" in swap.refused(predictions(HEADER + ",weight", *rows(suffix=",0")))
+
+
+def test_attacks_with_and_without_an_interval_are_told_apart(predictions):
+    lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(suffix=",1"), *rows(attack="loss", suffix=",0")]
+    said = " ".join(swap.call(predictions(*lines)).stdout.split())
+    assert "over 2 seeds" in said
+    assert "No intervals for loss" in said

