@@ -46,7 +46,8 @@ def _certain(model: Model, run: Run) -> Ends:
     exact = getattr(run.params, "exact", None)
     labelled = any(one.numbers.row("leak", "labelled") for one in model.questions)
     same = exact and exact.scorer == run.params.metrics.binary and exact.scorer in run.params.score.scorers
-    if not same or labelled or run.params.sample.language or model.exact is None or model.exact.how.note:
+    other = run.params.sample.language or run.params.sample.truncated == "missing"
+    if not same or labelled or other or model.exact is None or model.exact.how.note:
         return {}
     rows = {one.prompt_id: one.numbers.row("leak", "exact") for one in model.questions}
     return {item: (row.lower, row.upper) for item, row in rows.items() if row}

@@ -37,9 +37,11 @@ def judged_exactly(params: EvaluationParams | Params) -> bool:
     exact, score = getattr(params, "exact", None), params.score
     if exact is None or exact.scorer != params.metrics.binary:
         return False
-    # With parts, samples are about the answer after the thinking, with a language about all its prompts, and exact bounds
-    # about the whole text of one prompt. A scorer with its own parameters may judge differently from the exact bounds.
-    return score.parts is None and params.sample.language is None and exact.scorer in score.scorers
+    # With parts, samples are about the answer after the thinking, with a language about all its prompts, with cut-off answers
+    # missing about whole answers, and exact bounds about one prompt's text within the token limit. A scorer with its own
+    # parameters may judge differently from the exact bounds.
+    same = score.parts is None and params.sample.language is None and params.sample.truncated == "counts"
+    return same and exact.scorer in score.scorers
 
 
 def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> Interval | None:

@@ -102,7 +102,8 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entr
     old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
     compared = table.read_rows(place) if place.is_file() and not old else []
     report = workspace / "data" / "report" / "summary.json"
-    verdicts = read_artifact(report).get("models", {}) if report.is_file() else {}
+    told = report.is_file() and "report" not in unfinished
+    verdicts = read_artifact(report).get("models", {}) if told else {}
     by_model, entries = _by_model(made), []
     for address, stage in made.items():
         kind, _, name = address.partition("@")

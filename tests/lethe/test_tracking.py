@@ -291,6 +291,18 @@ def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_be
     assert runs(folder) == ["npo", "other"], "each once, by the run that measures them"
 
 
+def test_words_and_comparisons_of_a_stage_that_did_not_finish_are_left_out(folder):
+    write_summary(folder)
+
+    def npo(*unfinished):
+        (entry,) = (entry for entry in entries.read_entries(folder, unfinished) if entry.name == "npo")
+        return entry.standing, entry.numbers.get("forget_quality")
+
+    assert npo() == ("leaks", 0.75)
+    assert npo("report") == ("", 0.75)
+    assert npo("report", "compare") == ("", None)
+
+
 def test_a_run_half_logged_is_logged_again(folder):
     tracking.log_new(folder)
     for run in logged(folder):
