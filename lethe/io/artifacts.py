@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, cast
 
+import numpy as np
+
 from lethe.errors import BadFile, MissingArtifact, MissingColumn
 from lethe.io import files
 from lethe.io.tables import broken_parquet, read_table
@@ -79,10 +81,9 @@ def write_splits(
         )
 
 
-TURNS = (
-    "turns/forget.parquet"  # the answers to follow-up questions, likewise: a row per answer and ``turn``, from 2
-)
-SECOND = "prompts/forget.parquet"  # the second sample of a language of prompts, below the folder of a model
+# Below the folder of a model: the answers to follow-up questions, a row per answer and ``turn`` (from 2), and the second
+# sample of a language of prompts.
+TURNS, SECOND = "turns/forget.parquet", "prompts/forget.parquet"
 
 
 def measured(root: Path) -> list[str]:
@@ -226,7 +227,6 @@ def _whole_prompts(
 
 def _end_of_prompt(table: pa.Table, rows: int) -> int:
     """The last place up to ``rows`` where a prompt ends, or the first beyond; 0 if no prompt ends before the table does."""
-    import numpy as np
     import pyarrow.compute as pc
 
     prompts = table[PROMPT].combine_chunks()

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+
 from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, shortened
 from lethe.io.files import METADATA, SCHEMA_VERSION, atomic_file, check_metadata, doubled, read_jsonl, read_text
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
@@ -239,7 +240,6 @@ def file_line(path: str | os.PathLike, row: int) -> int:
 
 
 def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) -> np.ndarray:
-    import numpy as np
     import pandas as pd
 
     values = table[column]
@@ -281,8 +281,6 @@ class JudgedAnswers(NamedTuple):
 def read_calibration(
     path: str | os.PathLike, missing: Literal["refuse", "worst", "drop"] = "refuse", judge: str | None = None
 ) -> JudgedAnswers:
-    import numpy as np
-
     if missing not in ("refuse", "worst", "drop"):
         raise BadValue("missing", missing, "refuse, worst or drop")
     table = read_table(path, required=[LABEL, VERDICT], text=[JUDGE])
@@ -346,8 +344,6 @@ def _check_both(path: str | os.PathLike, labels: np.ndarray, among: str) -> None
 
 def _check(path: str | os.PathLike, column: str, values: np.ndarray, remedy: str | None) -> None:
     """Check that every cell is 0 or 1; a missing cell is an error only with a ``remedy``."""
-    import numpy as np
-
     absent = np.isnan(values)
     wrong = ~np.isin(values, (0, 1)) & ~(absent & (remedy is None))
     if wrong.any():
@@ -360,8 +356,6 @@ def _check(path: str | os.PathLike, column: str, values: np.ndarray, remedy: str
 
 def read_losses(path: Path) -> np.ndarray:
     """Read (n,) finite losses from a table with a column ``loss``, or from a plain file with one number per line."""
-    import numpy as np
-
     plain = path.suffix.lower() not in TABLE_SUFFIXES
     if path.suffix.lower() == ".csv" and path.is_file():  # a CSV whose first line is a number is a plain file
         plain = _looks_like_a_number(read_text(path).split("\n", 1)[0])
@@ -379,8 +373,6 @@ def read_losses(path: Path) -> np.ndarray:
 
 
 def _plain_losses(path: Path) -> np.ndarray:
-    import numpy as np
-
     lines = read_text(path).rstrip().split("\n")
     for number, line in enumerate(lines if lines != [""] else [], start=1):
         if not _looks_like_a_number(line):

@@ -12,7 +12,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, plural, shortened
 from lethe.io.artifacts import GREEDY
@@ -20,9 +22,6 @@ from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_team
 from lethe.io.logs._log import Format, Log, Table, as_text
 from lethe.io.logs._untrusted import Source, decode, first_line
 from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, read_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RESPONSE = "target_response"
 NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
@@ -39,8 +38,6 @@ def _is_table(path: Path) -> bool:
 
 def _read_table(source: Source | Path) -> Log:
     """Read the table. The greedy answer (sample -1) is no draw; without a column `sample`, the rows are numbered."""
-    import pandas as pd
-
     path = source if isinstance(source, Path) else source.path
     if isinstance(source, Path) or path.suffix.lower() in (".jsonl", ".json"):
         frame = _named(read_table(path, text=["prompt_id", "text", RESPONSE], optional=["sample"]))
@@ -80,8 +77,6 @@ def _named(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
-    import pandas as pd
-
     if "sample" not in frame:
         return [int(place) + 1 for place in frame.groupby(pd.Index(names), sort=False).cumcount()]
     samples = []
@@ -97,8 +92,6 @@ def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
 
 
 def _scored(frame: pd.DataFrame) -> list[str]:
-    import pandas as pd
-
     others = [
         name for name in frame.columns if str(name) not in (*OWN, *PROMPT) and not str(name).startswith(NAMELESS)
     ]

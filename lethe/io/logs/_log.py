@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from lethe.errors import BadFile, BadValue, shortened
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KEYS = ("prompt_id", "sample")
 MOST_COLUMNS = 1000  # untrusted dictionaries give one score per key; more columns would exhaust the memory
@@ -100,8 +99,6 @@ class Log:
         of a cut answer might have leaked), was withdrawn, or was never written. A prompt that the tool does not score by
         ``score`` is left out.
         """
-        import pandas as pd
-
         score = score if score in self.scores else _column(score)
         if score in self.refused:
             raise BadFile(self.path, f"score {score!r} cannot be read: {self.refused[score]}")
@@ -280,8 +277,6 @@ class Table:
         )
 
     def _tables(self, scores: Iterable[str] | None) -> dict[str, Any]:
-        import pandas as pd
-
         if not self._rows:
             raise BadFile(self.path, "holds no answers")
         names = tuple(dict.fromkeys(self._columns.values() if scores is None else map(_column, scores)))
@@ -314,8 +309,6 @@ class Table:
         }
 
     def _prompt_table(self) -> pd.DataFrame:
-        import pandas as pd
-
         counts = Counter(prompt_id for prompt_id, _ in self._rows)
         excused = Counter(prompt_id for prompt_id, _ in self._excused - self._rows.keys())
         rows = []
