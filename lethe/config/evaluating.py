@@ -130,8 +130,10 @@ class Sample(Drawing):
 
     @model_validator(mode="after")
     def _what_is_fixed_beforehand(self) -> Sample:
-        if self.n == "auto" and (self.stop != "fixed" or self.language is not None):
-            raise ValueError("n is 'auto'; then stop must be 'fixed' and language must be null")
+        plain = self.stop == "fixed" and self.language is None
+        for name, value in (("n", "auto"), ("truncated", "missing")):
+            if getattr(self, name) == value and not plain:
+                raise ValueError(f"{name} is {value!r}; then stop must be 'fixed' and language must be null")
         if self.language is not None and self.stop != "fixed":
             raise ValueError(f"language is {self.language!r}; then stop must be 'fixed' (got {self.stop!r})")
         return self
