@@ -86,6 +86,7 @@ def reproduce(stage: str, pull: bool = False) -> dict[str, Any]:
 
 def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[str, Any]:
     with opened() as repo:
+        repo.scm_context.quiet = True  # else DVC repeats after each stage how to track dvc.lock with git
         changed = repo.reproduce([stage], single_item=True, pull=pull)
         if not changed or status.exists():
             return {"state": "ran" if changed else "unchanged", "status": 0, "tail": ""}
