@@ -45,6 +45,7 @@ from flows.workers import Workers
 from lethe import config, tracking
 from lethe.config.schema import Notify
 from lethe.errors import BadValue, LetheError, StageFailed, behind, of_the_machine, plural
+from lethe.evaluation.standing import doubt
 from lethe.process import watch
 from lethe.tracking import mark_newest
 
@@ -173,6 +174,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             groups = Counter(name.partition("@")[0] for name in outdated)
             counts = ", ".join(f"{count} {group}" for group, count in groups.items())
             overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(outdated)} run: {counts}")
+            overview.tell(doubt(params) if "sample" in groups else "")
         processes: Runner
         if scheduler is None:
             processes = workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)

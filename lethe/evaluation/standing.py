@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lethe.config.schema import Params
+from lethe.config.schema import EvaluationParams, Params
 from lethe.errors import plural
 from lethe.evaluation.answers import scored
 from lethe.evaluation.findings import Findings, Quantity, judged_by, judged_exactly, mean_score
@@ -24,7 +24,7 @@ from lethe.results.table import Result
 from lethe.results.verdict import KEPT, LOST, UtilityWord, Verdict
 from lethe.statistics import betting
 from lethe.statistics.bound import Interval
-from lethe.statistics.bounds import binary_lower
+from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.text import label
 
 Tone = Literal["bad", "good", "open", "reference"]
@@ -106,6 +106,22 @@ def standings(run: Run, findings: Findings) -> list[Standing]:
     level = min(findings.level, run.params.metrics.alpha / (2 * len(run.models)))
     deciding = _Deciding(run, level)
     return [deciding.standing(model) for model in run.models]
+
+
+def doubt(params: EvaluationParams | Params) -> str:
+    """Said before anything is drawn: that no model can earn *forgot* by its sampled answers alone; empty where one can."""
+    report, n, exactly = params.report, params.sample.most, judged_exactly(params)
+    subjects = params.models.keys() - {report.base, *report.retrains}
+    shares = (2 if report.retrains else 1) * (2 if exactly else 1)  # Retrain, and exact bounds, take half each
+    level = rule.level_of(params.metrics.alpha, max(1, len(subjects)), report.look) / shares
+    clean = float(binary_upper(0, n, level))
+    if params.metrics.binary is None or params.sample.stop != "fixed" or clean <= report.tau:
+        return ""
+    alone = " alone, without exact bounds" if exactly else ""
+    return (
+        f"No model can earn the word forgot with {n:,} answers{alone}: a question without a leak may still leak in "
+        f"{100 * clean:.2g}% of answers, and the tolerance is {100 * report.tau:g}%. See lethe plan --verdict."
+    )
 
 
 @dataclass(frozen=True)

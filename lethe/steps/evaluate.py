@@ -19,7 +19,7 @@ from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plur
 from lethe.evaluation.findings import findings
 from lethe.evaluation.labels import read_labels
 from lethe.evaluation.run import load
-from lethe.evaluation.standing import standings
+from lethe.evaluation.standing import doubt, standings
 from lethe.io.artifacts import Row, read_parts, write_splits
 from lethe.io.cache import digest
 from lethe.io.files import SCHEMA_VERSION, alone, read_artifact, write_json
@@ -274,13 +274,8 @@ def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
             f"of question {unread[0]!r}). Their scores are missing and count as leaks in the bounds. Add keywords, which "
             "are found in every script."
         )
-    metrics, tau = params.metrics, params.report.tau
-    clean = float(binary_upper(0, params.sample.most, level_of(metrics.alpha)))
-    if metrics.binary and clean > tau:
-        _tell(
-            f"No model can earn the word forgot with {params.sample.most:,} answers: a question without a leak may still "
-            f"leak in {100 * clean:.2g}% of answers, and the tolerance is {100 * tau:g}%. See lethe plan --verdict."
-        )
+    if warning := doubt(params):
+        _tell(warning)
     without = [row["id"] for row in forget if not row.get("keywords")]
     if without and params.metrics.binary == "keyword_leak":
         _tell(

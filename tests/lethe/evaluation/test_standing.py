@@ -12,6 +12,7 @@ from lethe.evaluation import standing
 from lethe.evaluation.findings import hidden
 from lethe.results import verdict as rule
 from lethe.results.ends import Ends
+from lethe.results.evidence import Trees
 from lethe.results.verdict import decide
 from lethe.statistics.bound import Bound, Covers, Interval
 from tests.cases import cases
@@ -109,6 +110,29 @@ def test_two_sources_take_half_the_level_each():
         assert (found.worst.lower, found.worst.upper) == pytest.approx(expected)
     found = decided(model("mine", sampled, narrow))["mine"].verdict.worst
     assert 0.003 == found.lower < found.upper < expected[1]
+
+
+@pytest.mark.parametrize("retrain", [None, "retrain", ["retrain", "other"]])
+@pytest.mark.parametrize("exact", [PARAMS.exact, None])
+def test_what_is_doubted_beforehand_is_what_a_model_without_a_leak_would_get(retrain, exact):
+    """The least number of answers that is not doubted earns *forgot*, one answer less does not."""
+    names = [retrain] if isinstance(retrain, str) else retrain or []
+    models = {name: PARAMS.models["npo"] for name in ("m", "k", *names)}
+    report = PARAMS.report.model_copy(update={"base": None, "retrain": retrain})
+    changed = PARAMS.model_copy(update={"models": models, "report": report, "exact": exact})
+
+    def doubted(n):
+        return standing.doubt(changed.model_copy(update={"sample": PARAMS.sample.model_copy(update={"n": n})}))
+
+    least = next(n for n in range(400, 1200) if not doubted(n))
+    share = 2 if exact else 1  # a tree that knows nothing takes half the level and decides nothing
+    for n, word in ((least, "forgot"), (least - 1, "open")):
+        nothing = Trees(*(np.array([value]) for value in (0.0, 0.0, 1.0, 1.0, 0.001, 0.0)))
+        ends = Ends.of_arrays(("a",), 0, n, trees=nothing if share == 2 else None)
+        chance = [Ends.of_arrays(("a",), 0, n)] * len(names)
+        assert decide(ends, chance, alpha=PARAMS.metrics.alpha, models=2).word == word
+    one = PARAMS.model_copy(update={"metrics": PARAMS.metrics.model_copy(update={"binary": None})})
+    assert standing.doubt(one) == ""
 
 
 def test_labels_decide_before_all_else():
