@@ -22,6 +22,7 @@ EMPIRICAL_CUT = 1e-3  # the paper's cut for empirical values; the paper cuts par
 THRESHOLDS_PER_TAIL = 20_000  # thresholds per tail in the search for the true supremum
 LEAST_RATE = 1e-9  # Fig. 3 omits rates below this
 MOST_FITTED = 4_000  # losses per mixture fit for Fig. 6
+APART, DRAWN_LOSSES = 3.0, 100_000  # Fig. 3: the distance of the two normal laws, and the size of its samples
 
 # The paper shows the first two. The next two are the same without a cut; the last is a bound with a guarantee.
 ESTIMATES = ("empirical, cut .001", "parametric, cut delta", "empirical", "parametric", "split lower bound")
@@ -92,13 +93,13 @@ def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> fl
     return ratios.largest(ratios.log_ratios(train, population, delta))[0]
 
 
-Curves = tuple[
-    np.ndarray, np.ndarray
-]  # (TPR + FPR) / 2, and (2, k) of (TPR - delta) / FPR and (TNR - delta) / FNR
+# (TPR + FPR) / 2, and (2, k) of (TPR - delta) / FPR and (TNR - delta) / FNR
+Curves = tuple[np.ndarray, np.ndarray]
 
 
-def ratio_curves(delta: float, mean: float = 3.0, n: int = 100_000, seed: int = 0) -> tuple[Curves, Curves]:
+def ratio_curves(delta: float, seed: int) -> tuple[Curves, Curves]:
     """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples (Fig. 3)."""
+    mean, n = APART, DRAWN_LOSSES
     q = np.linspace(-8, mean + 8, 4001)
     rng = np.random.default_rng(seed)
     _, below_train, below_population = ratios.counts(rng.normal(size=n), rng.normal(mean, size=n))
@@ -115,15 +116,13 @@ def _curves(train: tuple, population: tuple, delta: float) -> Curves:
     return (tpr[inside] + fpr[inside]) / 2, np.exp(logs)
 
 
-def fit_p_values(
-    values: np.ndarray, components: Sequence[int], sizes: Sequence[int], seed: int = 0, fitted: int = MOST_FITTED
-) -> np.ndarray:
+def fit_p_values(values: np.ndarray, components: Sequence[int], sizes: Sequence[int], seed: int = 0) -> np.ndarray:
     """Fig. 6: (components, sizes) p-values of the KS test of fit, on that many values set aside and as many fresh draws."""
     rng = np.random.default_rng(seed)
     mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)
     if len(mixed) - aside < max(components):
         raise BadValue("losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside")
-    mixtures = [fit_mixture(mixed[aside : aside + fitted], count) for count in components]
+    mixtures = [fit_mixture(mixed[aside : aside + MOST_FITTED], count) for count in components]
     return np.array(
         [[ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes] for mixture in mixtures]
     )
@@ -211,7 +210,7 @@ def draw(
         sides = {"training losses": train, "population losses": population}
         for name, losses in progress(sides.items(), "test of fit", "samples", total=2):
             fits[name] = fit_p_values(phi(losses), tried, held_out, seed)
-        draw_ratios(folder / "figure-3.png", *ratio_curves(delta, seed=seed))
+        draw_ratios(folder / "figure-3.png", *ratio_curves(delta, seed))
         same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
         growing_gap(folder / "figure-5.png", cells)
         goodness_of_fit(folder / "figure-6.png", fits, tried, held_out)

@@ -1,6 +1,6 @@
 """params.yaml: its schema, its messages, its YAML."""
 
-from lethe.config.load import evaluation_params, load, load_yaml, parse_yaml, read_yaml, validate
+from lethe.config.load import evaluation_params, load, parse_yaml, read_yaml, validate
 from lethe.config.schema import FILE, EvaluationParams, Params
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "Params",
     "evaluation_params",
     "load",
-    "load_yaml",
     "parse_yaml",
     "read_yaml",
     "validate",

@@ -82,13 +82,23 @@ class Compute(fields.Section):
     accumulate: fields.Count = 1  # a step's batch is taken in this number of parts, weighted as one batch
     gradient_checkpointing: bool = False  # activations are computed again in the backward pass
     processes: fields.Count = 1  # one per GPU, connected by accelerate
-    checkpoint_every: fields.Count | None = (
-        None  # steps between two saved states; a killed run resumes from the last
-    )
+    # steps between two saved states; a killed run resumes from the last
+    checkpoint_every: fields.Count | None = None
     lora: Lora | None = None
 
 
-class TrainRecipe(fields.Section):
+class Recipe(fields.Section):
+    """What training and unlearning have in common: AdamW, its schedule, the seed, and the use of the machine."""
+
+    betas: fields.Betas
+    weight_decay: fields.Weight
+    warmup: fields.Share
+    clip: fields.Positive
+    seed: fields.Seed
+    compute: Compute = Compute()
+
+
+class TrainRecipe(Recipe):
     """The recipe of training: start, data, architecture of a fresh model, optimiser, seed."""
 
     start_from: fields.Place | None
@@ -104,12 +114,6 @@ class TrainRecipe(fields.Section):
     epochs: fields.Count
     batch: fields.Count
     lr: fields.Positive
-    betas: fields.Betas
-    weight_decay: fields.Weight
-    warmup: fields.Share
-    clip: fields.Positive
-    seed: fields.Seed
-    compute: Compute = Compute()
 
     @model_validator(mode="after")
     def _a_model_can_be_built(self) -> TrainRecipe:
@@ -155,16 +159,10 @@ class Train(fields.Section):
         return TrainRecipe.model_validate(self.recipe.model_dump() | self.models[name].recipe)
 
 
-class UnlearnRecipe(fields.Section):
+class UnlearnRecipe(Recipe):
     start_from: fields.Place
     forget_batch: fields.Count
     retain_batch: fields.Count
-    betas: fields.Betas
-    weight_decay: fields.Weight
-    warmup: fields.Share
-    clip: fields.Positive
-    seed: fields.Seed
-    compute: Compute = Compute()
     # the source of logits and states before unlearning: a second model, or stored values
     reference: Literal["frozen", "cached"] = "frozen"
     watch: fields.Count | None = None  # rows per split whose confidence and entropy are measured after each epoch

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from lethe.config.schema import Compute, TrainRecipe, UnlearnRecipe
+from lethe.config.schema import Compute, Recipe, TrainRecipe
 from lethe.errors import LetheError
 from lethe.io.artifacts import Row
-from lethe.io.cache import cache_key, digest, versions
+from lethe.io.cache import cache_key, content_digest, digest, versions
 from lethe.io.files import atomic_file
 from lethe.models import checkpoints
 from lethe.models.encoding import HARMBENCH, Encoder, collate, harmbench_row
@@ -148,7 +148,7 @@ def optimise(
     model: PreTrainedModel,
     steps: Sequence[tuple[int, Entry]],
     loss: Callable[[int, Entry], Iterable[dict[str, torch.Tensor]]],
-    recipe: TrainRecipe | UnlearnRecipe,
+    recipe: Recipe,
     lr: float,
     label: str,
     after: Callable[[int, dict[str, float]], None] | None = None,
@@ -331,7 +331,7 @@ class Resumable:
         before = self._states()
         with atomic_file(self.folder / STATE) as temporary:
             torch.save(vars(state), temporary)
-        place = self.folder / f"{_digest(self.folder / STATE)}.pt"
+        place = self.folder / f"{content_digest(self.folder / STATE)}.pt"
         os.replace(self.folder / STATE, place)
         for path in before:
             if path != place:
@@ -341,7 +341,7 @@ class Resumable:
         """The last state, without running code; None where there is none or the file is damaged: the run begins again."""
         import torch
 
-        whole = [path for path in self._states() if path.stem == _digest(path)]
+        whole = [path for path in self._states() if path.stem == content_digest(path)]
         if not whole:
             return None
         # A kill between the two steps of `save` leaves two states.
@@ -355,11 +355,6 @@ class Resumable:
 
     def _states(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*.pt") if path.name != STATE)
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def learn(

@@ -2,31 +2,19 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from lethe import scoring
 from lethe.config.evaluating import JudgeEntry, Score
 from lethe.errors import BadInput, MissingArtifact
 from lethe.io import artifacts
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.progress import progress
-from lethe.scoring import (
-    ASKED,
-    CUT,
-    THINKING,
-    TURN,
-    UNCLOSED,
-    answers_of,
-    score_answers,
-    scored_parts,
-    thinking_of,
-    unclosed,
-    worst_turn,
-)
 from lethe.scoring.likelihood import score_likelihoods
 
 # The columns of the answers that scores depend on, if there.
@@ -49,8 +37,8 @@ def run(
     second = root / "generations" / name / artifacts.SECOND
     if second.is_file():
         drawn = read_table(second)
-        scored = score_answers(
-            answers_of(drawn, score.parts),
+        scored = scoring.score_answers(
+            scoring.answers_of(drawn, score.parts),
             artifacts.read_items("forget", root),
             score.names,
             score.params,
@@ -113,37 +101,39 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
             part["thinking"].notna().any() for part in artifacts.read_parts(path, ["prompt_id", "thinking"])
         )
     if not turns and not thinks:
-        yield from scored_parts(lambda: artifacts.read_parts(path, columns), *how)
+        yield from scoring.scored_parts(lambda: artifacts.read_parts(path, columns), *how)
         return
 
     def drawn(turn: int) -> Iterator[pd.DataFrame]:
         return _of_turn(path, [*columns, "finish_reason"], turn)
 
+    def scored_of(turn: int, texts_of: Callable[..., pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        return scoring.scored_parts(lambda: (texts_of(one, score.parts) for one in drawn(turn)), *how)
+
     every = []
     for turn in range(1, turns + 2):
-        own = scored_parts(lambda turn=turn: (answers_of(one, score.parts) for one in drawn(turn)), *how)  # type: ignore[misc]
-        thoughts: Iterator = itertools.repeat(None)
-        if thinks:
-            thoughts = scored_parts(lambda turn=turn: (thinking_of(one, score.parts) for one in drawn(turn)), *how)  # type: ignore[misc]
-        every.append(zip(drawn(turn), own, thoughts, strict=False))
+        thoughts: Iterator = scored_of(turn, scoring.thinking_of) if thinks else itertools.repeat(None)
+        every.append(zip(drawn(turn), scored_of(turn, scoring.answers_of), thoughts, strict=False))
     for part in zip(*every, strict=True):
         asked = [texts["asked"].to_numpy() for texts, _, _ in part]
         made: dict[str, np.ndarray] = {}
         names = [name for name in part[0][1] if name not in artifacts.KEYS]
         for name in names:
             scores = [scored[name].to_numpy() for _, scored, _ in part]
-            made[name] = worst_turn(list(zip(asked, scores, strict=True))) if turns else scores[0]
+            made[name] = scoring.worst_turn(list(zip(asked, scores, strict=True))) if turns else scores[0]
             if turns:
-                made |= {name + TURN.format(turn): own for turn, own in enumerate(scores, start=1)}
+                made |= {name + scoring.TURN.format(turn): own for turn, own in enumerate(scores, start=1)}
         for name in names if thinks else ():
             scores = [thought[name].to_numpy() for _, _, thought in part]
-            made[name + THINKING] = worst_turn(list(zip(asked, scores, strict=True)))
-        open_ended = [unclosed(texts, score.parts) & own for (texts, _, _), own in zip(part, asked, strict=True)]
+            made[name + scoring.THINKING] = scoring.worst_turn(list(zip(asked, scores, strict=True)))
+        open_ended = [
+            scoring.unclosed(texts, score.parts) & own for (texts, _, _), own in zip(part, asked, strict=True)
+        ]
         cut = [(texts["finish_reason"] == artifacts.CUT_OFF).to_numpy() for texts, _, _ in part]
-        made[ASKED] = np.sum(asked, axis=0)
-        made[CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(np.float64)
+        made[scoring.ASKED] = np.sum(asked, axis=0)
+        made[scoring.CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(np.float64)
         if thinks:
-            made[UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
+            made[scoring.UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
         yield part[0][1][[*artifacts.KEYS]].assign(**made)
 
 

@@ -24,19 +24,8 @@ from lethe.models.encoding import Example, collate
 from lethe.models.likelihood import forward
 from lethe.models.training import SCRATCH, StepRecord, Team, batches, optimise, precision, resumable
 from lethe.registry import METHODS
-from lethe.unlearning.protocol import (
-    Before,
-    Counts,
-    Done,
-    Frozen,
-    Method,
-    MethodParams,
-    Rows,
-    Run,
-    Step,
-    Values,
-    answered,
-)
+from lethe.unlearning import protocol
+from lethe.unlearning.protocol import Before, Method, MethodParams, Rows, Step
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -101,7 +90,7 @@ class _Loop:
         self.end = forget[0].answer[-1]
         if watch is not None:
             watch(model, -1)
-        self.method.prepare(Run(model, len(self.steps), self.own))
+        self.method.prepare(protocol.Run(model, len(self.steps), self.own))
         with evaluating(model), precision(model, recipe.compute):
             self.before = Reference(model, self.method, recipe, padding, [*forget, *retain])
             self.forget, self.kept = Pool(self.before, forget), Pool(self.before, retain, scored=False)
@@ -142,7 +131,7 @@ class _Loop:
 
     def after(self, number: int, values: dict[str, float]) -> None:
         epoch = self.steps[number][0]
-        self.method.after_step(Done(number, len(self.steps), epoch), values)
+        self.method.after_step(protocol.Done(number, len(self.steps), epoch), values)
         if number + 1 == len(self.steps) or self.steps[number + 1][0] != epoch:
             with evaluating(self.model):
                 groups = in_groups(self.retain, self.recipe.retain_batch)
@@ -196,7 +185,7 @@ class Pool:
 
     def rows(self, picked: np.ndarray, place: np.ndarray, second: Rows | None = None) -> Rows:
         """The part ``place`` of the rows that a step ``picked``."""
-        own, whole = picked[place], Counts(tuple(self.examples[i].counted for i in picked))
+        own, whole = picked[place], protocol.Counts(tuple(self.examples[i].counted for i in picked))
         scores = None if self.scores is None else self.scores[own]
         return self.before.rows([self.examples[i] for i in own], scores, second, whole)
 
@@ -267,19 +256,20 @@ class Reference:
     ):
         self.model, self.size, self.padding = model, recipe.forget_batch, padding
         self.scored = method.needs.reference_log_probs
-        self.before: Frozen | Values | None = None
+        self.before: protocol.Frozen | protocol.Values | None = None
         if method.needs.reference_model or (method.uses_retain and method.params.retain_loss == "kl"):
             if recipe.reference == "cached":
-                self.before = Values(model, padding, method.reference_block(model), in_groups(examples, self.size))
+                groups = in_groups(examples, self.size)
+                self.before = protocol.Values(model, padding, method.reference_block(model), groups)
             else:
-                self.before = Frozen(copy.deepcopy(model).eval().requires_grad_(False))
+                self.before = protocol.Frozen(copy.deepcopy(model).eval().requires_grad_(False))
 
     def rows(
         self,
         examples: Sequence[Example],
         scores: torch.Tensor | None = None,
         second: Rows | None = None,
-        whole: Counts | None = None,
+        whole: protocol.Counts | None = None,
     ) -> Rows:
         """The rows of a step, or of a part of a step whose counts are ``whole``."""
         batch = collate(examples, self.padding, self.model.device)
@@ -325,7 +315,7 @@ def _observed(model: PreTrainedModel, examples: Sequence[Example], padding: int)
     sums = dict.fromkeys(("confidence", "entropy", "probability"), 0.0)
     for group in in_groups(examples, SIZE):
         out = forward(model, collate(group, padding, model.device))
-        counted = answered(out)
+        counted = protocol.answered(out)
         log_p = out.logits.float().log_softmax(-1)
         of_tokens = {
             "confidence": log_p.amax(-1).exp(),

@@ -231,15 +231,10 @@ def _digits(source: str | None, points: int | None, rng: np.random.Generator) ->
 
 
 QUANTITIES = ("utility_train", "utility_population", "epsilon_star", "epsilon_star_cut", "epsilon_lower")
-SPREAD: dict[str, Callable[..., Any]] = {
-    "mean": np.mean,
-    "min": np.min,
-    "max": np.max,
-}  # of a quantity over the runs
+# of a quantity over the runs
+SPREAD: dict[str, Callable[..., Any]] = {"mean": np.mean, "min": np.min, "max": np.max}
 OUT = Path("data/landscapes")
 SCRATCH = Path(".lethe/scratch/landscape")
-
-
 Measured = dict[str, Any]  # a strategy or a whole landscape, under the keys of result.json
 
 

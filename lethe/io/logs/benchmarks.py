@@ -291,7 +291,10 @@ def _read_open_unlearning(source: Source) -> Log:
     if not several:
         for name in (name for name in blocks if name not in generated):
             for index, row in values[name].items():
-                scalars = {f"{name}.{key}": number(value) for key, value in row.items() if _is_number(value)}
+                plain = (
+                    pair for pair in row.items() if pair[1] is None or isinstance(pair[1], (bool, int, float))
+                )
+                scalars = {f"{name}.{key}": number(value) for key, value in plain}
                 table.prompt(index, scores=scalars)
     return table.log(
         "open-unlearning",
@@ -315,10 +318,6 @@ def _generation(table: Table, prompt_id: str, name: str, row: Mapping[str, Any])
     table.prompt(prompt_id, as_text(row.get("input")))
     scores = {f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS}
     table.answer(prompt_id, 1, row.get("generation"), scores)
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float))
 
 
 OPEN_UNLEARNING = Format(
