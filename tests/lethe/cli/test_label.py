@@ -14,12 +14,10 @@ from lethe.cli.hooks import ask
 from lethe.errors import BadRow
 from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure, read_draws, read_labels
 from lethe.results.table import Numbers, Results, Rows, read_rows
-from lethe.statistics.bounds import binary_upper
 from lethe.statistics.counts import labelled_average, rate_bounds
 from lethe.statistics.judge_error import Calibration
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
-from tests.lethe.statistics.draws import tolerated
 from tests.small import environment
 
 label = Command("label")
@@ -179,50 +177,6 @@ def test_a_run_that_a_rule_stopped_is_refused(tmp_path):
     pd.DataFrame({"prompt_id": ["a"], "sample": [0], "text": ["no"]}).to_parquet(tmp_path / "forget.parquet")
     (tmp_path / "about.json").write_text('{"stop": "sequential"}')
     label.refused(tmp_path, "--json")
-
-
-class Person:
-    """A run of two questions whose texts have known labels; a judge misses a text of middle size and a tenth of the tail."""
-
-    def __init__(self, seed: int, n: int = 400, tail: int = 200):
-        rng = np.random.default_rng([14, seed])
-        weights = np.concatenate([[60, 20, 12], np.full(tail, 8 / tail)])
-        share, names = weights / weights.sum(), [f"text {place}" for place in range(tail + 3)]
-        self.texts, self.truth, answers, verdicts = {}, {}, {}, {}
-        for name, rate in (("a", 0.3), ("b", 0.05)):
-            leak = np.concatenate([[False, False, True], rng.random(tail) < rate])
-            wrong = np.concatenate([[False, False, True], rng.random(tail) < 0.1])
-            picks = rng.choice(len(share), n, p=share)
-            answers[name] = [Answer(name, names[pick]) for pick in picks]
-            verdicts[name] = (leak ^ wrong)[picks].astype(float)
-            self.texts |= {Answer(name, names[place]): int(leak[place]) for place in range(len(share))}
-            self.truth[name] = float(share[leak].sum())
-        self.draws = Draws(answers, {}, verdicts)
-
-    def labels(self, queue: Queue, path) -> Labels:
-        found = Labels(path)
-        for answer in (*queue.chosen, *(answer for answer, _ in queue.sampled)):
-            found.known[answer] = self.texts[answer]
-            found.asked[answer] = Asked("mass")
-        return found
-
-
-def test_the_bounds_keep_their_level_from_draws_to_sentence(tmp_path):
-    """Each question, the average and the worst; the bound by the verdicts alone misses, as the judge misses a text."""
-    alpha, runs, missed, naive = 0.1, 150, [], []
-    for seed in range(runs):
-        person = Person(seed)
-        queue = Queue(person.draws, 0.8, 60)
-        model, each, _ = measured(person.draws, queue, person.labels(queue, tmp_path / "l"), alpha)
-        truth, every = list(person.truth.values()), model.bounds
-        pairs = [(low, rate, high) for (low, high), rate in zip(ends(each), truth, strict=True)]
-        pairs.append((every["labelled_pooled_lower"].value, np.mean(truth), every["labelled_pooled"].value))
-        pairs.append((every["labelled_worst_lower"].value, max(truth), every["labelled_worst"].value))
-        missed.append([(low > rate, high < rate) for low, rate, high in pairs])
-        shares = [(int(own.sum()), len(own)) for own in person.draws.verdicts.values()]
-        naive.append([binary_upper(*share, alpha) < rate for share, rate in zip(shares, truth, strict=True)])
-    assert np.mean(missed, axis=0).max() <= tolerated(alpha, runs)
-    assert np.mean(naive) > 0.9
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from lethe.scoring import scorer
 from lethe.statistics.bound import Interval
 from lethe.statistics.many_prompts import share_interval
 from lethe.statistics.sequential import Decision
-from tests.lethe.evaluation.deciding import certified, of_model, of_questions
+from tests.lethe.evaluation.deciding import certified, of_questions
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run
 from tests.lethe.sampling.test_tasks import ITEMS, RULE, Told
@@ -31,7 +31,6 @@ METRICS = Metrics(
     alpha=0.01, rho=2.0, leak="keyword_leak", binary="keyword_leak", thresholds=[0.5], share_above=0.1
 )
 CAP, NAMES = 200, ("clean", "leaky", "between")
-RAN_OUT = 128 + 32 + 200  # whole chunks of 32 up to each verdict; `between` is never decided
 
 
 @pytest.fixture(scope="module")
@@ -67,23 +66,6 @@ def test_the_verdicts_come_with_bounds_that_agree(rows):
     for row in found.values():
         assert row["anytime_lower"] <= row["anytime_upper"]
         assert 0 <= row["anytime_sd_upper"] <= 1
-
-
-def test_no_bound_is_for_a_number_of_samples_fixed_beforehand(rows):
-    bounded = {(row.scope, row.quantity, row.basis) for row in rows if (row.lower, row.upper) != (None, None)}
-    assert bounded == {
-        *(("question", quantity, "anytime") for quantity in ("score", "sd", "leak")),
-        *(("model", quantity, "anytime") for quantity in ("score_worst", "sd_worst")),
-    }
-    assert not [row for row in rows if row.quantity.startswith(("tail", "convergence", "exceedance", "leak_at_k"))]
-
-
-def test_the_samples_saved_are_counted(rows):
-    values, each = of_model(rows).values, of_questions(rows).values()
-    assert sum(own.values["n"] for own in each) == values["samples_drawn"] == RAN_OUT
-    assert values["samples_saved"] == 3 * CAP - RAN_OUT
-    assert values["samples_saved_share"] == pytest.approx(1 - RAN_OUT / (3 * CAP))
-    assert (values["certified"], values["leaking_questions"], values["undecided"]) == (1, 1, 1)
 
 
 MODEL = Model("m", "subject", "m")

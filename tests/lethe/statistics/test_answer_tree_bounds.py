@@ -20,7 +20,6 @@ from lethe.statistics.answer_tree import (
     poisson_upper,
     pooled_leak,
     queries_until,
-    together_below,
 )
 from tests.lethe.statistics.coverage import TREES, no_bounds, tree_misses
 from tests.lethe.statistics.draws import tolerated
@@ -104,18 +103,6 @@ def test_leak_at_n_is_the_complement_of_n_clean_answers(p, n):
     assume(needed > 1)
     assert chance_within(p, needed - 1) < 0.5 + 1e-9
     assert queries_until([0.0, 1.0]).tolist() == [math.inf, 1.0]
-
-
-@pytest.mark.parametrize("alpha", [0.01, 0.05])
-def test_the_list_of_bounded_questions_holds_together(alpha):
-    """Thirty questions just above the threshold: one by one some of them is bounded far more often."""
-    rho, tau, runs = 1500.0, 0.01, 500
-    counts = np.random.default_rng(22).poisson(rho * tau * 1.0001, (runs, 30))
-    pairs = {int(k): (Masses((0.0,), (0.5,)), Remainder(rho, int(k), int(k))) for k in np.unique(counts)}
-    listed = sum(together_below([pairs[k] for k in row], tau, alpha).any() for row in counts.tolist()) / runs
-    alone = sum(any(leak_interval(*pairs[k], alpha).upper < tau for k in row) for row in counts.tolist()) / runs
-    assert listed <= tolerated(alpha, runs)
-    assert alone > 3 * alpha
 
 
 def test_what_the_enumeration_rules_out_needs_no_sample():

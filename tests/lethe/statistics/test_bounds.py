@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta
 
 from lethe.statistics import bands, betting, bounds
 from lethe.statistics.bounds import paper_bounds, tighter_bounds
@@ -213,15 +212,10 @@ def test_rows_share_a_search_and_keep_their_bounds(monkeypatch):
     assert np.array_equal(np.sqrt(spread), tighter_bounds(scores, 0.05, [0.5]).sd_upper)
 
 
-@pytest.mark.parametrize("alpha", [0.01, 0.05])
-def test_betting_keeps_its_level_where_it_is_hardest(alpha):
-    """Coins, for which the capital jumps most; stakes that see the draw they bet on miss far more often."""
-    rng, runs = np.random.default_rng(31), 4000
-    for n, p in ((64, 0.5), (64, 0.9), (500, 0.02), (500, 0.5)):
-        coins = (rng.random((runs, n)) < p) * 1.0
-        assert np.mean(betting.mean_upper(coins, alpha) < p) <= tolerated(alpha, runs), (n, p)
-    peeking = np.sort(coins, axis=1)  # an order chosen with sight of the draws
-    assert np.mean(betting.mean_upper(peeking, alpha) < 0.5) > 4 * alpha
+def test_stakes_that_see_the_draw_they_bet_on_miss_far_more_often():
+    """The control: coins in an order chosen with sight of the draws."""
+    peeking = np.sort((np.random.default_rng(31).random((4000, 500)) < 0.5) * 1.0, axis=1)
+    assert np.mean(betting.mean_upper(peeking, 0.05) < 0.5) > 0.2
 
 
 def test_the_band_level_is_the_simulated_one():
@@ -289,8 +283,3 @@ def test_above_the_largest_berk_jones_the_band_is_dkw_and_says_so():
     assert sharp.exceedance_method == "dkw"
     assert sharp.exceedance[0, 1] == 1  # fewer draws lie below than the band is wide
     assert sharp.exceedance[0, 0] == pytest.approx(paper_bounds(scores, 0.05, [0.5]).m_gen[0, 0])
-
-
-@pytest.mark.parametrize("alpha", [1e-7, 1e-12, 1e-16, 1e-18, 1e-100])
-def test_the_binary_bound_is_right_for_the_smallest_alpha(alpha):
-    assert float(bounds.binary_upper(10, 100, alpha)) == pytest.approx(beta.isf(alpha, 11, 90), rel=1e-12)

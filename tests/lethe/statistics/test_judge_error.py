@@ -19,7 +19,6 @@ from tests.lethe.statistics.judge_error_coverage import (
     ERRORS,
     many_questions,
     one_question,
-    weak_on_one_question,
 )
 
 GOOD = Calibration(leaks=200, leaks_called=190, clean=300, clean_called=15)
@@ -140,19 +139,6 @@ def test_verdicts_that_the_calibration_rules_out_have_no_bound():
         assert few.average(0.05).bounds() is few.worst(0.05).bounds() is None
 
 
-def test_sound_calibrations_are_flagged_no_more_often_with_many_questions():
-    """Of 400 clean questions some verdicts lie below every false positive rate; each question at alpha flags most runs."""
-    rng, runs, alpha = np.random.default_rng(30), 300, 0.05
-    flags = {"bonferroni": 0, "each": 0}
-    for _ in range(runs):
-        judge = Calibration(500, int(rng.binomial(500, 0.9)), 20_000, int(rng.binomial(20_000, 0.2)))
-        called = rng.binomial(256, 0.2, 400)
-        flags["bonferroni"] += not Rate.of(called, 256, judge=judge).fits(alpha).all()
-        flags["each"] += not judge.error(alpha / 3).fits(*rate_bounds(called, 256, alpha / 3)).all()
-    assert flags["bonferroni"] <= runs * tolerated(alpha, runs)
-    assert flags["each"] > 0.5 * runs
-
-
 def test_together_divides_the_verdicts_part_alone():
     band, error = Rate.of([20, 200, 30], 500, judge=GOOD).worst(0.06), GOOD.error(0.02)
     low, high = rate_bounds([20, 200, 30], 500, 0.02 / 3)[0], rate_bounds([20, 200, 30], 500, 0.02)[1]
@@ -197,13 +183,6 @@ def test_claims_over_twenty_questions_are_covered(error):
             assert max(shares) > 0.5, name
         else:
             assert max(shares) <= tolerated(alpha, runs), name
-
-
-def test_a_judge_that_fails_in_one_question_misses_there_and_not_on_average():
-    """Its rates are those of the calibration on average: the printed assumption of the worst question is what fails."""
-    shares = weak_on_one_question(alpha=0.05, runs=40, seed=2)
-    assert max(shares["average, weak on one"]) <= tolerated(0.05, 40)
-    assert shares["worst, weak on one"][1] > 0.9
 
 
 def test_labels_and_verdicts_are_counted():

@@ -15,15 +15,11 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.counts import (
     at_least_once,
     labelled_average,
-    pooled_bounds,
     random_labels,
-    rate_bounds,
     unbiased,
 )
 from lethe.statistics.leak_rates import QUERIES, SUBSETS, Band, Rate, pass_hat_k
-from lethe.statistics.two_sample import kl_upper
-from tests.lethe.statistics.draws import Shares, clopper_pearson, shares, tolerated
-from tests.lethe.statistics.judge_error_coverage import leak_at_k_misses
+from tests.lethe.statistics.draws import clopper_pearson
 
 
 def leak_at_k(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
@@ -150,46 +146,6 @@ def test_the_mean_of_unequally_many_answers_has_no_pooled_rate():
     assert "pooled" not in found.method
 
 
-@pytest.mark.parametrize("alpha", [0.01, 0.05])
-@pytest.mark.parametrize(
-    "rates", [np.full(20, 0.01), np.r_[np.zeros(19), 0.5], np.repeat([0.0, 0.05], 10)], ids=str
-)
-def test_the_mean_keeps_its_level_where_subsets_taken_for_draws_do_not(rates, alpha):
-    """All k together; the naive twin counts n subsets of a question, of which only n // k share no answer."""
-    rng, n, runs = np.random.default_rng(11), 128, 400
-    ks, missed, naive = np.array([1, 2, 3, 7, 20, 50, 300]), [], []
-    truth = at_least_once(rates, ks).mean(axis=0)
-    for _ in range(runs):
-        leaks = rng.binomial(n, rates)
-        found = mean_over_questions(leaks, n, alpha, ks.tolist())
-        missed.append(((found.lower > truth + 1e-9).any(), (found.upper < truth - 1e-9).any()))
-        share = unbiased(leaks, np.full(20, n), [20]).mean()
-        naive.append(kl_upper(float(share), np.log(1 / alpha) / (20 * n)) < truth[4])  # as if subsets were draws
-    assert np.mean(missed, axis=0).max() <= tolerated(alpha, runs)
-    if rates[0] == rates[-1]:
-        assert np.mean(naive) > 3 * alpha
-
-
-@pytest.mark.parametrize(("n", "alpha"), [(1, 0.05), (1, 0.25), (2, 0.25), (30, 0.05)])
-def test_the_pooled_bounds_hold_where_clopper_pearson_does_not(n, alpha):
-    """One of 40 questions has all the mass: the count of 1 is the case that Hoeffding's theorem leaves out."""
-    m = 40
-    plain, lower = rate_bounds([1], [m * n], alpha)[0][0], pooled_bounds([1] + [0] * (m - 1), [n] * m, alpha)[0][0]
-    for bound, holds in ((plain, False), (lower, True)):
-        p = min(1.0, bound * m * (1 - 1e-12))  # just below the bound
-        assert (1 - (1 - p) ** n <= alpha * (1 + 1e-9)) == holds, bound
-    some = pooled_bounds([n] * (m - 1) + [n - 1], [n] * m, alpha)[1][0]
-    assert some == pytest.approx(1 - lower)
-
-
-def test_claims_over_twenty_equal_questions_keep_their_level_and_the_uncorrected_one_does_not():
-    alpha, runs = 0.05, 1000
-    shares = leak_at_k_misses(128, alpha, runs, seed=3)
-    for name in ("worst, leak@k", "mean, leak@k"):
-        assert max(shares[name]) <= tolerated(alpha, runs), name
-    assert shares["uncorrected worst"][0] > 4 * alpha
-
-
 NONE = np.zeros(1, dtype=int)
 
 
@@ -218,62 +174,3 @@ def test_the_ends_by_hand():
         assert labelled_average(leaks, rest, n, sample, 0.08) == ends
     assert random_labels(5, 90, 0.05) == (binary_lower(5, 90, 0.05), binary_upper(5, 90, 0.05))
     assert random_labels(1, 90, 0.05)[0] == 0.05 / 90
-
-
-class World:
-    """Answers of one question: texts with probabilities, and labels."""
-
-    def __init__(self, seed: int, tail: int = 300):
-        self.rng = np.random.default_rng(seed)
-        # A few frequent texts, one text of medium frequency that leaks, and a long tail.
-        weights = np.concatenate([[60, 20, 12], np.full(tail, 8 / tail)])
-        self.share = weights / weights.sum()
-        self.leak = np.concatenate([[False, False, True], self.rng.random(tail) < 0.3])
-        self.truth = float(self.share[self.leak].sum())
-
-    def draw(self, n: int) -> np.ndarray:
-        return self.rng.choice(len(self.share), n, p=self.share)
-
-    def labelled(self, draws: np.ndarray, mass: float) -> np.ndarray:
-        """The most frequent texts of these draws until they cover ``mass`` of them."""
-        counts = np.bincount(draws, minlength=len(self.share))
-        order = np.argsort(-counts, kind="stable")
-        needed = int(np.searchsorted(np.cumsum(counts[order]), mass * len(draws))) + 1
-        chosen = np.zeros(len(self.share), bool)
-        chosen[order[:needed]] = True
-        return chosen & (counts > 0)
-
-
-def misses(alpha: float, runs: int, mass: float) -> Shares:
-    seeds, n = iter(range(runs)), np.array([300, 300])  # a second question that never leaks, and is labelled whole
-
-    def run():
-        world = World(next(seeds))
-        chosen = world.labelled(world.draw(300), mass)
-        counted = world.draw(300)
-        outside = np.flatnonzero(~chosen[counted])
-        leaks, rest = np.array([world.leak[counted[chosen[counted]]].sum(), 0]), np.array([len(outside), 0])
-        low, high = rate_bounds(leaks, n, alpha, rest)
-        yield "question", (low[0] > world.truth, high[0] < world.truth)
-        drawn = world.leak[counted[world.rng.permutation(outside)[:30]]]
-        texts = world.leak[np.unique(counted[outside])]
-        for name, labels in (("average", drawn), ("texts labelled once each", texts)):
-            ends = labelled_average(leaks, rest, n, (int(labels.sum()), len(labels)), alpha)
-            yield name, (ends[0] > world.truth / 2, ends[1] < world.truth / 2)
-        same = world.labelled(counted, 0.99)
-        low, high = rate_bounds(np.array([float((~same[counted]).sum())]), np.array([300.0]), alpha)
-        true_rest = float(world.share[~same].sum())
-        yield "mass on the same draws", (low[0] > true_rest, high[0] < true_rest)
-
-    return shares(run, runs)
-
-
-@pytest.mark.parametrize("alpha", [0.01, 0.1])
-def test_the_bounds_keep_their_level_and_the_shortcuts_do_not(alpha):
-    """A text of medium frequency leaks, and is labelled only in some of the runs."""
-    runs = 400
-    found = misses(alpha, runs, mass=0.75)
-    for name in ("question", "average"):
-        assert max(found[name]) <= tolerated(alpha, runs), name
-    assert max(found["texts labelled once each"]) > 2 * alpha
-    assert max(found["mass on the same draws"]) > 0.9

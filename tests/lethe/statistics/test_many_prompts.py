@@ -1,22 +1,19 @@
 """Claims over many prompts, curves by attack budget, and intervals for comparisons: formulas, coverage, edges."""
 
 import math
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.special import bdtr, bdtrc
-from scipy.stats import binom
 
 from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
+from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.many_prompts import (
     Counted,
     band,
     distinct_share_interval,
     every_prompt_under,
-    excess,
     half_life,
     holm,
     mean_interval,
@@ -27,7 +24,6 @@ from lethe.statistics.many_prompts import (
     within_variance_interval,
     worst_prompt,
 )
-from tests.lethe.statistics import draws
 from tests.lethe.statistics.coverage import many_misses
 from tests.lethe.statistics.draws import tolerated
 
@@ -50,31 +46,6 @@ def test_the_pool_is_clopper_pearson_on_the_sum():
     assert (claim.covers, claim.side, claim.n) == (Covers.AVERAGE, "upper", 30)
     below = pooled_average(np.array([0, 2, 1]), 10, 0.05, "lower")
     assert (below.value, below.side) == (pytest.approx(float(binary_lower(3, 30, 0.05))), "lower")
-
-
-@pytest.mark.parametrize("alpha", [0.05, 0.25])  # Clopper-Pearson misses in 0.0513 and 0.2876 of the draws
-@pytest.mark.parametrize(("questions", "n"), [(400, 1), (10, 2), (30, 1024)])
-def test_one_leaking_question_misses_at_its_level(questions, n, alpha):
-    lower = pooled_average(np.eye(questions)[0], n, alpha, "lower").value
-    upper = pooled_average(n - np.eye(questions)[0], n, alpha, "upper").value
-    for share in (lower, 1 - upper):  # all of it on one question, just below the bound: a miss is one leak or more
-        assert 1 - (1 - min(1.0, share * questions)) ** n <= alpha * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("alpha", [0.01, 0.25])
-def test_no_unequal_probabilities_miss_more_often(alpha):
-    total = 10
-    counts = np.arange(total + 1)
-    lower = np.array([pooled_lower(count, total, alpha) for count in counts])
-    for certain, open_ in [
-        (a, b) for a in range(total) for b in range(1, total - a + 1)
-    ]:  # Hoeffding's extreme points
-        for p in (lower[1:] * total - certain) / open_ * (1 - 1e-12):
-            if 0 < p < 1:
-                chances = binom.pmf(counts - certain, open_, p)
-                assert chances[lower > (certain + open_ * p) / total].sum() <= alpha * (1 + 1e-9)
-    upper = [pooled_upper(count, total, alpha) for count in counts]
-    assert upper == pytest.approx(1 - lower[::-1])
 
 
 def test_nothing_is_pooled_where_the_pooled_rule_does_not_hold():
@@ -108,36 +79,6 @@ def counts(values, n=200, binary=True):
     return [Counted(budget, value, value, n, binary) for budget, value in zip((0, 1, 2, 4), values, strict=True)]
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_the_band_covers_every_point_together(binary):
-    """Questions differ in their rates, so the pooled answers are not identically distributed."""
-    rng, alpha, runs = np.random.default_rng(0), 0.1, 600
-    rates = rng.beta(0.3, 2, size=(4, 10))
-    missed = 0
-    for _ in range(runs):
-        drawn = (
-            rng.binomial(20, rates)
-            if binary
-            else rng.beta(2 * rates[..., None] + 0.1, 2, size=(4, 10, 20)).sum(-1)
-        )
-        truth = rates.mean(-1) if binary else ((2 * rates + 0.1) / (2 * rates + 2.1)).mean(-1)
-        points = band(counts(drawn.sum(-1), binary=binary), alpha)
-        missed += any(not p.lower.value <= t <= p.upper.value for p, t in zip(points, truth, strict=True))
-    assert missed / runs <= alpha
-    assert binary is False or missed > 0  # a band that never misses would show nothing
-
-
-def test_the_excess_covers_every_difference_together():
-    rng, alpha, runs, missed = np.random.default_rng(1), 0.1, 600, 0
-    rates = rng.beta(0.3, 2, size=(2, 4, 10))
-    truth = np.subtract(*rates.mean(-1))
-    for _ in range(runs):
-        one, two = (counts(own.sum(-1)) for own in rng.binomial(20, rates))
-        found = excess(one, two, alpha)
-        missed += any(not e.lower.value <= t <= e.upper.value for e, t in zip(found, truth, strict=True))
-    assert missed / runs <= alpha
-
-
 def test_half_life_compares_with_half_of_the_reference():
     base = band([Counted(0, 180, 180, 200, True)], 0.05)[0]
     found = half_life(band(counts([2, 40, 95, 140]), 0.05), base)
@@ -151,17 +92,6 @@ def test_a_missing_score_widens_both_sides():
     (without,) = band([Counted(0, 10, 10, 100, True)], 0.05)
     assert point.upper.value > without.upper.value
     assert point.lower.value == without.lower.value
-
-
-ALPHA, RUNS = 0.1, 1000
-# Misses allowed in RUNS: alpha plus three standard errors.
-ALLOWED = RUNS * (ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / RUNS))
-CHANCES = np.array([0.0, 0.02, 0.3, 0.9])  # questions differ: the draws are not identically distributed
-INTERVALS = (share_interval, mean_interval, within_variance_interval)
-
-
-def bernoulli(rng, n):
-    return (rng.random((len(CHANCES), n)) < CHANCES[:, None]).astype(float)
 
 
 def naiveempirical_width(values, alpha):
@@ -209,39 +139,6 @@ def test_distinct_share_solves_the_two_inequalities(found, n):
     most = found + log + math.sqrt(log**2 + 2 * log * found)
     assert math.exp(-((most - found) ** 2) / (2 * most)) == pytest.approx(0.025)
     assert interval.upper == min(1, most / n)
-
-
-LATTICE = draws.lattice([0, 0.1, 0.5, 1.0], [0.5, 0.3, 0.15, 0.05])
-# Scores of a run, their mean, and the variance within a question.
-SCORES = {
-    "coins that differ": (lambda rng: bernoulli(rng, 64), CHANCES.mean(), np.mean(CHANCES * (1 - CHANCES))),
-    "sure": (lambda rng: np.full((3, 128), 0.4), 0.4, 0.0),
-    **{law.name: (partial(law.draw, shape=(3, 128)), law.mean, law.sd**2) for law in (draws.beta(2, 5), LATTICE)},
-}
-
-
-@pytest.mark.parametrize("scores", SCORES)
-@pytest.mark.parametrize("interval", INTERVALS)
-def test_it_covers_what_it_is_about(interval, scores):
-    if interval is share_interval and scores != "coins that differ":
-        return  # a share is one of scores that are 0 or 1
-    rng, misses, (draw, mean, variance) = np.random.default_rng(7), 0, SCORES[scores]
-    true = variance if interval is within_variance_interval else mean
-    for _ in range(RUNS):
-        found = interval(draw(rng), ALPHA)
-        misses += not found.lower <= true <= found.upper
-    assert misses <= ALLOWED
-
-
-@pytest.mark.parametrize("kinds", [(1, 1, 1), (2, 8, 40), (1000, 1000, 1000)])
-def test_distinct_share_covers(kinds):
-    rng, misses, n = np.random.default_rng(9), 0, 32
-    expected = np.mean([k * (1 - (1 - 1 / k) ** n) / n for k in kinds])
-    for _ in range(RUNS):
-        distinct = [len(set(rng.integers(k, size=n).tolist())) for k in kinds]
-        interval = distinct_share_interval(distinct, [n] * len(kinds), ALPHA)
-        misses += not interval.lower <= expected <= interval.upper
-    assert misses <= ALLOWED
 
 
 @pytest.mark.parametrize("interval", [share_interval, mean_interval])

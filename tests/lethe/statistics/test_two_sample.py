@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, kendalltau
 
-from lethe.statistics.many_prompts import holm
 from lethe.statistics.mean_difference import difference, mean_of_differences
 from lethe.statistics.planning import answers_to_see, chance
 from lethe.statistics.two_sample import auc, auc_interval, fit_threshold, ks_test, trend
@@ -197,31 +196,6 @@ def test_the_p_value_and_the_interval_agree_for_graded_scores():
             assert back.p_value == pytest.approx(found.p_value, rel=1e-6)
 
 
-@pytest.mark.parametrize("draws", ["independent", "one seed", "opposite"])
-def test_the_interval_covers_whatever_the_dependence(draws):
-    rng, misses, runs = np.random.default_rng(1), 0, 200
-    for _ in range(runs):
-        u = rng.random(30)
-        v = {"independent": rng.random(30), "one seed": u, "opposite": 1 - u}[draws]
-        found = difference((u < 0.2).astype(float), (v < 0.35).astype(float), ALPHA, binary=True)
-        misses += not found.low <= 0.15 <= found.high
-    assert misses <= allowed(ALPHA, runs)
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_two_runs_of_one_distribution_give_false_claims_at_most_alpha(binary):
-    """Null data: in each of 12 questions both runs have one distribution; Holm's list is not empty in at most alpha."""
-    rng, false, runs = np.random.default_rng(3), 0, 100 if binary else 30
-    rates = np.linspace(0.02, 0.6, 12)
-    for _ in range(runs):
-        p_values = []
-        for rate in rates if binary else rates[::4]:
-            a, b = (coin(rng, rate, 40) if binary else rng.beta(rate, 1, 20) for _ in range(2))
-            p_values.append(difference(a, b, ALPHA, binary).p_value)
-        false += holm(p_values, 0.0, ALPHA)[0].any()
-    assert false <= allowed(ALPHA, runs)
-
-
 def test_a_missing_score_counts_against_each_side():
     a, b = np.zeros(40), np.ones(40)
     whole = difference(a, b, ALPHA, binary=True)
@@ -296,19 +270,6 @@ def test_the_average_of_recorded_seeds_holds(draws, binary):
         low, above = (mean_of_differences(a, b, level, binary, draws=draws).low for level in around)
         assert low <= 0 < above
     assert (found.p_above(), found.p_below()) == (found.p_value / 2, 1.0)
-
-
-def test_one_answer_per_question_gives_false_claims_at_most_alpha():
-    rng, false, misses, runs = np.random.default_rng(11), 0, 0, 400
-    rates = np.linspace(0, 0.9, 30)
-    for _ in range(runs):
-        a, b = (list((rng.random(30) < rates + more).astype(float)[:, None]) for more in (0, 0))
-        c = list((rng.random(30) < rates + 0.1).astype(float)[:, None])
-        false += mean_of_differences(a, b, ALPHA, True).p_value <= ALPHA
-        found = mean_of_differences(a, c, ALPHA, True)
-        misses += not found.low <= 0.1 <= found.high
-    assert false <= allowed(ALPHA, runs)
-    assert misses <= allowed(ALPHA, runs)
 
 
 def test_planned_answers_have_the_planned_power():

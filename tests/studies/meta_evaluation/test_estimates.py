@@ -1,4 +1,4 @@
-"""The AUC over models: against naive twins, on null data, by Monte-Carlo coverage."""
+"""The AUC over models against naive twins; tests/test_simulations.py has its coverage (s07) and its null data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit
-from scipy.stats import norm, spearmanr
+from scipy.stats import spearmanr
 from scipy.stats import t as student
 
 from lethe.errors import BadValue
@@ -18,8 +18,6 @@ from studies.meta_evaluation.estimates import (
     auc_covariance,
     auc_estimate,
     best_threshold,
-    compare_aucs,
-    compare_rank_correlations,
     harmonic_mean,
     holm_adjusted,
     mean_auc_over_questions,
@@ -79,27 +77,6 @@ def test_an_empty_group_or_nan_is_refused(bad):
         auc_estimate(*bad)
 
 
-@pytest.mark.parametrize("auc", [0.5, 0.8, 0.95])
-def test_coverage_of_delongs_interval_with_thirty_models_of_each_kind(auc):
-    """Two Gaussians; the interval is an approximation, so coverage may fall short of 0.95 by little."""
-    shift, rng, inside, runs = math.sqrt(2) * norm.ppf(auc), np.random.default_rng(7), 0, 1500
-    for _ in range(runs):
-        found = auc_estimate(rng.normal(shift, 1, 30), rng.normal(size=30))
-        inside += found.low <= auc <= found.high
-    assert inside / runs > 0.935
-
-
-def test_pairs_of_equal_numbers_are_told_apart_seldom():
-    """Four numbers of the same quality, correlated through the model: some pair is told apart in at most 5% of runs."""
-    rng, runs, alpha, false = np.random.default_rng(9), 600, 0.05, 0
-    for _ in range(runs):
-        common = rng.normal(size=60)
-        values = 0.7 * common + rng.normal(size=(4, 60))
-        values[:, :30] += 1.0
-        false += any(pair.holds for pair in compare_aucs("abcd", values[:, :30], values[:, 30:], alpha))
-    assert false / runs < alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.sampled_from([0.01, 0.05, 0.3]))
 @settings(max_examples=150)
 def test_adjusted_p_values_reject_what_holm_rejects(p_values, alpha):
@@ -142,22 +119,7 @@ def test_the_mean_over_questions_equals_the_naive_twin_in_value_and_in_every_dra
     assert (found.low, found.high) == pytest.approx(tuple(expit(logit(found.value) + half * np.array([-1, 1]))))
 
 
-def test_coverage_of_the_bootstrap_over_models():
-    """Four questions, each Gaussian given the model; the models vary together over the questions."""
-    truth, rng, inside, runs = 0.8, np.random.default_rng(11), 0, 250
-    shift = math.sqrt(2) * norm.ppf(truth)
-    knows = np.repeat([True, False], 25)[:, None] & np.ones((50, 4), bool)
-    groups = ["P"] * 25 + ["N"] * 25
-    for run in range(runs):
-        common, own = rng.normal(size=(50, 1)), rng.normal(size=(50, 4))
-        values = math.sqrt(0.5) * (common + own) + shift * knows
-        found = mean_auc_over_questions(values, knows, groups, alpha=0.1, draws=300, seed=run)
-        inside += found.low <= truth <= found.high
-    assert inside / runs > 0.82
-
-
 INF, NAN = math.inf, math.nan
-GROUPS, EACH = 15, 6  # as the methods of meta-authors, with three strengths and two seeds
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=4, max_size=30))
@@ -178,69 +140,6 @@ def test_rank_correlation_of_few_missing_and_infinite_values():
     perfect = rank_correlation(np.arange(30.0), np.arange(30.0))
     assert perfect.high == 1.0
     assert 0.9 < perfect.low < 1.0
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
-def test_coverage_of_the_rank_correlation(rho):
-    """Spearman's correlation of a Gaussian pair is (6 / pi) arcsin(rho / 2)."""
-    truth, rng, runs, inside = 6 / math.pi * math.asin(rho / 2), np.random.default_rng(1), 800, 0
-    for _ in range(runs):
-        x, noise = rng.normal(size=(2, 80))
-        found = rank_correlation(x, rho * x + math.sqrt(1 - rho**2) * noise)
-        inside += found.low <= truth <= found.high
-    assert inside / runs > 0.925
-
-
-def alike(rng: np.random.Generator, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian numbers of models in groups: 0.6 of the variance is common to a group."""
-    zero = np.zeros(len(covariance))
-    common = rng.multivariate_normal(zero, covariance, size=GROUPS)
-    single = rng.multivariate_normal(zero, covariance, size=(GROUPS, EACH))
-    values = math.sqrt(0.6) * common[:, None] + math.sqrt(0.4) * single
-    return values.reshape(-1, len(covariance)).T, np.repeat(np.arange(GROUPS), EACH)
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.7])
-def test_coverage_where_the_models_of_a_group_are_alike(rho):
-    """The interval for independent models is far too narrow there."""
-    truth, runs, inside, naive = 6 / math.pi * math.asin(rho / 2), 300, 0, 0
-    for run in range(runs):
-        (x, y), groups = alike(np.random.default_rng(run), np.array([[1, rho], [rho, 1]]))
-        found, plain = rank_correlation(x, y, 0.05, groups, draws=200, seed=run), rank_correlation(x, y)
-        inside += found.low <= truth <= found.high
-        naive += plain.low <= truth <= plain.high
-    assert inside / runs > 0.91
-    assert naive / runs < 0.85
-
-
-def test_two_numbers_that_predict_alike_are_seldom_told_apart():
-    rho, runs, told = 0.6, 300, 0
-    covariance = np.array([[1, rho, rho], [rho, 1, rho**2], [rho, rho**2, 1]])
-    for run in range(runs):
-        (back, first, second), groups = alike(np.random.default_rng(run), covariance)
-        told += compare_rank_correlations(first, second, back, groups, draws=200, seed=run)[1] <= 0.05
-    assert told / runs < 0.09
-
-
-def test_the_swap_finds_what_a_bootstrap_of_the_difference_does_not():
-    """Numbers with unequal noise over 15 methods of six alike models, and the same with equal noise for the level."""
-    groups, runs, share = np.repeat(np.arange(15), 6), 100, {}
-    for noise in (0.2, 0.5):
-        told = 0
-        for run in range(runs):
-            rng = np.random.default_rng([run, 8])
-
-            def normal(rng=rng):
-                return np.sqrt(0.9) * np.repeat(rng.normal(size=15), 6) + np.sqrt(0.1) * rng.normal(size=90)
-
-            back = normal()
-            p = compare_rank_correlations(back + noise * normal(), back + 0.5 * normal(), back, groups, 199, run)[
-                1
-            ]
-            told += p <= 0.05
-        share[noise] = told / runs
-    assert share[0.2] > 0.6
-    assert share[0.5] <= 0.12
 
 
 def test_a_draw_of_groups_equals_the_correlation_of_the_models_written_out():
@@ -311,23 +210,6 @@ def test_fewer_than_ten_groups_have_no_interval():
     assert few.known
     assert np.isnan([few.low, few.high]).all()
     assert many.low < many.value < many.high
-
-
-def test_coverage_of_the_mean_of_r():
-    rng, runs, inside = np.random.default_rng(2), 300, 0
-    for run in range(runs):
-        found = robustness(rng.beta(2, 2, 40), rng.beta(4, 2, 40), draws=300, seed=run)
-        inside += found.both.low <= harmonic_mean(0.5, 2 / 3) <= found.both.high
-    assert inside / runs > 0.93
-
-
-def test_coverage_with_ten_methods():
-    rng, runs, inside = np.random.default_rng(5), 400, 0
-    for run in range(runs):
-        r = np.repeat(rng.random(10), 3) * 0.8 + 0.2 * rng.random(30)
-        found = robustness(r, np.ones(30), draws=200, seed=run, groups=np.repeat(np.arange(10), 3)).relearning
-        inside += found.low <= 0.5 <= found.high
-    assert inside / runs > 0.93
 
 
 def test_the_best_threshold_separates_and_stays_between_its_values():
