@@ -93,7 +93,8 @@ def sweep(
 ) -> dict:
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
-        make_folder(root, folder, point, common)
+        # The words on all points share alpha.
+        make_folder(root, folder, point, [*common, ("report.points", len(points))])
     flow_of_points = run_points.with_options(task_runner=runner(at_once, scheduler))  # futures of its own
     outcomes = flow_of_points([str(folder) for folder in folders], jobs)
     rows, failed = [], {}
@@ -109,6 +110,7 @@ def sweep(
                     "point": point.name,
                     **dict(point.settings),
                     "model": model,
+                    "forgetting": outcome["verdicts"].get(model, {}).get("forgetting"),
                     **values,
                     "bounds": {key: one.guarantee_dict() for key, one in results.model(model).bounds.items()},
                 }
@@ -157,7 +159,7 @@ def shown(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     for row in rows:
         values.setdefault(row["model"], set()).add(tuple(row.get(metric) for metric in metrics))
     varying = [name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1]
-    columns = ["model", *axes, *metrics]
+    columns = ["model", *axes, *["forgetting"] * any(row["forgetting"] for row in rows), *metrics]
     return columns, [
         [_bound(row, key) or row.get(key) for key in columns]
         for name in varying

@@ -265,6 +265,7 @@ class Report(fields.Section):
     most_truncated: fields.Share = 0.05
     # 1, and one more each time that answers are added after a word was read: look j takes alpha / (j (j + 1))
     look: fields.Count = 1
+    points: fields.Count = 1  # of a sweep, whose models share alpha
 
     @property
     def retrains(self) -> list[str]:

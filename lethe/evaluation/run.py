@@ -190,6 +190,11 @@ class Run:
         """The models under test."""
         return [model for model in self.models if model.role == "subject"]
 
+    @property
+    def sharing(self) -> int:
+        """The number of models that share alpha: those under test, at every point of a sweep."""
+        return max(1, len(self.subjects)) * self.params.report.points
+
 
 def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str, object]) -> Run:
     """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files."""

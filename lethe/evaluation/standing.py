@@ -113,7 +113,7 @@ def doubt(params: EvaluationParams | Params) -> str:
     report, n, exactly = params.report, params.sample.most, judged_exactly(params)
     subjects = params.models.keys() - {report.base, *report.retrains}
     shares = (2 if report.retrains else 1) * (2 if exactly else 1)  # Retrain, and exact bounds, take half each
-    level = rule.level_of(params.metrics.alpha, max(1, len(subjects)), report.look) / shares
+    level = rule.level_of(params.metrics.alpha, max(1, len(subjects)) * report.points, report.look) / shares
     clean = float(binary_upper(0, n, level))
     if params.metrics.binary is None or params.sample.stop != "fixed" or clean <= report.tau:
         return ""
@@ -168,7 +168,7 @@ class _Deciding:
             [self._chance(model, one, items) for one in run.retrains if one is not model] if ends else [],
             alpha=run.params.metrics.alpha,
             tau=report.tau_graded if graded else report.tau,
-            models=max(1, len(run.subjects)),
+            models=run.sharing,
             look=report.look,
             truncation=self._truncation(model, items, graded) if ends else None,
             fits=model.numbers.estimate("judge_fits", "judged") != 0,

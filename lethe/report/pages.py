@@ -100,7 +100,7 @@ def of_run(run: Run) -> SimpleNamespace | None:
     params = run.params
     if not there or not isinstance(params, Params) or params.extract is None:
         return None
-    rule = params.metrics.alpha, params.extract.tau, len(run.subjects), params.report.look
+    rule = params.metrics.alpha, params.extract.tau, run.sharing, params.report.look
     retrains = [model.extraction for model in run.retrains if model.extraction]
     within = f"within {plural(params.extract.distance, f'{params.extract.unit[:-1]} edit')}"
     sentences = []

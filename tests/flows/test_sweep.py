@@ -18,7 +18,7 @@ from flows.grid import PRESETS, axes_of, grid_of, random_points, range_of, read_
 from flows.workspace import only_run
 from lethe.errors import BadInput
 from tests.cases import cases
-from tests.flows.miniature import Repository, mlflow_runs, processes_of, wait_until
+from tests.flows.miniature import DVC_YAML, Repository, mlflow_runs, processes_of, wait_until
 from tests.small import ROOT
 
 
@@ -40,6 +40,9 @@ def test_bad_axes(axes):
 def test_points_share_what_they_have_in_common(small):
     before = small.params()
     del small.environment["LETHE_TRACKING"]
+    word = {"forgetting": {"word": "leaks"}, "utility": {"word": "open"}, "verdict": "It leaks."}
+    (small.folder / "words.json").write_text(json.dumps({"npo": word}))
+    (small.folder / "dvc.yaml").write_text(DVC_YAML)  # with a report
     axes = ["-S", "metrics.alpha=0.01,0.0625"]
     result = small.lethe("sweep", *axes, "--name", "alphas", "--at-once", "1", "--json")
     assert result.returncode == 0, result.stderr
@@ -59,6 +62,9 @@ def test_points_share_what_they_have_in_common(small):
     assert "(2 of 2, about 0 s" in result.stderr
     assert "distributed" not in result.stderr
     assert (small.folder / "data/sweeps/alphas.png").read_bytes().startswith(b"\x89PNG")
+    assert {row["forgetting"] for row in found["rows"] if row["model"] == "npo"} == {"leaks"}
+    each = [yaml.safe_load((folder / "params.yaml").read_text())["report"]["points"] for folder in folders]
+    assert each == [2, 2], "all points share alpha"
     assert sum(run.info.run_name.startswith("npo ") for run in mlflow_runs(small)) == 2
 
     again = small.lethe("sweep", *axes, "--name", "alphas", "--json")

@@ -219,6 +219,8 @@ def test_the_models_under_test_share_alpha():
     for look, times in ((1, 2), (2, 6), (3, 12)):
         found = decided(subjects[0], settings=params(report={"look": look}))["m0"].verdict
         assert (found.look, found.level) == (look, pytest.approx(ALPHA / times))
+    found = decided(*subjects, settings=params(report={"points": 5}))["m0"].verdict  # of a sweep
+    assert (found.models, found.level) == (20, pytest.approx(ALPHA / 20 / 2))
 
 
 def test_a_stop_at_the_worst_moment_earns_no_false_word(monkeypatch):
