@@ -90,7 +90,9 @@ def run(
     A change of one key can make many stages stale: the first line says how many. With names of stages only these and what
     they need run, nothing is compared with the run before, and no experiment is kept.
 
-    Examples: `lethe run -S unlearn.methods.npo.beta=0.2`, `lethe run metrics@npo -S sample.n=128`
+    Example: `lethe run -S unlearn.methods.npo.beta=0.2`
+
+    Example: `lethe run metrics@npo -S sample.n=128`
     """
     from flows import workspace
     from flows.overview import standard
@@ -234,8 +236,11 @@ def sweep(
     records the error, and the exit status is 1. data/sweeps/NAME.png draws the headline numbers against each axis of
     numbers; a preset draws its own figure and says what held.
 
-    Examples: `lethe sweep -S unlearn.methods.npo.beta=0.1,0.4 -S unlearn.methods.npo.epochs=10,20`,
-    `lethe sweep --random 20 -S "unlearn.methods.npo.lr=log(1e-4,1e-3)"`, `lethe sweep --preset fig-4a`
+    Example: `lethe sweep -S unlearn.methods.npo.beta=0.1,0.4 -S unlearn.methods.npo.epochs=10,20`
+
+    Example: `lethe sweep --random 20 -S "unlearn.methods.npo.lr=log(1e-4,1e-3)"`
+
+    Example: `lethe sweep --preset fig-4a`
     """
     from flows import grid, settings, workspace
     from flows.server import require, temporary_server

@@ -57,5 +57,5 @@ def _paced(
         if now - shown >= pause:
             rate = done / (now - began)
             left = f", {(total - done) / rate:.0f} s left" if total else ""
-            show(f"{label}: {done} of {total or '?'} {unit}, {rate:.1f}/s{left}")
+            show(f"{label}: {done} of {total or '?'} {unit}, {rate:.{1 if rate >= 1 else 3}f}/s{left}")
             shown, pause = now, min(2 * pause, longest)

@@ -78,12 +78,14 @@ def landscape(
     set_: Changes = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train by epochs and by DP-SGD, several runs each; Epsilon* and a lower bound of every model against its utility.
+    """Train by epochs and by DP-SGD, several runs each, and set Epsilon* of every model against its utility.
 
     Writes result.json, landscape.png and goodness-of-fit.png to data/landscapes/NAME. A killed landscape
     keeps its finished runs.
 
-    Example: `lethe study landscape digits`, or `lethe study landscape adult -S data.source=adult.csv`
+    Example: `lethe study landscape digits`
+
+    Example: `lethe study landscape adult -S data.source=adult.csv`
     """
     from studies.landscape.study import draw, table
 
@@ -95,22 +97,24 @@ def landscape(
 
 
 def simulation(
-    runs: Annotated[int, typer.Option(min=2, help="Draws of each sample size and gap.")] = 10,
+    runs: Annotated[int, typer.Option(min=2, help="The number of draws of each sample size and gap.")] = 10,
     sizes: Annotated[
         list[int] | None,
-        typer.Option("--size", min=10, help="Losses per side; may be repeated. [1000, 10000, 100000]"),
+        typer.Option(
+            "--size", min=10, help="The number of losses per side; repeatable. [default: 1000, 10000, 100000]"
+        ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Above 0, under 1/2.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="The delta of Epsilon*, above 0 and under 1/2.")] = 1e-5,
     components: Annotated[
-        int, typer.Option(min=1, max=50, help="Gaussians tried for Fig. 6, from 1 up to this.")
+        int, typer.Option(min=1, max=50, help="The largest number of Gaussians tried for Fig. 6.")
     ] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of every draw.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder of the table and the pictures.")] = Path(
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all draws.")] = 0,
+    out: Annotated[Path, typer.Option(help="The folder of the table and the pictures.")] = Path(
         "data/simulations/epsilon-star"
     ),
     as_json: JsonFlag = False,
 ) -> None:
-    """Gamma(2, 5) against Gamma(2 + gap, 5): Epsilon* as the paper estimates it, beside the truth, which is known.
+    """Simulate losses from Gamma(2, 5) and Gamma(2 + gap, 5), and compare the paper's estimate of Epsilon* with the truth.
 
     Writes result.json and figure-3.png to figure-6.png. Fig. 6 tests the fit of Gaussian mixtures on the transformed
     losses of gap 3; `lethe study landscape` draws it for trained networks.
@@ -143,12 +147,14 @@ def meta_evaluation(
 ) -> None:
     """Train models with and without the forget set, unlearn, attack, and measure what every number of Lethe is worth.
 
-    For each number: how well it tells models that know from models that do not (AUC), whether it survives relearning and
-    quantisation, whether it predicts what comes back, and its cost. params.yaml stays as it is. A second call continues an
-    interrupted one. Writes result.json, numbers.parquet and a page to data/meta/NAME.
+    The page says of each number how well it tells models that know from models that do not (AUC), whether it survives
+    relearning and quantisation, whether it predicts which knowledge comes back, and what it costs. params.yaml does not
+    change. A second call continues an interrupted one. The command writes result.json, numbers.parquet and a page to
+    data/meta/NAME.
 
-    Examples: `lethe study meta-evaluation --preset meta-authors`, and on fresh seeds
-    `lethe study meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name meta-authors-1`
+    Example: `lethe study meta-evaluation --preset meta-authors`
+
+    Example: `lethe study meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name fresh`
     """
     from dataclasses import asdict
 

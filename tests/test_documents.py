@@ -17,8 +17,12 @@ import yaml
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
+import studies.commands
 from flows import settings
+from flows.cli import commands as pipeline
 from lethe.cli.app import app
+from lethe.cli.commands import COMMANDS, MODEL
+from lethe.cli.commands import GROUPS as GROUPED
 from lethe.config.load import parse
 from lethe.errors import BadParam
 from tests.benchmarks.__main__ import known
@@ -180,6 +184,8 @@ def reader(tmp_path_factory) -> Path:
             scores.to_csv(folder / f"{name}.csv", index=False)
     for name, side in (("before", "a"), ("after", "b")):
         shutil.copytree(folder / "pipelines" / side / "data", folder / "data/eval" / name)
+    for name in ("before", "after", "gpt", "llama", "qwen"):
+        shutil.copy(folder / "run.eval", folder / f"{name}.eval")
     answers = pd.read_csv(INPUTS / "leaks.csv").rename(columns={"prompt_id": "task_id", "score": "reward"})
     answers.to_csv(folder / "trials.csv", index=False)
     answers.assign(gpt_4=answers["reward"], human_majority=1).to_csv(
@@ -209,6 +215,37 @@ def test_every_command_runs_or_says_what_it_needs(page, reader, tmp_path, monkey
             done = called(shlex.join([*words, *LESS.get(words[0], [])]))
             legal = (0, 1) if GATES & {*words} else (0,)
             assert done.exit_code in legal, f"{command.text}\n{done.output[-2000:]}"
+
+
+LESS |= {"sample": SHORT, "extract": ["--near", "1", "--stride", "40"]}
+EXAMPLES = {group: [example for row in rows.values() for example in row.examples] for group, rows in (
+    *COMMANDS.items(), *((name, rows) for name, (_, rows) in GROUPED.items()))}  # fmt: skip
+ELSEWHERE = ("plan --preset", "compare HEAD~1", "label ")  # in a clone, in a git repository, with a person
+
+
+@pytest.mark.parametrize(
+    "group", [pytest.param(one, marks=[pytest.mark.slow] * (one == MODEL)) for one in EXAMPLES]
+)
+def test_every_example_of_the_help_runs(group, reader, tmp_path, monkeypatch):
+    """In a reader's folder, one after the other: `lethe verify` reads the certificate of `lethe certify`."""
+    monkeypatch.chdir(shutil.copytree(reader, tmp_path / "reader", symlinks=True))
+    for example in EXAMPLES[group]:
+        if not example.startswith(ELSEWHERE):
+            words = shlex.split(example)
+            done = called(shlex.join([*words, *LESS.get(words[0], [])]))
+            assert done.exit_code == 0, f"{example}\n{done.output[-2000:]}"
+
+
+def test_every_example_of_the_pipeline_is_legal():
+    """Run, sweep, serve and the studies run for minutes."""
+    own = pipeline()
+    study = [getattr(studies.commands, name) for name in own.pop("study").values()]
+    for function in (*own.values(), *study):
+        examples = re.findall(r"^ *Example: `(lethe [^`]+)`$", function.__doc__, re.M)
+        assert examples, function
+        for words in map(shlex.split, examples):
+            legal, rest = options(words)
+            assert {word.split("=")[0] for word in rest if word.startswith("--")} <= legal, words
 
 
 def refused(changes: list) -> str | None:

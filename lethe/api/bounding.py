@@ -279,7 +279,7 @@ def bounds(
     Leak@k, for scores that are all 0 or 1, is the probability that at least one of k answers leaks. Each side of its band
     holds at alpha for all k at once. The estimate has no guarantee and nears 1 as k nears n.
 
-    `population` (JSON) bounds the mean score over all prompts like these, of which these are taken as a random sample; each
+    `population` (JSON) bounds the mean score over all prompts like these, as if these were a random sample of them; each
     prompt counts by the mean of its answers. `pooled` is about these prompts alone.
 
     The JSON keys m_sigma and m_mu_lower keep their published forms: m_sigma may exceed .5, which no sd of such scores

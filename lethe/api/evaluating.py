@@ -284,7 +284,7 @@ def evaluate(
     n : The number of sampled answers to each forget question.
     scorer : What a leak is: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a
         question has keywords, else the score of ROUGE-L]
-    thinking : The two marks around the thinking, such as <think> and </think>: the answer after it is scored, and the
+    thinking : The two marks around the thinking, such as `<think>` and `</think>`: the answer after it is scored, and the
         thinking by itself. An empty text reads everything as answer. [default: the marks that the chat template or a server's
         answers have; a server's own field for thinking is always read]
     tau : The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,

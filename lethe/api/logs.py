@@ -171,7 +171,8 @@ def read_log(file: Place, *, filter: str | None = None) -> Log:
 
     Parameters
     ----------
-    file : A log of lm-eval, Inspect, Leak-k, open-unlearning, HarmBench or JailbreakBench, whatever its name.
+    file : A log of lm-eval, Inspect, HELM, garak, promptfoo, Leak-k, open-unlearning, HarmBench or JailbreakBench, or a
+        table of answers, whatever its name.
 
     Examples
     --------

@@ -271,7 +271,7 @@ def compare(
     with probability at most alpha. Higher scores are worse. Questions with another text, prompt or scorer are named and not
     compared. Sides that record different seeds are independent, sides with one seed are compared by pairs of answers, and for
     others neither is assumed. With one answer to each question, the average is tested over the questions.
-    ``population`` is the average over questions like these, of which these are taken as a random sample.
+    ``population`` is the average over questions like these, as if these were a random sample of them.
 
     Of several runs, no pair that differs and no range of ranks is false with probability 1 - alpha (Holm over the pairs).
 

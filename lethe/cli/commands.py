@@ -30,15 +30,14 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "verify certificate.json --draws 200 --model ./my-model --data forget.jsonl --auditor me",
         ),
         "label": Command(
-            "labelling:label answers",
-            "label data/generations/refuser --verdicts data/judged/harm/refuser/forget.parquet",
+            "labelling:label answers", "label answers.parquet --dataset forget.jsonl --labels labels.jsonl"
         ),
     },
     NUMBERS: {
         "bounds": Command(
             "bounding:bounds scores",
             "bounds scores.csv --alpha 0.01 --threshold 0.5",
-            "bounds logs/2026-01-01_forget-qa.eval --score includes",
+            "bounds run.eval --score includes",
         ),
         "compare": Command(
             "runs:compare a b more",
@@ -46,9 +45,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "compare before.eval after.eval --score includes --page change.html",
             "compare gpt.eval llama.eval qwen.eval --page ranks.html",
         ),
-        "log": Command(
-            "logs:read_log file", "log samples_forget_qa_2026-01-01T00-00-00.jsonl --table answers.csv"
-        ),
+        "log": Command("logs:read_log file", "log samples_qa.jsonl --table answers.csv"),
         "plan": Command(
             "planning:plan",
             "plan --alpha 0.01 --tau 0.05 --prompts 40",
@@ -77,10 +74,12 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
         {
             "log": Command(
                 "logs:score_log log",
-                "score samples_forget_qa_2026-01-01T00-00-00.jsonl --scorer rouge_l --data forget.jsonl",
+                "score log samples_qa.jsonl --scorer rouge_l --data forget.jsonl",
                 names={"table": ("--table", "--out")},
             ),
-            "tofu-log": Command("logs:tofu_log file", "score tofu-log phi_full.json --retain phi_retain90.json"),
+            "tofu-log": Command(
+                "logs:tofu_log file", "score tofu-log TOFU_EVAL.json --retain retain90/TOFU_EVAL.json"
+            ),
         },
     ),
 }

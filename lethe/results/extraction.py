@@ -28,7 +28,7 @@ from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discovera
 METHOD = "product of next-token probabilities"
 TREE = "prefixes by beam and mass; the rest by Garwood's limits (1936)"
 KEPT = "retain"  # windows of this split are on the strip, and no number of the text counts them
-WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "with extractable windows"}
+WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "above 0"}
 WORDS |= {"question": "window", "questions": "windows", "leaks": "extractable", "forgot": "not extractable"}
 
 

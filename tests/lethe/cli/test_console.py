@@ -64,8 +64,6 @@ def test_every_example_is_legal(name):
     assert ALL[name].examples
     for example in ALL[name].examples:
         arguments = shlex.split(example)[len(name.split()) :]
-        if name == "score log":  # read as `score log LOG`
-            arguments = shlex.split(example)[1:]
         built(name, ALL[name]).make_context(name, arguments)
 
 
