@@ -3,14 +3,13 @@
 import json
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.audits.kinds.guesses import read_guesses
-from lethe.errors import BadInput, BadRow, BadValue
+from lethe.errors import BadRow, BadValue
 from lethe.statistics.one_run.counts import release
 
 COLUMNS = ("bit", "guess", "score")
@@ -105,22 +104,3 @@ def test_a_broken_cell_is_named_by_file_line_and_column(folder, rows, suffix, bl
         read_guesses(path)
     assert str(caught.value).startswith(f"{path}, line {lines[row]}: ")
     assert column in str(caught.value).partition(": ")[2]
-
-
-@given(content=st.binary(max_size=60) | st.text("bitguescor01,.-\n\"'{}[]:ainf ", max_size=60).map(str.encode))
-@settings(max_examples=200)
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-def test_whatever_a_file_holds_it_is_read_or_refused_in_a_sentence(folder, suffix, content):
-    path = folder / f"any{suffix}"
-    path.write_bytes((b"bit,guess,score\n" if suffix == ".csv" else b"") + content)
-    told = ""
-    try:
-        read = read_guesses(path)
-    except BadInput as error:
-        told = str(error)
-    if told:
-        assert str(path) in told
-    else:
-        assert len(read.bits) == len(read.guesses) == len(read.scores) > 0
-        assert np.isin([read.bits, read.guesses], (0, 1)).all()
-        assert not np.isnan(read.scores).any()

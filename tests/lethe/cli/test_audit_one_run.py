@@ -61,32 +61,6 @@ def guesses(tmp_path):
     return path, table
 
 
-def test_guesses_from_a_file(guesses):
-    path, table = guesses
-    whole = result("--guesses", path, "--r", 100)
-    top = table.nlargest(100, "score")
-    assert (whole["n"], whole["r"], whole["errors"]) == (500, 100, int((top.bit != top.guess).sum()))
-    assert {"independent", "clopper-pearson"} <= set(by_method(result("--guesses", path, "--r", 500)))
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "legal"), [("bit", 2, "0 or 1"), ("guess", -1, "0 or 1"), ("score", None, "a number")]
-)
-def test_a_broken_guess_is_named_by_row(guesses, tmp_path, column, value, legal):
-    table = guesses[1].astype(float)
-    table.loc[3, column] = value
-    table.to_csv(tmp_path / "b.csv", index=False)
-    done = refused("--guesses", tmp_path / "b.csv", "--r", 10)
-    assert f"line 5: {column}" in done
-    assert legal in done
-
-
-def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
-    """All scores tied, the bits sorted: released in file order, half the file's errors would be hidden."""
-    pd.DataFrame({"bit": [0] * 200 + [1] * 200, "guess": 0, "score": 1.0}).to_csv(tmp_path / "t.csv", index=False)
-    assert 60 < result("--guesses", tmp_path / "t.csv", "--r", 200)["errors"] < 140
-
-
 @cases
 def test_what_is_refused(options, sentence):
     assert sentence in refused(*options)

@@ -4,13 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lethe.statistics.bounds import binary_upper
-from lethe.statistics.counts import random_labels
-from lethe.statistics.judge_error import IN_EVERY_QUESTION, Calibration
-from lethe.statistics.leak_rates import QUERIES, Rate
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
 from tests.lethe.cli.calls import Command
 
-JUDGE = Calibration(leaks=60, leaks_called=57, clean=140, clean_called=7)
 CALLED, N = (30, 8), 200
 
 
@@ -33,24 +30,6 @@ def scores(tmp_path):
 
 command = Command("bounds", "--alpha", "0.03")
 call, result, refused = command.call, command.result, command.refused
-
-
-def test_each_prompt_and_the_pool(scores, calibration):
-    got = result(scores, "--calibration", calibration)
-    rate = Rate.of(CALLED, N, judge=JUDGE)
-    error, want, at_k = JUDGE.error(0.01), rate.each(0.03), rate.each(0.03, QUERIES)
-    for place, row in enumerate(got["per_prompt"]):
-        judged = row["judged"]
-        assert (judged["lower"], judged["upper"]) == (want.lower[place, 0], want.upper[place, 0])
-        assert (judged["estimate"], judged["fits"]) == (want.estimate[place, 0], True)
-        assert judged["sensitivity"] == list(error.sensitivity)
-        assert judged["false_positive"] == list(error.false_positive)
-        assert judged["alpha"] == 0.03
-        assert [point["upper"] for point in judged["leak_at_k"]] == at_k.upper[place].tolist()
-    pool = rate.average(0.03)
-    assert (got["judged"]["lower"], got["judged"]["upper"]) == (pool.lower[0], pool.upper[0])
-    assert got["judged"]["assumes"] == JUDGE.assumes()
-    assert IN_EVERY_QUESTION in got["judged"]["leak_at_k_assumes"]
 
 
 def test_a_missing_verdict_of_the_calibration_counts_against_the_judge(scores, calibration):
@@ -83,16 +62,3 @@ def test_a_calibration_of_another_judge_is_refused(scores, calibration):
     assert result(scores, "--calibration", calibration)["judged"]["upper"] < 1
     own.assign(judge="77aa").to_csv(scores, index=False)
     assert "5f0c" in refused(scores, "--calibration", calibration)
-
-
-def test_labels_of_the_run_bound_by_themselves(scores, tmp_path):
-    rows = [("a", place, int(place < 6)) for place in range(20)] + [("b", place, 0) for place in range(20)]
-    place = tmp_path / "labels.csv"
-    pd.DataFrame(rows, columns=["prompt_id", "sample", "label"]).to_csv(place, index=False)
-    got = result(scores, "--labels", place)
-    lower, upper = random_labels(6, 40, 0.03)
-    assert got["labelled"] == {"lower": lower, "upper": upper, "n": 40, "alpha": 0.03}
-    assert got["per_prompt"][1]["labelled"]["upper"] == binary_upper(0, 20, 0.03)
-    assert "by labels alone" in call(scores, "--labels", place).output
-    pd.DataFrame([*rows, rows[0]], columns=["prompt_id", "sample", "label"]).to_csv(place, index=False)
-    assert call(scores, "--labels", place).exit_code == 2

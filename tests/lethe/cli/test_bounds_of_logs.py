@@ -1,14 +1,11 @@
 """`lethe bounds LOG`: the same numbers as the same scores in a CSV, what is refused, and broken logs."""
 
 import json
-import math
 
 import pytest
 
 import lethe
 from lethe.io.logs import read_log
-from lethe.results.table import read_rows
-from lethe.statistics.sequential import stopped_upper
 from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import (
     eval_log,
@@ -78,37 +75,6 @@ def test_a_filter_belongs_to_lm_eval_and_a_column_to_a_table(tmp_path):
     assert "'absent'" in refused(table, "--score", "absent")
 
 
-def test_a_run_that_a_rule_may_have_stopped_has_anytime_valid_values_only(tmp_path):
-    hits = [0] * 30 + ["C"] + [0] * 9
-    got = result(early(tmp_path, 200, hits), "--alpha", 0.05, "--table", tmp_path / "t.parquet")
-    row, values = got["per_prompt"][0], [0.0] * 39 + [1.0]
-    ends = {
-        one.quantity: (one.lower, one.upper) for one in read_rows(tmp_path / "t.parquet") if one.basis == "anytime"
-    }
-    assert ends["score"] == ends["leak"] == (row["anytime_lower"], row["anytime_upper"])
-    assert ends["score_worst"] == (None, got["worst_prompt"]["bound"])
-    fixed = ("m_bin", "m_bin_lower", "m_mu", "m_mu_lower", "m_sigma", "m_gen", "tighter")
-    assert [row[key] for key in fixed] == [None] * len(fixed)
-    assert "stopped early" in row["fixed_bounds"]
-    assert (row["n"], row["mean"]) == (40, 1 / 40)
-    assert row["anytime_upper"] == pytest.approx(stopped_upper(values, 0.05), abs=1e-8)
-    assert row["anytime_lower"] == pytest.approx(
-        1 - stopped_upper([1 - value for value in values], 0.05), abs=1e-8
-    )
-    assert row["anytime_sd_upper"] == pytest.approx(math.sqrt(row["anytime_upper"] * (1 - row["anytime_upper"])))
-    assert row["leak_at_k"][0] == {
-        "k": 1,
-        "estimate": None,
-        "lower": row["anytime_lower"],
-        "upper": row["anytime_upper"],
-    }
-    assert got["worst_prompt"] == {"prompt_id": "q", "metric": "anytime_upper", "bound": row["anytime_upper"]}
-    assert got["pooled"] is None
-    assert got["log"]["stopping"] == "early"
-    assert "anytime" in call(early(tmp_path, 200, hits)).stdout
-    assert "--together" in refused(early(tmp_path, 200, hits), "--together", "holm")
-
-
 def test_bounds_go_to_inspect_as_a_record_per_question(tmp_path):
     path = eval_log(
         tmp_path / "a.eval", header(["q", 7]), [sample(one, epoch) for epoch in (1, 2) for one in ("q", 7)]
@@ -124,6 +90,7 @@ def test_bounds_go_to_inspect_as_a_record_per_question(tmp_path):
     assert "--out" in refused(path, "--out", out)
     assert "--out" in refused(path, "--to", "inspect", "--out", tmp_path / "b.csv")
     assert "--to" in refused(early(tmp_path, 9, [0]), "--to", "inspect")
+    assert "--together" in refused(early(tmp_path, 9, [0]), "--together", "holm")
 
 
 @pytest.mark.slow

@@ -186,9 +186,6 @@ def test_revisions_are_read_from_dvc_and_git(tmp_path, monkeypatch, pair):
     assert "nor a DVC experiment" in refused("HEAD~1", "exec/bold-cat")
 
 
-DRAWN = {"engine": "prefix", "max_new_tokens": 40}
-
-
 @cases
 def test_the_method_follows_from_recorded_seeds_and_engines(tmp_path, a, b, word):
     sides = [data(tmp_path / name, {"q": 0.1}, **more) for name, more in (("a", a), ("b", b))]

@@ -5,7 +5,6 @@ import json
 import pandas as pd
 import pytest
 
-from lethe.scoring.tofu import SECTIONS
 from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import eval_log, header, leak_k_line, lm_eval_line, sample, write_lines
 
@@ -98,29 +97,6 @@ def test_ids_that_inspect_cannot_tell_apart_are_refused(tmp_path):
     log = eval_log(tmp_path / "a.eval", header([7, "7"], 1), answers)
     data = write_lines(tmp_path / "d.jsonl", [{"id": "x", "question": "Who?", "answer": "Ron"}])
     assert "id 7" in refused(log, "--data", data, "--to", "inspect", "--out", tmp_path / "o.json")
-
-
-@pytest.fixture
-def log(tmp_path):
-    section = {
-        "avg_gt_loss": {"0": 0.0, "1": None},
-        "avg_paraphrased_loss": {"0": 1.0, "1": 1.0},
-        "average_perturb_loss": {"0": [3.0, 5.0], "1": [1.0, 1.0]},
-        "generated_text": {"0": ["Who?", "[bold]Ron\x1b[31m", "Ron"], "1": ["Who?", "Ron", "Ron"]},
-        "rougeL_recall": {"0": 1.0, "1": 0.5},
-    }
-    path = tmp_path / "log.json"
-    path.write_text(json.dumps(dict.fromkeys(SECTIONS.values(), section)))
-    return path
-
-
-def test_a_broken_log_of_tofu_is_named(tmp_path, log):
-    bad = tmp_path / "bad.json"
-    for content in ("", "{}", "[]", '{"eval_log.json": 1}'):
-        bad.write_text(content)
-        assert "bad.json" in refused("tofu-log", bad)
-        assert "bad.json" in refused("tofu-log", log, "--retain", bad)
-    assert "absent.json" in refused("tofu-log", tmp_path / "absent.json")
 
 
 @pytest.mark.parametrize(("name", "utility"), [("phi_full", 0.522074), ("phi_retain90", 0.531991)])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.api.logs import tofu_log
-from lethe.errors import BadFile, BadInput, BadValue
+from lethe.errors import BadFile, BadValue
 from lethe.scoring.tofu import (
     BLOCKS,
     SECTIONS,
@@ -74,26 +74,6 @@ def test_a_log_without_its_parts_is_refused(tmp_path, content, message):
     with pytest.raises(BadFile, match=message) as caught:
         read_log(path)
     assert str(path) in str(caught.value)
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["0", "1"]), inner, max_size=2),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=150)
-@given(st.dictionaries(st.sampled_from(list(section())), values))
-def test_any_content_is_read_or_refused_in_a_sentence(tmp_path_factory, changes):
-    path = write(tmp_path_factory.getbasetemp(), **changes)
-    try:
-        log = read_log(path)
-    except BadInput:
-        return
-    for entry in log.values():
-        for column in (entry.probability, entry.truth_ratio, entry.rouge, entry.rouge_again):
-            assert column.shape == (len(entry.rows),)
 
 
 NAN = float("nan")
