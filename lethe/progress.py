@@ -56,6 +56,7 @@ def _paced(
         now = time.monotonic()
         if now - shown >= pause:
             rate = done / (now - began)
+            form = ".1f" if rate >= 1 else ".2g"
             left = f", {(total - done) / rate:.0f} s left" if total else ""
-            show(f"{label}: {done} of {total or '?'} {unit}, {rate:.{1 if rate >= 1 else 3}f}/s{left}")
+            show(f"{label}: {done} of {total or '?'} {unit}, {rate:{form}}/s{left}")
             shown, pause = now, min(2 * pause, longest)
