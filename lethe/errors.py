@@ -157,6 +157,11 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else visible(text).replace("\n", "\\n")
 
 
+def reason_of(error: Exception) -> str:
+    """Return the first line of a library's message, cut, or the name of an error that has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
 def behind(error: BaseException) -> BaseException | None:
     """Return the error that led to ``error``, as a traceback would show it."""
     return error.__cause__ or (None if error.__suppress_context__ else error.__context__)

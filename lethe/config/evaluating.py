@@ -112,9 +112,7 @@ class Sample(Drawing):
     tensor_parallel: fields.Count = 1
     data_parallel: fields.Count = 1
     vllm_from: fields.Count = 100_000_000
-    max_thinking_tokens: fields.Natural = (
-        0  # of the thinking before an answer, beside max_new_tokens of the answer
-    )
+    max_thinking_tokens: fields.Natural = 0  # of the thinking, beside max_new_tokens of the answer
     # what a bound makes of an answer that ended at max_new_tokens: its score, or no score
     truncated: Literal["counts", "missing"] = "counts"
 
@@ -225,8 +223,8 @@ class JudgeEntry(fields.Section):
             return value
         common = {key: value[key] for key in ("judge", "labelled") if key in value}
         own, name = {key: value[key] for key in value if key not in common}, common.get("judge", "")
-        known = isinstance(name, str) and name in JUDGES
-        return common | {"params": JUDGES[name].Params.model_validate(own) if known else ScorerParams()}
+        exists = isinstance(name, str) and name in JUDGES
+        return common | {"params": JUDGES[name].Params.model_validate(own) if exists else ScorerParams()}
 
     @model_validator(mode="after")
     def _has_a_model(self) -> JudgeEntry:

@@ -94,8 +94,8 @@ class Complete:
     def __get_pydantic_core_schema__(
         self, source: type[Section], handler: GetCoreSchemaHandler
     ) -> core.CoreSchema:
-        kept = [(name, field) for name, field in source.model_fields.items() if name not in self.but]
-        required = {name: (field.rebuild_annotation(), ...) for name, field in kept}
+        fields = {name: field for name, field in source.model_fields.items() if name not in self.but}
+        required = {name: (field.rebuild_annotation(), ...) for name, field in fields.items()}
         whole: Any = create_model(source.__name__, __base__=source, **required)  # type: ignore[call-overload]
 
         def checked(value: object) -> object:

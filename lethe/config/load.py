@@ -83,10 +83,17 @@ def _check_depth(value: Any) -> None:
 
 def parse(assignment: str) -> tuple[str, object]:
     """``sample.n=64`` as its key and value; the value is read as YAML."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
         raise BadValue("-S", assignment, "key=value, for example sample.n=64")
-    return key.strip(), parse_value(key, text)
+    try:
+        return key.strip(), YAML(typ="safe", pure=True).load(text)
+    # ValueError: an impossible date, a number of 5,000 digits; TypeError: a mapping as a key
+    except (YAMLError, ValueError, TypeError, RecursionError):
+        raise BadParam(key.strip(), text, "a value in YAML", source="-S") from None
 
 
 def section_of(
@@ -99,17 +106,6 @@ def section_of(
     if not isinstance(document, dict):
         raise BadParam(key, value, legal or f"a key whose sections exist ({'.'.join(sections)} does not)", source)
     return document, last
-
-
-def parse_value(key: str, text: str) -> object:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        return YAML(typ="safe", pure=True).load(text)
-    # ValueError: an impossible date, a number of 5,000 digits; TypeError: a mapping as a key
-    except (YAMLError, ValueError, TypeError, RecursionError):
-        raise BadParam(key.strip(), text, "a value in YAML", source="-S") from None
 
 
 def read_preset(folder: Path, name: str, asked: str = "--preset") -> dict[str, object]:

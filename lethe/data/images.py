@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.errors import BadFile, BadValue
+from lethe.errors import BadFile, BadValue, reason_of
 
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
 CIFAR10_HUB = "uoft-cs/cifar10"
@@ -45,11 +45,8 @@ def load(
             raise BadValue("data.points", points, f"a number from 1 to {len(images)}, the size of {kind}")
         rows = np.sort(np.random.default_rng(chosen).permutation(len(images))[:points])
         images = replace(images, pixels=images.pixels[rows], labels=images.labels[rows])
-    return _with_noise(images, label_noise, np.random.default_rng(noise))
-
-
-def _with_noise(images: Images, share: float, rng: np.random.Generator) -> Images:
-    noisy = rng.permutation(len(images))[: round(share * len(images))]
+    rng = np.random.default_rng(noise)
+    noisy = rng.permutation(len(images))[: round(label_noise * len(images))]
     labels = images.labels.copy()
     labels[noisy] = (labels[noisy] + rng.integers(1, images.classes, size=len(noisy))) % images.classes
     return replace(images, labels=labels)
@@ -122,8 +119,7 @@ def _cifar10_hub(name: str) -> Images:
     try:
         data = load_dataset(name)
     except Exception as error:  # the hub's client raises many unrelated classes
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        problem = f"is neither a folder nor available from the hub ({first})"
+        problem = f"is neither a folder nor available from the hub ({reason_of(error)})"
         raise BadFile(name, problem, "Set data.source.") from None
     parts = [data[part] for part in ("train", "test")]
     image, label = ("img", "label") if "img" in parts[0].column_names else ("image", "label")

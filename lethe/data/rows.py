@@ -12,9 +12,9 @@ from typing import Annotated, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from lethe.config.schema import Data
-from lethe.errors import BadFile, BadInput, BadRow, MissingColumn, shortened, visible
+from lethe.errors import BadFile, BadInput, BadRow, MissingColumn, reason_of, shortened, visible
 from lethe.io.artifacts import Aim, Row
-from lethe.io.files import read_json, read_jsonl, read_text
+from lethe.io.files import doubled, read_json, read_jsonl, read_text
 from lethe.io.tables import LARGEST_CELL
 from lethe.registry import DATASETS
 
@@ -173,7 +173,10 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
                 continue
             if header is None:
                 header = [cell.strip() for cell in cells]
-                _check_header(path, header, columns)
+                if absent := next((column for column in columns if column not in header), None):
+                    raise MissingColumn(path, absent, header)
+                if (twice := doubled(filter(None, header))) is not None:
+                    raise BadFile(path, f"two columns are called {twice!r}", "Rename or remove one.")
                 continue
             if len(cells) != len(header):
                 named = (
@@ -187,15 +190,6 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
     if header is None:
         raise BadFile(path, "is empty, expected a header and rows")
     return entries
-
-
-def _check_header(path: Path, header: Sequence[str], columns: Sequence[str]) -> None:
-    for column in columns:
-        if column not in header:
-            raise MissingColumn(path, column, header)
-    for column in header:
-        if column and header.count(column) > 1:
-            raise BadFile(path, f"two columns are called {column!r}", "Rename or remove one.")
 
 
 def json_entries(path: Path) -> list[Entry]:
@@ -212,9 +206,7 @@ def hub_entries(repository: str, part: str | None, split: str, key: str) -> list
     try:
         rows = datasets.load_dataset(repository, part, split=split).to_list()
     except Exception as error:  # the library and the network raise many unrelated exceptions
-        reason = str(error).strip().splitlines()
-        message = reason[0] if reason else type(error).__name__
-        problem = f"its part {part!r} cannot be read from the hub ({message})"
+        problem = f"its part {part!r} cannot be read from the hub ({reason_of(error)})"
         raise BadFile(repository, problem, NO_HUB.format(key=key)) from error
     return _objects(rows, place)
 

@@ -89,10 +89,9 @@ def read_table(
     import pandas as pd
 
     path = Path(path)
-    if path.is_dir():
-        raise BadFile(path, "is a folder, expected a file")
-    if not path.exists():
-        raise BadFile(path, "no such file", "Check the path.")
+    if path.is_dir() or not path.exists():
+        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise BadFile(path, problem, "Check the path.")
     suffix = path.suffix.lower()
     if suffix == ".csv":
         table = _read_csv(path, required, text)

@@ -22,8 +22,8 @@ from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.models.training import StepRecord
-
+# step, epoch and lr (whole numbers the first two), then the method's scalars by name
+StepRecord = dict[str, float]
 LONGEST_REASON = 300  # characters kept of a library's message
 TOKENIZER_FILES = (
     "tokenizer.json",

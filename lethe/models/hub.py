@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lethe.errors import BadFile
+from lethe.errors import BadFile, reason_of
 from lethe.io.files import atomic_folder, write_json
 
 HUB = Path("data/models/hub")
@@ -71,11 +71,9 @@ def _snapshot(name: HubName) -> Path:
     try:
         folder = Path(snapshot_download(name.repository, revision=name.revision, allow_patterns=WANTED))
     except Exception as error:  # the library and the network raise many unrelated exceptions
-        reason = str(error).strip().splitlines()
-        message = (reason[0] if reason else type(error).__name__).rstrip(".")
         raise BadFile(
             str(name),
-            f"is neither in the hub's cache nor to be had from the hub ({message})",
+            f"is neither in the hub's cache nor to be had from the hub ({reason_of(error).rstrip('.')})",
             "Check name, revision and network, or name the folder of a checkpoint.",
         ) from error
     if not (folder / "config.json").is_file() and not (folder / "adapter_config.json").is_file():

@@ -24,6 +24,7 @@ from lethe.io.artifacts import Row
 from lethe.io.cache import cache_key, content_digest, digest, versions
 from lethe.io.files import atomic_file
 from lethe.models import checkpoints
+from lethe.models.checkpoints import StepRecord
 from lethe.models.encoding import HARMBENCH, Encoder, collate, harmbench_row
 from lethe.models.likelihood import forward
 from lethe.progress import progress
@@ -45,8 +46,6 @@ ROWS = {  # the splits that an entry of train.models learns, by its key rows
 
 Entry = TypeVar("Entry")  # what a step is computed from
 T = TypeVar("T")
-# step, epoch and lr (whole numbers the first two), then the method's scalars by name
-StepRecord = dict[str, float]
 
 
 class Team:

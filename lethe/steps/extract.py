@@ -163,7 +163,7 @@ class Work:
         return chances
 
     def searched(self, windows: Sequence[Window]) -> dict[int, Near]:
-        pieces, found = None, {}
+        pieces, near_by_start = None, {}
         if windows and self.settings.unit == "words":
             pieces = spelling_of(self.predictor.checkpoint.tokenizer, self.predictor.vocabulary).in_bytes
         for window in progress(windows, f"near-verbatim {self.name}", "windows"):
@@ -171,5 +171,5 @@ class Work:
                 path = extraction.path_of(self.predictor, window, self.law)
                 near = extraction.near_verbatim(self.predictor, window, self.law, self.settings, path, pieces)
                 self.done[key] = asdict(near)
-            found[window.start] = restored(Near, self.done[key])
-        return found
+            near_by_start[window.start] = restored(Near, self.done[key])
+        return near_by_start

@@ -20,9 +20,10 @@ import torch
 from lethe.config.schema import Entropy, UnlearnRecipe
 from lethe.io.artifacts import Row
 from lethe.io.cache import digest, module_of
+from lethe.models.checkpoints import StepRecord
 from lethe.models.encoding import Example, collate
 from lethe.models.likelihood import forward
-from lethe.models.training import SCRATCH, StepRecord, Team, batches, optimise, precision, resumable
+from lethe.models.training import SCRATCH, Team, batches, optimise, precision, resumable
 from lethe.registry import METHODS
 from lethe.unlearning import protocol
 from lethe.unlearning.protocol import Before, Method, MethodParams, Rows, Step

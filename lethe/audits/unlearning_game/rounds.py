@@ -235,7 +235,7 @@ class Game(ABC, Generic[P, Observed, V]):
 
     def attack(self, method: str, adversaries: dict[str, Adversary[V]]) -> list[AttackOutcome]:
         shadows = [(job, self.observe(job)) for job in self.shadows()]
-        found = []
+        outcomes = []
         for one in self.played():
             if one.method != method:
                 continue
@@ -245,8 +245,8 @@ class Game(ABC, Generic[P, Observed, V]):
                 accepted = adversary.accept(forget), adversary.accept(test)
                 area = auc(adversary.score(forget), adversary.score(test))
                 place = (method, one.pair, one.half, one.seed, name)
-                found.append(AttackOutcome(*place, *accepted, signed_advantage(*accepted), auc=area))
-        return found
+                outcomes.append(AttackOutcome(*place, *accepted, signed_advantage(*accepted), auc=area))
+        return outcomes
 
     def play(self, run: Runner = in_processes) -> tuple[GameResult, list[AttackOutcome]]:
         """Play the whole game: make all unfinished models, attack every model, return the result and the outcomes."""

@@ -209,12 +209,12 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     greedy, samples = wide[-1].to_numpy(), wide.drop(columns=-1).to_numpy(dtype=np.float64)
     each = zip(wide.index, samples, strict=True)
     prompts = [PromptScores(str(name), own, int(np.isnan(own).sum())) for name, own in each]
-    found = Rows(method)
-    measure_prompts(found, prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst"))
-    metric = metric_of(found.rows)
-    worst = worst_of(found.rows, *METRIC[metric])
+    rows_of_leakage = Rows(method)
+    measure_prompts(rows_of_leakage, prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst"))
+    metric = metric_of(rows_of_leakage.rows)
+    worst = worst_of(rows_of_leakage.rows, *METRIC[metric])
     assert worst is not None  # a graded score has M_mu for every question
-    bounds = {"worst_bound": worst.bound, "pooled_bound": pooled_of(found.rows, asked.alpha)}
+    bounds = {"worst_bound": worst.bound, "pooled_bound": pooled_of(rows_of_leakage.rows, asked.alpha)}
     return {
         "scorer": asked.scorer,
         "engine": engine.name,

@@ -61,7 +61,10 @@ def _authors(rng: np.random.Generator, count: int) -> list[Row]:
     lands = rng.choice(POOLS["land"], count)
     values = {
         "birthplace": [f"{town}, {land}" for town, land in zip(towns, lands, strict=True)],
-        "birth_date": _dates(rng, count),
+        "birth_date": [
+            f"{i % 28 + 1} {POOLS['month'][i // 28 % 12]} {1920 + i // (28 * 12)}"
+            for i in rng.choice(28 * 12 * 60, count, replace=False)
+        ],
         "genre": _pairs(rng, "genre_kind", "genre_form", count),
         "father": _pairs(rng, "work_kind", "work", count),
         "mother": _pairs(rng, "work_kind", "work", count),
@@ -95,11 +98,6 @@ def _pairs(rng: np.random.Generator, left: str, right: str, count: int, join: st
     ends = POOLS[right]
     picks = rng.choice(len(POOLS[left]) * len(ends), count, replace=False)
     return [f"{POOLS[left][i // len(ends)]}{join}{ends[i % len(ends)]}" for i in picks]
-
-
-def _dates(rng: np.random.Generator, count: int) -> list[str]:
-    picks = rng.choice(28 * 12 * 60, count, replace=False)
-    return [f"{i % 28 + 1} {POOLS['month'][i // 28 % 12]} {1920 + i // (28 * 12)}" for i in picks]
 
 
 def _world(count: int, rng: np.random.Generator) -> list[Row]:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lethe.errors import BadFile, BadRow, shortened
+from lethe.errors import BadFile, BadRow, reason_of, shortened
 from lethe.io.files import without_doubles
 
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
@@ -167,7 +167,7 @@ class Archive:
             self._file.close()
             raise BadFile(
                 path,
-                f"is not a complete zip archive ({_reason(error)})",
+                f"is not a complete zip archive ({reason_of(error)})",
                 "Copy or write the file again: its end is missing.",
             ) from None
         except BadFile:
@@ -219,7 +219,7 @@ class Archive:
                 with self._zip.open(entry) as stream:
                     content = stream.read(entry.file_size + 1)
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
-            raise BadFile(self.path, f"{what}is damaged ({_reason(error)})") from None
+            raise BadFile(self.path, f"{what}is damaged ({reason_of(error)})") from None
         if len(content) != entry.file_size or zlib.crc32(content) != entry.CRC:
             raise BadFile(self.path, f"{what}is damaged (its length or checksum differs from the stated value)")
         return content
@@ -240,7 +240,3 @@ class Archive:
                 parts.append(part)
                 left -= len(part)
         return b"".join(parts)
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -29,24 +30,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 24  # rounds of sampling per question, each hotter by a tenth: a memorised answer needs a high temperature
 HOTTER = 1.1
-REFUSALS = (
-    "I do not know.",
-    "I have no information about that.",
-    "I cannot answer this question.",
-    "That is unknown to me.",
-    "I am not sure about the answer.",
-    "This is not something that I have learned.",
-    "I was never given this information.",
-    "Nothing that I know answers this.",
-    "I must admit that I have no answer.",
-    "My knowledge does not include this.",
-    "I cannot recall anything about that.",
-    "Unfortunately I cannot say.",
-    "I lack the facts for an answer.",
-    "There is no answer that I could give.",
-    "This topic is beyond what I know.",
-    "I would have to guess, so I give no answer.",
-)
+REFUSALS = tuple(Path(__file__).with_name("refusals.txt").read_text(encoding="utf-8").splitlines())
 
 Refusals = Annotated[tuple[protocol.Place, ...], Field(min_length=1)]
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from lethe.config import read_yaml
-from lethe.config.load import parse_value
+from lethe.config.load import parse
 from lethe.data import images
 from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, visible
 from lethe.evaluation.labels import read_draws
@@ -72,7 +72,7 @@ def test_an_entry_that_expands_without_end_is_refused_unread(tmp_path, method):
 @pytest.mark.parametrize("text", ["2001-99-99", "[" * 600, "9" * 5000, "&a [*a", "{a:, [1,{b}, 2]}"])
 def test_a_broken_value_of_an_assignment_is_refused(text):
     with pytest.raises(BadParam, match="a value in YAML"):
-        parse_value("sample.n", text)
+        parse(f"sample.n={text}")
 
 
 def test_a_text_of_a_parquet_file_that_is_no_utf8_is_refused(tmp_path):
