@@ -75,13 +75,13 @@ def quickest(
     except Exception as error:  # whatever vLLM lacks here, the first engine has it
         logger.warning("vLLM does not start (%s): the %s engine draws", error, engine.name)
         return engine
-    prompts, settings = work[0].prompts, work[0].settings
-    asked = prompts[len(prompts) // 2]
+    asked, settings = work[0].prompts[len(work[0].prompts) // 2], work[0].settings
     _pilot(other, [asked], settings, TIMED[0])  # its first answers also prepare its kernels
     times = {one.name: _seconds(one, asked, settings, COMPARED) for one in (engine, other)}
     chosen = min((engine, other), key=lambda one: times[one.name])
     taken = " and ".join(f"{time:.1f} s by {name}" for name, time in times.items())
     chosen.reason = f"{COMPARED} answers of a pilot took {taken}"
+    print(f"The engine {chosen.name} draws: {chosen.reason}.")
     keep(choice, {"engine": chosen.name, "reason": chosen.reason})
     return chosen
 

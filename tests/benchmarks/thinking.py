@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
         folder / "model", rows, n=1024, max_new_tokens=24, max_thinking_tokens=24, folder=folder / "evaluation"
     )
     print(found.verdict)
-    print(found.questions[["binary_share", "thinking_share"]])
+    print(found.questions[["prompt_id", "binary_share", "thinking_share"]])
     picture(found.report, folder / "page.png")
     print(folder / "page.png")
     return 0

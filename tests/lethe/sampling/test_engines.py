@@ -347,7 +347,7 @@ def test_a_larger_budget_never_draws_less_and_the_pilot_leaves_the_answers_alone
 
 @cases
 def test_a_pilot_chooses_the_engine_of_a_long_evaluation_and_a_resumed_one_keeps_it(
-    monkeypatch, tiny_model, tmp_path, here, vllm, chosen
+    monkeypatch, tiny_model, tmp_path, capfd, here, vllm, chosen
 ):
     """The engines sleep as given; a vLLM of None does not start."""
     rows = [{"id": "a", "question": "abc", "answer": "b", "keywords": ["b"]}]
@@ -379,6 +379,7 @@ def test_a_pilot_chooses_the_engine_of_a_long_evaluation_and_a_resumed_one_keeps
     assert about["engine"] == chosen
     assert (vllm is None) == ("pilot" not in about["engine_reason"])
     assert opened == ["prefix", "vllm"]
+    assert (f"The engine {chosen} draws: " in capfd.readouterr().err) == (vllm is not None)
     evaluate(tiny_model, rows, n=24, **given)
     if vllm is not None:
         assert opened[2:] == [chosen]
