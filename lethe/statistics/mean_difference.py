@@ -249,6 +249,7 @@ Rise = _FourBounds | _TwoSides | _PairedBets  # the evidence that the second of 
 
 
 SIGN_TEST = "exact sign test over the questions; interval: "
+AT_FIXED_STAKES = "bets at fixed stakes on paired differences"
 ONE_EACH = "; one answer to each question, independent over the questions"
 
 
@@ -274,8 +275,10 @@ def mean_of_differences(
     level M times smaller, and their average, weighted by the numbers of questions, holds under any dependence (Bonferroni).
     A stopped side is `sequential.stopped_average`. The p-value is found by bisection over alpha.
 
-    With one answer to each question, the p-value is that of the exact sign test: under "no question is likelier to score
-    higher in b", the rises among the questions that differ are at most binomial with 1/2. The interval is a separate claim.
+    With one answer of 0 or 1 to each question, the p-value is that of the exact sign test: under "no question is likelier
+    to score higher in b", the rises among the questions that differ are at most binomial with 1/2; the interval is a
+    separate claim. Other scores have bets at fixed stakes: the expected capital, a product over questions of factors that
+    are linear in their means, is at most that of equal questions, so it is at most 1 if the average is as claimed.
     """
     check_alpha(alpha)
     if not a or len(a) != len(b):
@@ -404,20 +407,21 @@ def _sign_test(a: np.ndarray, b: np.ndarray) -> tuple[int, int, int, float]:
 
 
 def _over_questions(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool) -> Difference:
-    rises, falls, none, p = _sign_test(a, b)
+    first, second = _mean([a]), _mean([b])
     if binary:
-        count, method = len(a), "Clopper-Pearson on the questions that differ"
+        up, down, none, p = _sign_test(a, b)
+        count, method = len(a), f"{SIGN_TEST}Clopper-Pearson on the questions that differ"
         share = min(alpha / 4, many_prompts.LARGEST_POOLED_ALPHA)
-        low = pooled_lower(rises, count, share) - pooled_upper(falls + none, count, share)
-        high = pooled_upper(rises + none, count, share) - pooled_lower(falls, count, share)
+        low = pooled_lower(up, count, share) - pooled_upper(down + none, count, share)
+        high = pooled_upper(up + none, count, share) - pooled_lower(down, count, share)
     else:
         (low_a, high_a), (low_b, high_b) = _ends_of(a), _ends_of(b)
-        worst, best = (1 + low_b - high_a) / 2, (1 + high_b - low_a) / 2
-        method = "empirical Bernstein"
-        low = 2 * max(0.0, float(worst.mean()) - many_prompts.empirical_width(worst, alpha / 2)) - 1
-        high = 2 * min(1.0, float(best.mean()) + many_prompts.empirical_width(best, alpha / 2)) - 1
+        rises, falls = (StoppedSamples([own]) for own in ((1 + high_a - low_b) / 2, (1 + high_b - low_a) / 2))
+        low, high = 1 - 2 * float(rises.uppers(alpha / 2)[0]), 2 * float(falls.uppers(alpha / 2)[0]) - 1
+        p = 2 * float((rises if first <= second else falls).p_values(np.array([0.5]))[0])
+        method = AT_FIXED_STAKES
     assumes = assumptions("any", NEITHER, ONE_EACH)
-    return Difference(_mean([a]), _mean([b]), low, high, p, alpha, SIGN_TEST + method, assumes)
+    return Difference(first, second, low, high, min(1.0, p), alpha, method, assumes)
 
 
 def _smallest_level(excludes: Callable[[float], bool], steps: int, largest: float = 0.5) -> float:

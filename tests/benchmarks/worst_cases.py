@@ -116,6 +116,21 @@ def signs(rng: Rng, runs: int, alpha: float, m: int, same: float) -> float:
     return rejected / (runs // 4)
 
 
+@cases(
+    *("one graded answer each (exact)", "{m} questions, {up:g} up, {share:.0%} {down:g} down"),
+    m=(10, 60), share=(0.02, 0.1, 0.5), up=(0.01, 0.1, 0.5), down=(0.1, 0.5),
+)  # fmt: skip
+def graded(rng: Rng, runs: int, alpha: float, m: int, share: float, up: float, down: float) -> float:
+    """Exact: the number of questions that fall decides."""
+    found = [
+        mean_of_differences([np.array([0.5])] * m, list(0.5 + np.repeat([up, -down], [m - k, k])[:, None]), alpha)
+        for k in range(m + 1)
+    ]
+    ends = np.array([(one.low, one.high) for one in found if one])
+    truth, chance = up * (1 - share) - down * share, binom.pmf(np.arange(m + 1), m, share)
+    return 2 * float(max(chance[ends[:, 0] > truth + ROUNDING].sum(), chance[ends[:, 1] < truth - ROUNDING].sum()))
+
+
 LEAKING = {"all .02": 0.02, "all .5": 0.5, "one .5": np.eye(1, 10)[0] / 2, "one 1": np.eye(1, 10)[0]}
 POOLED: dict[
     tuple[object, ...], tuple[float, float]

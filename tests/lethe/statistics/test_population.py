@@ -16,7 +16,7 @@ from lethe.statistics.bounds import binary_upper
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import CERTIFY, Rate
 from lethe.statistics.many_prompts import population_ends, rank_ranges, share_interval
-from lethe.statistics.mean_difference import population_difference
+from lethe.statistics.mean_difference import mean_of_differences, population_difference
 from tests.lethe.statistics.draws import allowed, clopper_pearson, tolerated
 
 QUESTIONS = 24
@@ -84,6 +84,21 @@ def test_the_sign_test_is_mcnemars_and_the_clusters_are_questions():
     assert gap.low < found.low
     assert gap.high > found.high
     assert (copies.low, copies.high) == (found.low, found.high)  # copies of one answer are no evidence
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05])
+@pytest.mark.parametrize(("rise", "fall", "share"), [(0.01, 0.5, 0.1), (0.05, 0.5, 0.1), (0.5, 0.5, 0.5)])
+def test_one_graded_answer_each_tests_the_average_and_not_the_number_of_rises(alpha, rise, fall, share):
+    """Most questions rise a little and a few fall a lot: the sign test finds a rise where the average falls."""
+    rng, runs, false, a = np.random.default_rng(4), 200, 0, np.full((60, 1), 0.5)
+    for _ in range(runs):
+        b = a + np.where(rng.random(a.shape) < share, -fall, rise)
+        found = mean_of_differences(list(a), list(b), alpha)
+        false += found.low > rise * (1 - share) - fall * share
+        assert (found.low > 0) == (found.p_above() <= alpha / 2)
+    assert false <= allowed(alpha / 2, runs)
+    shown = mean_of_differences(list(a), list(a + 0.3), alpha)
+    assert 0 < shown.low <= 0.3 <= shown.high
 
 
 @pytest.mark.parametrize("binary", [True, False])
