@@ -185,7 +185,7 @@ def compare(
     if require and (claim := comparison.of_all("not_worse")):
         absent = [one for one in comparison.record["not_compared"] if one["id"] is not None]
         closed.append(not claim.evidence["holds"] or bool(absent))
-        problem = f"{len(absent)} questions are not compared, so nothing is proved of them"
+        problem = f"nothing is proved of {plural(len(absent), 'question')} that could not be compared"
         notes += [f"--require not-worse: {problem}."] if absent else []
     if fail_above is not None and (row := comparison.of_all("score_worst")):
         json["gate"] = gate_of(fail_above, row.alpha_upper, row.upper_bound)

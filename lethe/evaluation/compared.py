@@ -207,7 +207,7 @@ def compare(
     if both and by is not None:
         both.not_worse_row(rows, alpha, by, on)
     if both and worst:
-        rows.add("model", "score_worst", "compared", None, None, both.worst(alpha))
+        rows.add("model", "score_worst", "compared", None, None, _worst(b, both.binary, alpha))
     facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": worse}
     record = _record(facts, missing, notes)
     return Comparison((result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows))
@@ -257,16 +257,18 @@ class _Pairs:
         facts = {"by": by, "on": on, "unproved": unproved, "holds": value <= by}
         rows.add("model", "not_worse", "compared", None, None, bound, evidence=facts)
 
-    def worst(self, alpha: float) -> Bound:
-        """An upper bound of B's largest mean: each question at alpha, without a correction."""
-        filled = [np.nan_to_num(own, nan=1.0) for own in self.sides[1]]
-        if self.stopped[1]:
-            values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
-        elif self.binary:
-            values, method = [float(binary_upper(own.sum(), len(own), alpha)) for own in filled], "Clopper-Pearson"
-        else:
-            values, method = by_length(filled, lambda rows: mean_upper(rows, alpha).tolist()), "betting"
-        return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
+
+def _worst(b: Side, binary: bool, alpha: float) -> Bound:
+    """An upper bound of B's largest mean, of questions that A lacks too: each at alpha, without a correction."""
+    scores = [own.scores for model in b.models.values() for own in model.questions.values()]
+    filled = [np.nan_to_num(own, nan=1.0) for own in scores]
+    if b.stopped:
+        values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
+    elif binary and all(np.isin(own, (0.0, 1.0)).all() for own in filled):
+        values, method = [float(binary_upper(own.sum(), len(own), alpha)) for own in filled], "Clopper-Pearson"
+    else:
+        values, method = by_length(filled, lambda rows: mean_upper(rows, alpha).tolist()), "betting"
+    return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
 
 
 Effects = dict[tuple[int, int], Difference | None]
@@ -375,7 +377,7 @@ def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
     pairs = {(i, j): _Pairs(sides[i], sides[j], [own[name] for name in common]) for (i, j), own in by_pair.items()}
     pooled = {places: both.average(alpha) for places, both in pairs.items()}
     population = {places: both.population(alpha) for places, both in pairs.items()}
-    # With one answer to each question the tests are sign tests, not tests of means.
+    # With one answer of 0 or 1 to each question the tests are sign tests, not tests of means.
     several = any(len(own) > 1 for own in pairs[0, 1].sides[0])
     runs = [Rows(name) for name in names]
     for place, own in enumerate(runs):

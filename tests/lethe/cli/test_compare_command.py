@@ -227,6 +227,8 @@ def test_not_worse_must_be_proved(tmp_path, pair):
     fewer = tmp_path / "c.csv"
     fewer.write_text("prompt_id,score\n" + rows)
     assert call(a, fewer, "--require", "not-worse", "--by", 0.6).exit_code == 1
+    assert call(a, fewer, "--fail-above", 0.3).exit_code == 0
+    assert call(fewer, b, "--fail-above", 0.3).exit_code == 1  # of the question in B alone
 
 
 @pytest.fixture
