@@ -42,30 +42,13 @@ import pytest
 from tests.small import ROOT
 
 CORE = ("statistics", "results", "sampling", "scoring")
-TESTS = ("tests/lethe", "tests/stages", "tests/contract")
+TESTS = ("tests/lethe", "tests/stages", "tests/contract", "tests/test_simulations.py")
 OURS = {"lethe", "tests", "stages", "flows", "studies"}
 # Imported once: a process of tests begins as a copy of one that has them.
 PRELOADED = (
-    *(
-        "numpy",
-        "scipy.stats",
-        "scipy.optimize",
-        "scipy.special",
-        "pandas",
-        "pyarrow.parquet",
-        "torch",
-        "transformers",
-    ),
-    *(
-        "pytest",
-        "_pytest.assertion.rewrite",
-        "hypothesis",
-        "hypothesis.strategies",
-        "pydantic",
-        "typer.testing",
-        "rich.table",
-    ),
-)
+    "numpy scipy.stats scipy.optimize scipy.special pandas pyarrow.parquet torch transformers pytest hypothesis pydantic "
+    "_pytest.assertion.rewrite hypothesis.strategies typer.testing rich.table"
+).split()
 # Decorators say how a class is made, and the exception of an `except` stands in no result.
 LEFT_OUT = {"RemoveDecorator", "ExceptionReplacer", "VariableReplacer", "VariableInserter"}
 # The syntax that operators of many kinds change, and what no operator changes: 200 of them look at each node.
@@ -81,12 +64,8 @@ FIRST = 30  # tests that start without the import of the files of all others
 HANGS, TIMES = 5.0, 5.0
 START = 60.0  # processor seconds of the imports, at most
 MEMORY = 12 * 2**30
-PASSED, FAILED, INTERRUPTED, USAGE = (
-    0,
-    1,
-    2,
-    4,
-)  # pytest's exit statuses; of the last two a module cannot be imported
+# pytest's exit statuses; of the last two a module cannot be imported
+PASSED, FAILED, INTERRUPTED, USAGE = 0, 1, 2, 4
 MISSED = ("survived", "not covered")
 LEAST = 0.95  # of all that are not equivalent
 # Mutants that no test can notice, by `Mutant.key`, each with the reason.

@@ -203,30 +203,6 @@ def test_tofu_real_with_a_tiny_model(inside):
     assert len(exact) == 20
 
 
-@pytest.mark.slow
-def test_passages_real_with_a_tiny_model(inside):
-    short = {"prefix": 8, "suffix": 6, "top_k": 0, "near": 2, "distance": 1, "samples": 8}
-    changes = {f"extract.{key}": value for key, value in short.items()} | {"train.recipe.epochs": 1}
-    changes |= dict.fromkeys(("data.passages.prefix", "data.passages.suffix", "data.passages.stride"), 4)
-    folder = inside("passages-real", changes, n=2, utility_n=1)
-    text = "".join(
-        f"CHAPTER {number}\nThe king of part {number} said a thing to his servant, and left.\n"
-        for number in range(1, 7)
-    )
-    (folder / "data/source/esther.txt").write_text(text)
-    tiny(folder / "data/models/smollm2-135m-instruct", [text])
-    params = config.load()
-    trained(params)
-    for name in params.models:
-        for stage in ("sample", "likelihood", "score", "extract", "exact", "metrics", "epsilon_star"):
-            work(f"{stage}@{name}")
-    work("compare")
-    work("report")
-    windows = [table.read(folder / "data").model(name).values["windows"] for name in params.models]
-    assert min(windows) == max(windows) > 0
-    assert (folder / "data/report/index.html").read_text().count('class="strip"') == len(params.models)
-
-
 @pytest.fixture(scope="module")
 def aligned(tmp_path_factory):
     """The alignment preset made small: two models are trained, one judges the other, and the page carries the error."""

@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 import lethe
-from lethe.cli.app import app
 from lethe.errors import BadInput, LetheError
 from lethe.io.files import plain, restored
 from lethe.results import table
@@ -64,12 +62,6 @@ def test_a_mistake_is_a_sentence(function, given, words):
         getattr(lethe, function)(**given)
 
 
-def command(*arguments):
-    done = CliRunner().invoke(app, ["audit", *map(str, arguments), "--json"])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
 def html_cells(result) -> list[list[str]]:
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", result._repr_html_().split("<tbody>")[1], re.DOTALL)
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
@@ -105,24 +97,13 @@ def guesses(tmp_path):
     return tmp_path / "g.csv", table
 
 
-def test_one_run_is_the_command(guesses):
+def test_every_form_of_guesses_gives_the_same_audit(guesses):
     path, table = guesses
-    told = command("one-run", "--guesses", path, "--r", 100, "--claimed-epsilon", 0.5)
-    for given in (path, str(path), table):
-        found = lethe.audit.one_run(guesses=given, r=100, claimed_epsilon=0.5)
-        assert (found.n, found.r, found.errors) == (told["n"], told["r"], told["errors"])
-        for row in told["results"]:
-            assert found[row["method"]].epsilon_lower == row["epsilon_lower"]
-            assert found[row["method"]].p_value == row["p_value"]
-        assert list(found.to_frame().index) == [row["method"] for row in told["results"]]
-        assert found.verdict.contradicted == told["verdict"]["contradicted"]
-        assert plain(found.as_json()) == told
-        assert restored(type(found), told) == found
-    counts = {"n": 20, "r": 10, "errors": 1, "method": "exact"}
-    told = command("one-run", *(f"--{key}={value}" for key, value in counts.items()), "--curve")
-    assert [dict(row) for row in lethe.audit.one_run(**counts, curve=True).curve] == told["curve"]
-    several = lethe.audit.one_run(guesses=table, r=[100, 200])
-    assert several.r == [100, 200]
+    found = lethe.audit.one_run(guesses=path, r=100, claimed_epsilon=0.5)
+    for given in (str(path), table):
+        assert lethe.audit.one_run(guesses=given, r=100, claimed_epsilon=0.5) == found
+    assert restored(type(found), plain(found.as_json())) == found
+    assert lethe.audit.one_run(guesses=table, r=[100, 200]).r == [100, 200]
 
 
 @cases

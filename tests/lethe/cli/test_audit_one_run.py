@@ -24,24 +24,6 @@ def test_dp_sgd_of_one_full_step_is_the_gaussian():
     assert sgd["results"][0]["epsilon_lower"] == pytest.approx(gaussian["epsilon_lower"], rel=0.01)
 
 
-def test_a_trade_off_function_is_one_null(tmp_path):
-    from scipy.special import ndtr, ndtri
-
-    alpha = np.linspace(0, 1, 401)
-    with np.errstate(invalid="ignore"):
-        beta = np.nan_to_num(ndtr(ndtri(1 - alpha) - 1.0), nan=0.0)
-    pd.DataFrame({"alpha": alpha, "beta": beta}).to_csv(tmp_path / "f.csv", index=False)
-    options = ("--mechanism", "tradeoff", "--tradeoff", tmp_path / "f.csv")
-    row = by_method(result("--n", 1000, "--r", 200, "--errors", 26, *options))["exact"]
-    assert row["p_value"] == pytest.approx(0.5298, abs=0.02)
-    assert row["rejected"] is False
-    assert row["epsilon_lower"] == 0
-    rejected = by_method(result("--n", 1000, "--r", 200, "--errors", 5, *options))["exact"]
-    assert rejected["rejected"] is True
-    # The grid's chords are a little more private than the Gaussian with 4.377 through its points.
-    assert 3 < rejected["epsilon_lower"] < 4.378
-
-
 @cases
 def test_a_broken_trade_off_file_is_named_with_its_line(tmp_path, text, sentence):
     (tmp_path / "f.csv").write_text(text)

@@ -17,16 +17,6 @@ plan = Command("plan")
 call, result, refused = plan.call, plan.result, plan.refused
 
 
-def test_fixed_and_sequential_samples():
-    got = result("--tau", 0.05, "--width", 0.05)
-    assert got["width_one_sided"] == 922
-    assert got["width_two_sided"] == 1060
-    assert got["certify_fixed"] == 90
-    by_leak = {row["p"]: row["samples"] for row in got["sequential"]}
-    assert by_leak[0.0] == 109
-    assert by_leak[0.5] < by_leak[0.2] < by_leak[0.02]
-
-
 def test_each_verdict_has_its_chance():
     got = result("--tau", 0.05)["sequential"]
     for row in got:
