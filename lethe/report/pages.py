@@ -67,7 +67,7 @@ def decimals(value: float | None) -> str:
 FLOOR = 1e-12  # p_z whose shade is white
 CURVE_POINTS, EVEN = 241, 0.5  # of the figure: numbers of queries, and the chance with which a window comes out
 DASHES = ("-", "--", ":", "-.", (0, (6, 2)))
-LISTED = {"easiest": 100, "hardest": 10}  # passages on the page
+LISTED, MOST = 20, 2000  # passages at either end, and on the page
 
 
 def write_extraction(
@@ -117,14 +117,15 @@ def of_run(run: Run) -> SimpleNamespace | None:
 def passages(
     models: Sequence[Extraction], sentences: Sequence[str], rows: Mapping[str, Row] | None = None
 ) -> SimpleNamespace:
-    """What both pages show: strips, sentences, queries, and the easiest and the hardest windows of the first model.
+    """What both pages show: strips, sentences, queries, and passages of the first model, the easiest and hardest first.
 
     ``rows`` are the questions whose answers the windows are; without them a window has its own text.
     """
     first, *others = models
     ranked = sorted(first.asked, key=lambda passage: -passage.p_z)
-    easiest, rest = ranked[: LISTED["easiest"]], ranked[LISTED["easiest"] :]
-    lists = {"easiest": easiest, "hardest": rest[::-1][: LISTED["hardest"]]}
+    edge = min(LISTED, (len(ranked) + 1) // 2)
+    lists = {"easiest": ranked[:edge], "hardest": ranked[edge:][: -edge - 1 : -1]}
+    lists["other"] = sorted(ranked[edge : -edge or None][: MOST - 2 * edge], key=lambda passage: passage.start)
     return SimpleNamespace(
         models=models,
         sentences=sentences,

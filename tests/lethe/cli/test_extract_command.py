@@ -110,8 +110,11 @@ def test_the_page_opens_on_passages_and_escapes_them(models, text, tmp_path):
     assert result.exit_code == 0, result.output
     page = (tmp_path / "page.html").read_text()
     strips, _, rest = page.partition('id="queries"')
-    assert strips.count("<rect") == 2 * (len(text) - PREFIX - SUFFIX + 1)
-    assert 'href="#w000' in page
+    windows = len(text) - PREFIX - SUFFIX + 1
+    assert strips.count("<rect") == 2 * windows
+    assert strips.count('href="#w000') == 2 * windows  # every band opens its passage
+    assert rest.count('<p id="w000') == windows
+    assert all(f"The {which} passages" in rest for which in ("easiest", "hardest", "other"))
     assert rest.count("<path") >= 2  # a line of the figure per model
     assert all(model.name in rest for model in models)
     assert (tmp_path / "page.png").stat().st_size > 1000
