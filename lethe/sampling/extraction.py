@@ -24,7 +24,7 @@ from lethe.statistics.extraction import Distance, Words
 if TYPE_CHECKING:
     from lethe.sampling.predictor import ModelPredictor
 
-# Of the further prefixes a quarter has at most one edit, a quarter the largest log mass - 4 x edits, the rest the most mass.
+# Of the further prefixes a quarter has at most one edit, half the most mass, the rest the largest log mass - 4 x edits.
 LIKE_EDITS = 4.0
 BYTES = 24  # per entry of a window's logits: float32, float64 and a working copy
 
@@ -149,6 +149,8 @@ class _Search:
         self.predictor.begin(rows.tokens, len(self.window.prefix) + self.length)
         for step in range(self.length):
             children = self._children(rows, step)
+            if step + 2 == self.length:  # nobody reads on below the last level
+                children = children.take(np.flatnonzero(children.open))
             if not len(children):
                 break
             order = self.predictor.fork(children.parent[children.read])
@@ -215,12 +217,13 @@ class _Search:
         self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, alive: np.ndarray, least: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row and token of the children to go on with, and which of them are of the beam; ``least`` are the edits so far."""
-        read, quarter = rows.read[:, None], self.search.further // 4
+        read, further = rows.read[:, None], self.search.further
         of_beam = np.where(rows.beam[:, None] & read & alive, masses, 0.0)
         free = np.where(rows.open[:, None] & read & undecided, masses, 0.0)
         chosen = [_heaviest(of_beam, self.search.beam)]
-        one_edit, few_edits = least <= 1, np.exp(-LIKE_EDITS * least)
-        for weight, count in [(one_edit, quarter), (few_edits, quarter), (1.0, self.search.further - 2 * quarter)]:
+        near, most = further // 4, further // 2
+        looks = [(least <= 1, near), (np.exp(-LIKE_EDITS * least), further - near - most), (1.0, most)]
+        for weight, count in looks:
             free.reshape(-1)[chosen[-1]] = 0
             chosen.append(_heaviest(free * weight, count))
         beam = chosen[0]

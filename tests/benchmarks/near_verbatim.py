@@ -1,6 +1,7 @@
-"""Near-verbatim mass beside constrained beam search, on the same windows at equal rows.
+"""Near-verbatim mass beside constrained beam search, on the same windows at equal rows: beams of 20 for both, or, with
+``--further 1``, a beam of 21 beside one of 20 and a further prefix of each length.
 
-python -m tests.benchmarks.near_verbatim MODEL TEXT [--windows 20] [--distance 3]
+python -m tests.benchmarks.near_verbatim MODEL TEXT [--windows 20] [--distance 3] [--further 1]
 """
 
 import argparse
@@ -24,7 +25,8 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("model", type=Path)
     asked.add_argument("text", type=Path)
-    for name, value in [("windows", 20), ("distance", 3), ("prefix", 25), ("suffix", 20), ("top-k", 40)]:
+    sizes = {"windows": 20, "distance": 3, "prefix": 25, "suffix": 20, "top-k": 40, "further": 0}
+    for name, value in sizes.items():
         asked.add_argument(f"--{name}", type=int, default=value)
     given = asked.parse_args()
     predictor = ModelPredictor(given.model)
@@ -34,15 +36,15 @@ def main() -> None:
     law = Law(predictor.checkpoint.end_ids, given.suffix, top_k=given.top_k)
     print("| window | p_z | beam | rows | seconds | Lethe, certain lower | upper | rows | seconds | ratio |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    pairs = []
+    pairs, wide = [], BEAM + given.further
     for window in windows:
         path = path_of(predictor, window, law)
         p_z = float(path[np.arange(given.suffix), list(window.suffix)].prod())
         begun = time.perf_counter()
         near = Distance(window.suffix, given.distance)
-        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), near, given.suffix, BEAM, law.end_ids)
+        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), near, given.suffix, wide, law.end_ids)
         between = time.perf_counter()
-        search = ExtractSettings(distance=given.distance, beam=BEAM, further=0, samples=0)
+        search = ExtractSettings(distance=given.distance, beam=BEAM, further=given.further, samples=0)
         found = near_verbatim(predictor, window, law, search, path)
         ended = time.perf_counter()
         ends = leak_interval(found.masses, found.remainder, 0.01, Rounding())
@@ -54,10 +56,11 @@ def main() -> None:
             flush=True,
         )
     beams, lowers = np.array(pairs).T
+    above, below = (lowers > beams * (1 + 1e-9)).sum(), (lowers < beams * (1 - 1e-9)).sum()
+    times = f"{lowers.sum() / beams.sum():.2f}" if beams.any() else "no ratio to"
     print(
-        f"above the beam in {(lowers > beams * (1 + 1e-9)).sum()}, below in {(lowers < beams * (1 - 1e-9)).sum()} of "
-        f"{len(pairs)} windows; mass {lowers.sum() / max(beams.sum(), 1e-300):.2f} times the beam's; above .001: "
-        f"{(lowers >= 1e-3).sum()} beside {(beams >= 1e-3).sum()}"
+        f"above the beam in {above}, below in {below}, both 0 in {(lowers == 0).sum()} of {len(pairs)} windows; mass {times} "
+        f"times the beam's; above .001: {(lowers >= 1e-3).sum()} beside {(beams >= 1e-3).sum()}"
     )
 
 

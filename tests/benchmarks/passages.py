@@ -12,6 +12,7 @@ import torch
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper
 
 from lethe.config.evaluating import ExtractSettings
+from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Window, scan, windows_of
 from lethe.sampling.predictor import ModelPredictor
 
@@ -30,7 +31,8 @@ def main() -> None:
     tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)["input_ids"]
     every = windows_of(tokens, given.prefix, given.suffix, 1)
     places = np.linspace(0, len(every) - 1, min(given.windows, len(every))).round().astype(int)
-    windows, law = [every[place] for place in places], settings.law(predictor.checkpoint.end_ids)
+    windows = [every[place] for place in places]
+    law = Law(predictor.checkpoint.end_ids, given.suffix, top_k=given.top_k)
     warpers = LogitsProcessorList([TemperatureLogitsWarper(settings.temperature), TopKLogitsWarper(given.top_k)])
     model = predictor.forward.model
     seconds, values = {}, {}

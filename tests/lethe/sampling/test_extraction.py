@@ -135,6 +135,10 @@ def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, sett
         assert ends.lower >= published - 1e-12
         assert found.rows <= rows
         assert ends.lower >= verbatim[np.arange(LENGTH), list(one.suffix)].prod() - 1e-12
+        wider = narrow.model_copy(update={"further": 1})
+        more = interval(near_verbatim(predictor, one, law(**settings), wider, verbatim, pieces), 0.01)
+        assert ends.lower - 1e-12 <= more.lower <= expected + 1e-12
+        assert expected - 1e-12 <= more.upper_certain <= ends.upper_certain + 1e-12
 
 
 @pytest.mark.parametrize("pieces", BY)
