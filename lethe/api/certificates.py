@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,21 @@ class Certificate(certificate.Certificate, TableWithSentences):
     own: bool = True
     repeated: Mapping[str, bool] = field(default_factory=dict)
 
+    @property
+    def homogeneous(self) -> bool:
+        """Whether the auditors agree, and repeated draws with what the file states of them."""
+        return all(self.repeated.values()) and super().homogeneous
+
+    def alone(self, audit: Audit) -> Certificate:
+        return replace(self, audits=(audit,), repeated={})
+
+    def write(self, path: Path) -> None:
+        if wrong := [name for name, same in self.repeated.items() if not same]:
+            raise BadInput(
+                f"{path}: not written, since {wrong[0]}'s draws, repeated, give other leaks than stated."
+            )
+        super().write(path)
+
     def to_frame(self) -> pd.DataFrame:
         """One row per question: its answers, the leaks among them, and the logarithm of its e-value."""
         leaks, n = self.counts()
@@ -58,7 +73,9 @@ class Certificate(certificate.Certificate, TableWithSentences):
         lines = [self.statement()]
         if self.own:
             lines.append(f"Your own draws alone: {self.alone(self.audits[-1]).sentence()}")
-        if len(self.audits) > 1 or not self.own:
+        if not all(self.repeated.values()):
+            lines.append("All auditors: Not joined: some draws are not as stated. Trust your own draws alone.")
+        elif len(self.audits) > 1 or not self.own:
             lines.append(f"All auditors: {self.sentence()}")
         same = {True: "the same leaks", False: "other leaks than the file states"}
         return lines + [f"The draws of {name}, repeated: {same[own]}." for name, own in self.repeated.items()]

@@ -220,11 +220,14 @@ def verify(call: Call, given: Given, out: Path | None = None) -> Answer:
     if out is not None and fresh("out", out, (".json",)).exists() and not (file.exists() and out.samefile(file)):
         raise BadValue("out", str(out), "a new file", "Join two certificates with --add.")
     certificate = call(**given)
+    notes = [f"The hashes agree: {', '.join(certificate.hashes)}."]
+    if not all(certificate.repeated.values()):
+        return Answer(certificate, {"file": None}, [*notes, "No certificate is written."], 1)
     certificate.write(out or file)
-    notes = [f"The hashes agree: {', '.join(certificate.hashes)}.", f"The certificate is {out or file}."]
+    notes.append(f"The certificate is {out or file}.")
     if given.get("add"):
         notes.append("Only the join of all copies has the level: a copy left out is a draw left out.")
-    return Answer(certificate, {"file": str(out or file)}, notes, int(not all(certificate.repeated.values())))
+    return Answer(certificate, {"file": str(out or file)}, notes)
 
 
 def evaluate(call: Call, given: Given, fail_above: float | None = None) -> Answer:

@@ -278,10 +278,16 @@ def test_a_chosen_seed_is_refused_and_stored_draws_can_be_repeated(place):
     assert "seed" in refused("verify", "chosen.json")
     found = read_certificate(place / "certificate.json")
     audit = found.audits[0]
-    leaks = tuple(min(one + 1, n) for one, n in zip(audit.leaks, audit.draws, strict=True))
+    leaks = tuple(0 if one else 1 for one in audit.leaks)
     with_audit(replace(found, audits=()), "author", audit.draws, leaks).write(place / "changed.json")
-    done = call("verify", "changed.json", "--draws", 0, "--redraw", 1, "--json")
-    assert done.exit_code == (0 if leaks == audit.leaks else 1)
+    done = call("verify", "changed.json", "--draws", 0, "--redraw", 1, "--json", "--out", "grown.json")
+    assert done.exit_code == 1
+    shown = json.loads(done.stdout)
+    assert (shown["verdict"], shown["file"], shown["e_process"]["log_e_value"]) == ("auditors differ", None, None)
+    assert not (place / "grown.json").exists()
+    said = call("verify", "changed.json", "--draws", 2, "--redraw", 1).output
+    assert "Your own draws alone" in said
+    assert "Certified" not in said.replace("Not certified", "")
     assert first["verdict"] in ("certified", "not certified yet")
 
 
