@@ -80,7 +80,7 @@ def _drop_output() -> None:
 
 app = typer.Typer(
     cls=TopGroup,
-    help="Lethe: measure what a language model still knows of what it should have forgotten, with guarantees.",
+    help="Measure how much a language model still knows of data that it should have forgotten, with guarantees.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
