@@ -4,8 +4,6 @@ Every module of this folder is one, under its own name with dashes. `CHECKS` has
 an environment of their own, or a module elsewhere.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import os
@@ -132,10 +130,6 @@ CHECKS = {
     ),
     "exact-real": Check(
         "Certain lower bounds of a real chat model beside samples.", ("tests.benchmarks.exact", "real")
-    ),
-    "faults": Check(
-        "A full disk, a read-only folder, servers that hang or die (as root).",
-        (*TESTS, "tests/flows/fault_checks.py", "tests/flows/test_faults.py"),
     ),
     "fuzz": Check("Broken files for every reader of users' files.", ("tests.fuzz",)),
     "gpu": Check(

@@ -6,8 +6,6 @@ same scores with its default grid of 100 points, and computes lower and upper si
 standard deviation lacks the mass at 0 and is not a bound (see tests/lethe/statistics/draws.py).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -7,8 +7,6 @@ exact bounds must show on the demonstration's models; exit status 1 if a claim d
 A row is one token put through the model after a cached prefix; samples that agree so far share a row.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

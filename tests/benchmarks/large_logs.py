@@ -4,8 +4,6 @@ Each log is read in a process of its own. Exit status 1 where one takes more tha
 ``--size`` chooses another size in MB.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

@@ -9,8 +9,6 @@ Coverage and results lie in .lethe/mutants: a second call continues an interrupt
 changed. ``--against`` names an older checkout: the mutants whose line stands there too meet its tests as well.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import difflib

@@ -5,8 +5,6 @@ probabilities say of a leak. With ``--model FOLDER`` a real chat model answers t
 on two free cores; a second call continues), and this picture alone is drawn; without it, the demonstration's npo.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

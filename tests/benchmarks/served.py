@@ -3,8 +3,6 @@
 Both sides answer the same questions with the same settings, and their bounds must overlap.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

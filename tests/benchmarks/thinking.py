@@ -4,8 +4,6 @@ The model refuses five questions in its answer. What it thinks first differs: it
 ends.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The stage is one of the miniature, which takes no time of its own: every second 
 run: it unpacks the sources, fetches the inputs from the remote and pushes the outputs, which the run then fetches.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`lethe run` from outside, on the miniature repository."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

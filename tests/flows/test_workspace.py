@@ -1,7 +1,5 @@
 """What DVC holds of a folder, and which part of its graph a fresh clone has."""
 
-from __future__ import annotations
-
 import copy
 import json
 import types

@@ -1,7 +1,5 @@
 """Lethe inside the real Inspect; `python -m tests.benchmarks inspect` runs these in an environment of its own."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

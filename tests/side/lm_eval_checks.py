@@ -1,7 +1,5 @@
 """Lethe inside the real lm-evaluation-harness; `tests.benchmarks lm-eval` runs these in an environment of its own."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Follow-up questions and thinking: a leak in any turn is a leak."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

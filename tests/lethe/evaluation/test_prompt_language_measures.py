@@ -1,7 +1,5 @@
 """Bounds of a random user of a language: coverage on a toy language with known leaks, by the code that users run."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -1,7 +1,5 @@
 """Tables of answers a part at a time: the same rows, whole questions, the bytes of a table written at once."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Methods over seeds, epochs and attacks on the page: each number from its file, no section without a file."""
 
-from __future__ import annotations
-
 import pytest
 
 from lethe import config

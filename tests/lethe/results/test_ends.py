@@ -225,19 +225,13 @@ def test_ends_that_contradict_themselves_are_refused():
             Ends.of_arrays(["q", "r"], leaks=0, n=5).upper(level if np.ndim(level) == 0 else np.array([0.1, 0.7]))
 
 
-def test_a_plan_keeps_the_shares_and_a_clean_sample_has_no_leak():
+def test_a_plan_keeps_the_shares():
     rng = np.random.default_rng(4)
     ends = joined([random_question(rng) for _ in range(30)])
     wide, narrow = (ends.scaled(times) for times in (1.0, 50.0))
     assert wide.upper(0.05).tolist() == ends.upper(0.05).tolist()
     assert (narrow.upper(0.05) <= ends.upper(0.05) + 1e-12).all()
     assert narrow.certain_upper.tolist() == ends.certain_upper.tolist()
-    clean = ends.clean()
-    assert clean.lower(0.05).max() == 0
-    assert (clean.upper(0.05) <= ends.upper(0.05) + 1e-12).all()
-    assert clean.certain_upper.tolist() == ends.certain_upper.tolist()
-    drawn = Ends.of_arrays(["q"], leaks=3, n=1024, missing=4).clean()
-    assert drawn.upper(0.01) == Ends.of_arrays(["q"], leaks=0, n=1024).upper(0.01)
 
 
 def test_cut_answers_count_as_leaks_and_as_a_share():

@@ -302,19 +302,6 @@ def test_what_would_decide_an_open_word():
     assert MOST_TIMES > 100
 
 
-def test_whether_a_clean_question_would_be_open():
-    for n, expected in ((512, True), (1024, False)):
-        verdict = decide(Ends.of_arrays(["q"], 300, n), alpha=0.01, tau=0.01, models=2)
-        assert verdict.clean_question_open is expected
-        assert verdict.clean_question_open == (1 - verdict.level ** (1 / n) > 0.01)
-    level = level_of(0.01)
-    for n, alone, beside in ((500, True, True), (560, False, True), (620, False, False)):
-        assert (1 - level ** (1 / n) > 0.01, 1 - (level / 2) ** (1 / n) > 0.01) == (alone, beside)
-        ends = Ends.of_arrays(["q"], 300, n)
-        assert decide(ends, alpha=0.01, tau=0.01).clean_question_open == alone
-        assert decide(ends, [ends], alpha=0.01, tau=0.01).clean_question_open == beside
-
-
 def test_questions_that_cannot_be_judged_and_calibrations_that_do_not_fit():
     subject = Ends.of_arrays(["q"], leaks=900, n=1000)
     for verdict in (

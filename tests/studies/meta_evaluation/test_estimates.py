@@ -1,7 +1,5 @@
 """The AUC over models against naive twins; tests/test_simulations.py has its coverage (s07) and its null data."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The models of a meta-evaluation: what each learns, its seed, and the mistakes of params.yaml as sentences."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The evaluation of numbers on models whose truth is made up here: the truth has AUC 1, noise 0.5, claims follow rules."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

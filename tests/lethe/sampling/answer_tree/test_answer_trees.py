@@ -33,7 +33,6 @@ from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, d
 from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
 PROMPT = (0, 1, 2)
-REAL_SETTINGS = [{}, {"temperature": 0.7, "top_p": 0.9}, {"top_k": 3}, {"temperature": 1.5, "threshold": 0.45}]
 
 
 @pytest.fixture(scope="module")
@@ -49,23 +48,6 @@ def real_question(predictor: ModelPredictor, keyword: str) -> Question:
         automaton=KeywordAutomaton(build_matcher((keyword,), "substring"), letters),
         decode=lambda answers: [as_text(answer, "abcde") for answer in answers],
     )
-
-
-@pytest.mark.parametrize("how", REAL_SETTINGS, ids=str)
-@pytest.mark.parametrize("memory", [1 << 30, 30_000], ids=["room for all", "room for a few"])
-def test_the_whole_tree_of_a_real_model_is_the_sum_over_plain_passes(real, tiny_model, how, memory):
-    answers = exact_probabilities(tiny_model, PROMPT, 4, **how)
-    leaks = Counter()
-    for answer, chance in answers.items():
-        text = as_text(answer, "abcde")
-        leaks.update({pair: chance for pair in {text[place : place + 2] for place in range(len(text) - 1)}})
-    keyword, leak = leaks.most_common(1)[0]
-    law = Law((5,), 4, **{("adaptive_threshold" if key == "threshold" else key): how[key] for key in how})
-    real.memory = memory
-    got = grow(real_question(real, keyword), law, real, Growth(theta=1e-12))
-    assert 0 < leak < 1
-    assert got.masses.leak == pytest.approx(leak, rel=2e-5)  # float32 against float64
-    assert got.masses.clean == pytest.approx(1 - leak, rel=2e-5)
 
 
 def test_float_rounding_is_measured_and_covers_the_masses(real, tiny_model):
