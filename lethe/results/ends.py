@@ -149,11 +149,6 @@ class Ends:
         """The ends after ``times`` as many draws with the present shares: a plan, and no result."""
         return replace(self, evidence=tuple(each.scaled(times) for each in self.evidence))
 
-    def clean(self) -> Ends:
-        """The ends if no answer had leaked; certain upper ends stay."""
-        none = np.zeros(len(self.items))
-        return replace(self, certain_lower=none, evidence=tuple(each.clean() for each in self.evidence))
-
 
 def _by_item(rows: Iterable[Result], items: set[str], quantity: str) -> dict[tuple[str, str], Result]:
     """The row of each question and basis; two rows with one end each are one interval."""

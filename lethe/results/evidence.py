@@ -3,8 +3,7 @@
 Evidence is what remains of the draws once the text is gone: counts, masses with a Poisson count, or ends computed before.
 Every end is one-sided, and holds for its question by itself with probability 1 - level. A kind of evidence has, for some
 of m questions, arrays of shape (m,): ``known`` (where there are no ends, they are 0 and 1), and ``lower`` and ``upper`` at
-levels; ``take`` chooses questions. ``scaled`` is the evidence of so many times the draws with the present shares, for plans
-alone, and ``clean`` that of draws without a leak, for what is said before anything is drawn.
+levels; ``take`` chooses questions, and ``scaled``, for plans, is the evidence of so many times the draws.
 """
 
 from __future__ import annotations
@@ -76,9 +75,6 @@ class LeakCounts:
 
     def scaled(self, times: float) -> LeakCounts:
         return LeakCounts(self.leaks * times, self.n * times, self.missing * times, self.stopped)
-
-    def clean(self) -> LeakCounts:
-        return LeakCounts.of(np.zeros(len(self.n)), self.n, 0, self.stopped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +161,6 @@ class Trees:
     def scaled(self, times: float) -> Trees:
         return replace(self, rho=self.rho * times, leaks=self.leaks * times)
 
-    def clean(self) -> Trees:
-        none = np.zeros(len(self.rho))
-        return replace(self, low=none, high=none, leaks=none)
-
 
 def _masses(masses: Masses, remainder: Remainder, rounding: Rounding) -> tuple[float, ...]:
     low, high = rounding.least(masses.leak_by_length), rounding.most(masses.leak_by_length)
@@ -227,11 +219,6 @@ class AtLevel:
     def scaled(self, times: float) -> AtLevel:
         """Intervals around the same middle, narrower by the square root of ``times``: roughly those of more draws."""
         return replace(self, narrower=self.narrower / np.sqrt(times))
-
-    def clean(self) -> AtLevel:
-        """Ends of 0: such a function does not tell beforehand its ends without leaks, so it rules nothing out."""
-        none = np.zeros(int(self.places.max(initial=0)) + 1)
-        return replace(self, ends=lambda level: (none, none))
 
 
 LeakEvidence = LeakCounts | Trees | AtLevel

@@ -99,8 +99,7 @@ class Verdict:
     than ``tau`` beyond Retrain, and ``above`` questions are proved to leak more than Retrain (at all, without Retrain), each
     count by Holm at ``level``. ``questions`` excludes the ``unjudged``. ``worst`` is None without a question.
     ``in_the_way`` and ``decides`` are None unless the word is *open*; then ``decides`` None means that no plan decides at
-    this tolerance or token limit. ``clean_question_open``: with these numbers of draws, a question without any leak is open,
-    so that no model can earn *forgot*. ``cut`` of ``answers`` reached the ``limit`` of tokens; None if unknown.
+    this tolerance or token limit. ``cut`` of ``answers`` reached the ``limit`` of tokens; None if unknown.
     """
 
     word: Word
@@ -119,7 +118,6 @@ class Verdict:
     worst: WorstQuestion | None = None
     in_the_way: InTheWay | None = None
     decides: Decides | None = None
-    clean_question_open: bool = False
     cut: int | None = None
     answers: int | None = None
     limit: int | None = None
@@ -276,7 +274,6 @@ def decide(
         reason: Reason = "cut off" if cuts else "width" if decides else "too close"
         share = truncation.share(place) if truncation else None
         way = InTheWay(subject.items[place], float(excess[place]), reason, share)
-    own = compared._parts(compared.joint)[0]
     return replace(
         nothing,
         word=word,
@@ -286,7 +283,6 @@ def decide(
         worst=_worst(subject, level / (2 * m)),
         in_the_way=way,
         decides=decides,
-        clean_question_open=bool((subject.clean().upper(own) > tau).any()),
         cut=int(truncation.cut.sum()) if truncation else None,
         answers=int(truncation.n.sum()) if truncation else None,
         limit=truncation.limit if truncation else None,
