@@ -24,16 +24,6 @@ def leak(name):
     return rate if question == "a" else rate / 10
 
 
-def leak_of_question(question):
-    """The leak for a random user of the language."""
-    rates = [
-        weight * share * leak(f"{question} | wording: {wording}, prefix: {prefix}")
-        for wording, weight in (("plain", 2 / 3), ("polite", 1 / 3))
-        for prefix, share in (("plain", 1 / 2), ("sure", 1 / 4), ("yes", 1 / 4))
-    ]
-    return sum(rates)
-
-
 class ToyEngine:
     """Answers name their prompt and number; ``leaks`` holds a separate draw for each answer."""
 

@@ -129,18 +129,6 @@ def test_sums_means_and_entropies_equal_the_loop(tiny):
     assert float(out.entropy) == pytest.approx(sum(entropies) / 3, rel=1e-5)
 
 
-@pytest.mark.parametrize("size", [1, 2, 32])
-def test_likelihoods_equal_the_loop_in_the_order_asked(tiny, size):
-    model = tiny[0].eval()
-    for tokens, example in zip(answer_tokens(model, EXAMPLES, 0, size), EXAMPLES, strict=True):
-        rows = by_hand(model, example)
-        assert tokens.log_probs == pytest.approx([row[0] for row in rows], rel=1e-5)
-        assert tokens.expected == pytest.approx([row[2] for row in rows], rel=1e-5)
-        assert tokens.spread == pytest.approx([row[3] for row in rows], rel=1e-3)
-        assert tokens.greedy.tolist() == [row[4] for row in rows]
-        assert tokens.nll == pytest.approx(-sum(row[0] for row in rows) / len(rows), rel=1e-5)
-
-
 def test_an_answer_beyond_the_context_has_no_tokens_and_the_others_have_theirs(tiny):
     model = tiny[0].eval()
     context = model.config.max_position_embeddings

@@ -247,31 +247,6 @@ def test_recorded_seeds_narrow_the_interval_at_the_same_level(draws, binary, alp
     assert narrower >= 0.8 * runs
 
 
-@pytest.mark.parametrize("draws", ["apart", "pairs"])
-@pytest.mark.parametrize("binary", [True, False])
-def test_the_average_of_recorded_seeds_holds(draws, binary):
-    rng, misses, false, runs, rates = np.random.default_rng(10), 0, 0, 20, (0.05, 0.2, 0.5)
-    for _ in range(runs):
-        u = rng.random((3, 40))
-        v = u if draws == "pairs" else rng.random((3, 40))
-        a, b, same = (
-            [(row < rate + more).astype(float) for row, rate in zip(source, rates, strict=True)]
-            for source, more in ((u, 0), (v, 0.2), (v, 0))
-        )
-        found = mean_of_differences(a, b, ALPHA, binary, draws=draws)
-        misses += not found.low <= 0.2 <= found.high
-        wide = mean_of_differences(a, b, ALPHA, binary)
-        assert found.high - found.low < wide.high - wide.low
-        false += mean_of_differences(a, same, ALPHA, binary, draws=draws).p_value <= ALPHA
-    assert misses <= allowed(ALPHA, runs)
-    assert false <= allowed(ALPHA, runs)
-    if draws == "pairs":
-        around = [found.p_value * share for share in (1 - 1e-6, 1 + 1e-6)]
-        low, above = (mean_of_differences(a, b, level, binary, draws=draws).low for level in around)
-        assert low <= 0 < above
-    assert (found.p_above(), found.p_below()) == (found.p_value / 2, 1.0)
-
-
 def test_planned_answers_have_the_planned_power():
     rng = np.random.default_rng(12)
     n = answers_to_see(0.1, 0.2, power=0.8, alpha=0.05, prompts=1, apart=True)
