@@ -19,7 +19,7 @@ from lethe.report.columns import NEARLY
 from lethe.results import quantities
 from lethe.results.verdict import Verdict, worst_ends
 from lethe.statistics.bound import Bound, Covers, exact, significant
-from lethe.text import NONE, label, listing, number, plural, share, upper_first
+from lethe.text import NONE, label, listing, number, plural, share
 
 # A row of the figure, in its own units: where 0 lies, the lowest power of ten and 1, and the lowest such power.
 ZERO, LOWEST, ONE, POWERS = 14, 46, 388, range(-6, -1)
@@ -65,7 +65,7 @@ def _line(model: Model, one: Standing, axis: Axis, run: Run) -> SimpleNamespace:
     return SimpleNamespace(
         standing=one,
         model=model,
-        sentence=one.sentence or upper_first(alone),
+        sentence=one.sentence or f"{model.name}: {alone}",
         attention=one.attention or (one.verdict and one.verdict.models == 1),
         proved=f"{verdict.leaking} of {verdict.questions}"
         if verdict and worst and model.role != "retrain"

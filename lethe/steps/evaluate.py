@@ -67,7 +67,8 @@ def evaluate(
     with _place(root, scratch):
         if not isinstance(source, InMemory):
             write_json(root / EVALUATED, _about(source, params))
-        write_splits(splits, "jsonl", root / "dataset")
+        named = Path(how["data"]).name if isinstance(how["data"], str) else "rows"  # as the page names the data
+        write_splits(splits, named, root / "dataset")
         # The stages' messages are for people; standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
             forget = len(splits["forget"])

@@ -1,4 +1,4 @@
-"""Made-up results for the pages beside the report: a game with the numbers of its paper, and a comparison."""
+"""Made-up results for the pages beside the report: a game with the numbers of its paper, a comparison, a text."""
 
 import numpy as np
 
@@ -7,7 +7,9 @@ from lethe.evaluation.compared import Comparison, compare
 from lethe.evaluation.sides import Answers, Scored, Side
 from lethe.io.files import restored
 from lethe.report import game_page
-from lethe.report.pages import comparison_page
+from lethe.report.pages import comparison_page, extraction_page
+from lethe.results.extraction import Extraction, Near, Passage
+from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.unlearning_game import group_bound, unlearning_quality
 from tests.cases import read_cases
 
@@ -96,10 +98,23 @@ def comparison() -> Comparison:
     return compare(*sides)
 
 
+def extraction(name: str) -> Extraction:
+    """Windows from the surest to the least likely, one searched, one with a text that means mischief."""
+    near = Near(Masses((0.2,), (0.3,)), Remainder(0.5, 8, 1), 100)
+    passages = [
+        Passage(
+            f"w{place}", place, f"prefix {place}\n", "<script>\nx" * 3, (0.5**place, 0.9), None if place else near
+        )
+        for place in range(50)
+    ]
+    return Extraction(name, tuple(passages), Rounding(1e-4, 2), 0.01)
+
+
 def pages() -> dict[str, str]:
     tables, alone = (restored(GameResult, result) for result in (paper(), single()))
     return {
         "game": game_page.page("digits", alone),
         "tables": game_page.page("paper", tables),
         "compare": comparison_page(comparison()),
+        "extraction": extraction_page([extraction("npo"), extraction("retrain")], "One window", ["A sentence."]),
     }

@@ -72,7 +72,7 @@ def test_leakage_bounds_stand_beside_the_quality():
         assert part in text, part
 
 
-NAMES = ("game", "tables", "compare")
+NAMES = ("game", "tables", "compare", "extraction")
 BROWSED = pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
 
 
