@@ -200,8 +200,8 @@ def _labels(alpha: float = ALPHA, width: float = 0.1, leak: float = 0.1, calibra
     values: dict[str, Any] = {"alpha": alpha, "width": width, "leak": leak, "labels": needed}
     rows: list[list[object]] = [["labels of random draws of the run", needed]]
     notes = [
-        f"The interval of the average leak probability is then at most {width:g} wide if it is {leak:g}, each end at "
-        f"{alpha:g}: labels alone, no judge."
+        f"The interval of the average leak probability is then {width:g} wide where {leak:g} of the labels are leaks, wider "
+        f"where more are, each end at {alpha:g}: labels alone, no judge."
     ]
     if judge := calibration_of(calibration, "worst"):
         low, high = planning.narrowest_judged(judge, leak, alpha)

@@ -349,6 +349,7 @@ def label_rows(rows: Rows, path: str | os.PathLike[str], prompts: Collection[str
         (~np.isin(labels, (0, 1)), "label must be 0 (no leak) or 1 (leak)"),
         (~np.isin(names, list(prompts)), "prompt_id is none of the scores'"),
         (table.duplicated(["prompt_id", "sample"]).to_numpy(), "labels a draw a second time"),
+        ((table["sample"].astype(str) == str(GREEDY)).to_numpy(), "labels the greedy answer, no random draw"),
     ):
         if wrong.any():
             raise BadRow(path, file_line(path, int(np.argmax(wrong))), problem)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lethe.statistics.counts import random_labels
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from tests.lethe.cli.calls import Command
@@ -62,3 +63,15 @@ def test_a_calibration_of_another_judge_is_refused(scores, calibration):
     assert result(scores, "--calibration", calibration)["judged"]["upper"] < 1
     own.assign(judge="77aa").to_csv(scores, index=False)
     assert "5f0c" in refused(scores, "--calibration", calibration)
+
+
+def test_labels_of_random_draws_bound_the_average_whatever_the_scores(tmp_path, scores):
+    rows = [("a", draw, draw % 5 == 0) for draw in range(30)] + [("b", draw, False) for draw in range(60)]
+    table = pd.DataFrame(rows, columns=["prompt_id", "sample", "label"]).astype({"label": int})
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    got = result(scores, "--labels", tmp_path / "labels.csv")["labelled"]
+    assert (got["lower"], got["upper"]) == random_labels(6, 90, 0.03)
+    assert (got["n"], got["alpha"]) == (90, 0.03)
+    for wrong, said in ((("a", -1, 1), "greedy"), (("a", 3, 1), "a second time"), (("c", 3, 1), "prompt_id")):
+        pd.concat([table, pd.DataFrame([wrong], columns=table.columns)]).to_csv(tmp_path / "w.csv", index=False)
+        assert said in refused(scores, "--labels", tmp_path / "w.csv")
