@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +93,7 @@ class TofuLog(Measurement):
     stored: int
     intervals: Mapping[str, Any]
     differences: Mapping[str, Mapping[str, float]]
+    VIEW = "tofu_log"
 
     @property
     def count(self) -> int:
@@ -117,29 +118,22 @@ class TofuLog(Measurement):
     def rows(self) -> list[Result]:
         """Return the rows of `lethe.results.table`: every aggregate and every term with its interval."""
         rows = table.Rows(Path(self.path).stem)
+        record = {"rougeL_recall_mismatches": self.count, "mismatched_rows": self.mismatches}
+        facts = {"model_utility": {"log": record | {"stored_differences": self.differences}}}
+        facts |= {"forget_quality": {"test": asdict(self.quality)}} if self.quality else {}
         values = {"model_utility": self.utility.value, **{name: term.value for name, term in self.given.items()}}
         for name, value in (values | ({"forget_quality": self.quality.p_value} if self.quality else {})).items():
             split = next((part for part in SPLITS if name in self.given and name.startswith(part)), None)
             ends: Sequence[Bound] = ()
+            evidence = facts.get(name, {})
             if interval := self.intervals.get(name):
                 guarantee = (interval.alpha / 2, Covers.POPULATION, interval.assumes, interval.method)
                 ends = both_ends(interval.lower, interval.upper, *guarantee)
+                evidence = evidence | {"alpha": interval.alpha}
             quantity = name.removeprefix(f"{split}_")
-            rows.add("model", quantity, "given answers", value, *ends, split=split)
+            about = {key: getattr(self.given.get(name), key, None) for key in ("n", "missing")}
+            rows.add("model", quantity, "given answers", value, *ends, split=split, evidence=evidence, **about)
         return rows.rows
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "model_utility": self.utility.value,
-            "utility_terms": self.utility.terms,
-            "forget_truth_ratio": self.truth,
-            "forget_quality": self.quality and self.quality.p_value,
-            "forget_quality_test": self.quality,
-            "rougeL_recall_mismatches": self.count,
-            "mismatched_rows": self.mismatches,
-            "intervals": self.intervals,
-            "stored_differences": self.differences,
-        }
 
     def sentences(self) -> list[str]:
         lines = [f"model utility   {self.utility.value:.6f}{self._ends('model_utility')}"]

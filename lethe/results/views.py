@@ -344,6 +344,30 @@ def swap(rows: Sequence[Result]) -> Json:
     return {"quality": own.estimate("quality", "run"), "advantage": advantage, "by_attack": attacks}
 
 
+def tofu_log(rows: Sequence[Result]) -> Json:
+    """Keys of `lethe score tofu-log --json`."""
+    each = {row.names()[0]: row for row in rows}
+    facts = {name: row.evidence or {} for name, row in each.items()}
+    quality = each.get("forget_quality")
+    terms = {
+        name: {"value": row.estimate, **_fields(row, "n", "missing")} for name, row in each.items() if row.split
+    }
+    told = (*ENDS, "method", "covers", "assumes")
+    return {
+        "model_utility": each["model_utility"].estimate,
+        "forget_truth_ratio": terms.pop("forget_truth_ratio"),
+        "utility_terms": terms,
+        "forget_quality": quality and quality.estimate,
+        "forget_quality_test": quality and facts["forget_quality"]["test"],
+        "intervals": {
+            name: {**_fields(row, *told), "alpha": facts[name]["alpha"]}
+            for name, row in each.items()
+            if "alpha" in facts[name]
+        },
+        **facts["model_utility"]["log"],
+    }
+
+
 def guarantees(numbers: Numbers) -> Json:
     """The guarantee of each end by its exported name."""
     return {name: bound.guarantee_dict() for name, bound in numbers.bounds.items()}

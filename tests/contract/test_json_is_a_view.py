@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.commands import CASES, called, lay_out
 
-MEASURING = ("bounds", "exact", "audit", "label", "eval", "compare")
+MEASURING = ("bounds", "exact", "audit", "label", "eval", "compare", "score tofu-log")
 GIVEN = ("tau",)  # what the user typed, and no row records
 SUCCEED = [
     case
