@@ -165,6 +165,7 @@ def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
     assert trained["npo"] == "npo"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
 def test_the_page_of_dvc_draws_and_asks_for_nothing(tmp_path):
     values = [{"x": 1, "y": 2}, {"x": 2, "y": 3}]
