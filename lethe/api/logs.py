@@ -108,12 +108,8 @@ class TofuLog(Measurement):
         return {**self.utility.terms, "forget_truth_ratio": self.truth}
 
     def _terms(self) -> list[list[object]]:
-        rows: list[list[object]] = []
-        for name, term in self.given.items():
-            interval = self.intervals.get(name)
-            ends = [interval.lower, interval.upper] if interval else [None, None]
-            rows.append([name, term.value, *ends, term.n, term.missing])
-        return rows
+        rows = (row for row in self.rows() if row.split)
+        return [[row.names()[0], row.estimate, row.lower, row.upper, row.n, row.missing] for row in rows]
 
     def rows(self) -> list[Result]:
         """Return the rows of `lethe.results.table`: every aggregate and every term with its interval."""
