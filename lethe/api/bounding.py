@@ -252,9 +252,9 @@ def bounds(
     Parameters
     ----------
     scores : Scores in [0, 1] of independent answers, in sampling order. A file: CSV, Parquet or JSON lines with `score`,
-        optionally `prompt_id` and `sample` (sample -1, the greedy answer, is left out), or a log of another tool, found by
-        its content (see `lethe log`). In memory: n scores of one prompt, an array (prompts, n), the scores by prompt, or
-        such a table.
+        optionally `prompt_id`, `sample` (sample -1, the greedy answer, is left out) and `stopped` (true where a rule could
+        stop the draws), or a log of another tool, found by its content (see `lethe log`). In memory: n scores of one prompt,
+        an array (prompts, n), the scores by prompt, or such a table.
     threshold : Bound the share of answers with a score above this; repeatable. [default: .1 .25 .5 .75 .9]
     missing : worst: a missing score counts against each bound; drop: leave it out. [default: an error; of a log: worst]
     score : The score of a log [default: its first], or the column of a table. A=B is 1 where two columns agree, such as a
@@ -317,17 +317,19 @@ def bounds(
     if not all(k.isdecimal() and 0 < len(k) < 10 and int(k) for k in parts):
         raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
     ks = tuple(dict.fromkeys(map(int, parts)))
-    log, source = None, "scores"
+    log, source, stopped = None, "scores", False
     if isinstance(scores, (str, os.PathLike)):
         source = str(scores)
         read, missing, log = scored.read_any_scores(Path(source), missing, score, filter, by)
+        stopped = log.log.stopping == scored.EARLY if log else scored.could_stop(Path(source))
     elif hasattr(scores, "columns"):
+        stopped = scored.says_stopped(scores)
         read = list(_of_table(scores, missing, score or "score", by or PROMPT))
     else:
         read = scored.as_prompts(scores, missing)
     settings, rows, prompts = replace(settings, missing=missing), Rows(Path(source).stem), tuple(read)
     result = partial(Bounds, settings, prompts, source=source, log=log)
-    if log and log.log.stopping == scored.EARLY:
+    if stopped:
         given = {"together": together != "none" and together, "calibration": calibration and "a file"}
         for name, value in (given | {"labels": labels, "pass_at": ks}).items():
             if value:

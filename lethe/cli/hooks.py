@@ -104,7 +104,7 @@ def bounds(
     if to != "inspect" and out is not None:
         raise BadValue("out", str(out), "left out unless --to is inspect")
     result = call(**given)
-    if to is not None and result.log and result.metric == "anytime_upper":
+    if to is not None and result.metric == "anytime_upper":
         raise BadValue("to", to, "left out for a run that stopped early")
     written: dict[str, Any] = {}
     if to == "inspect":

@@ -16,6 +16,7 @@ import numpy as np
 
 from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn, plural, shortened
 from lethe.io.artifacts import GREEDY, Row
+from lethe.io.files import read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, Log
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
@@ -164,6 +165,23 @@ def read_scores(
 
 
 EARLY = "early"
+STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
+
+
+def could_stop(path: Path) -> bool:
+    """Whether a rule could stop the draws of a table of scores, by its column `stopped` or the record of Lethe's own run."""
+    from lethe.io.tables import read_table
+
+    about = path.resolve().parent.parent.parent / "generations" / path.resolve().parent.name / "about.json"
+    if about.is_file() and read_artifact(about).get("stop") == "sequential":
+        return True
+    with path.open("rb") as file:
+        named = path.suffix.lower() != ".csv" or STOPPED.encode() in file.readline()
+    return named and says_stopped(read_table(path))
+
+
+def says_stopped(table: pd.DataFrame) -> bool:
+    return STOPPED in table and bool(table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any())
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from lethe.config.evaluating import JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadInput, BadValue
-from lethe.evaluation.scores import EARLY, read_scores, scores_of
+from lethe.evaluation.scores import EARLY, could_stop, read_scores, scores_of
 from lethe.io.artifacts import GREEDY, read_split
 from lethe.io.files import read_artifact
 from lethe.io.logs import is_log, read_log
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SEEDED = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, the question and j alone
 LOOKED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
-STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 UNKNOWN_STOP = "its folder does not say how it was drawn, so it counts as one that a rule could stop"
 SERVED = "{model} at {endpoint}, as served between {first} and {last}"
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
@@ -214,13 +213,9 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
 
 
 def _table(path: Path, score: str | None) -> Side:
-    """A table of scores; its column `stopped` says with a row that is true that a rule could stop its draws."""
-    name, stopped = score or "score", False
+    name = score or "score"
     questions = {one.prompt_id: Answers(one.scores) for one in read_scores(path, "worst", name)}
-    if path.suffix.lower() in (".csv", ".parquet"):
-        table = read_table(path, text=["prompt_id"])
-        stopped = STOPPED in table and table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any()
-    return Side(str(path), "table", name, {"": Scored(questions)}, stopped=bool(stopped))
+    return Side(str(path), "table", name, {"": Scored(questions)}, stopped=could_stop(path))
 
 
 def _folder(

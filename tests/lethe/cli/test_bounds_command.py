@@ -110,6 +110,25 @@ def test_the_gate_opens_where_the_bound_certifies(tmp_path):
     assert gate["bound"] == result(path)["worst_prompt"]["bound"]
 
 
+def test_a_table_that_a_rule_could_stop_has_anytime_bounds_alone(tmp_path):
+    """Its column says so, or the record of the run whose scores it holds."""
+    fixed = pd.read_json(scores(tmp_path, ones=3), lines=True)
+    run = tmp_path / "scores/m/forget.parquet"
+    for folder in (run.parent, tmp_path / "generations/m"):
+        folder.mkdir(parents=True)
+    fixed.to_parquet(run)
+    fixed.assign(stopped=True).to_csv(tmp_path / "s.csv", index=False)
+    assert result(run)["worst_prompt"]["metric"] == "m_bin"
+    (tmp_path / "generations/m/about.json").write_text('{"stop": "sequential"}')
+    for path in (run, tmp_path / "s.csv", scores(tmp_path, ones=3, stopped=True)):
+        got = result(path)
+        assert got["worst_prompt"]["metric"] == "anytime_upper"
+        assert {row["m_bin"] for row in got["per_prompt"]} == {None}
+        assert "together" in refused(path, "--together", "holm")
+        assert "--to" in refused(path, "--to", "inspect")
+    assert lethe.bounds(fixed.assign(stopped=[True] + [False] * 399)).metric == "anytime_upper"
+
+
 def test_a_missing_score_closes_the_gate(tmp_path):
     rows = [{"prompt_id": "a", "score": None if place < 20 else 0.0} for place in range(200)]
     path = write_lines(tmp_path / "scores.jsonl", rows)
