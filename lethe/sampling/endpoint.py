@@ -33,7 +33,8 @@ from lethe.sampling.endpoint_client import (
 from lethe.sampling.engine import Answers, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
-NONE = Drawn(None, "failed", 0, None, "", None, 0.0, (0.0, 0.0))
+FAILED = "failed"
+NONE = Drawn(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))
 SPREAD = 2654435761  # odd, so that multiples differ
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
 
@@ -59,20 +60,25 @@ class Job:
 
 
 class Journal:
-    """The answers to one prompt under one way of drawing, a line for each; a line that a kill cut short is left out."""
+    """What requests for one prompt brought under one way of drawing, a line for each answer and each failure, whose
+    ``model`` is its kind; a line that a kill cut short is left out."""
 
     def __init__(self, place: Path):
         self.place = place
-        self.answers: dict[int, Drawn] = {}
+        self.lines: dict[int, Drawn] = {}
         content = place.read_bytes() if place.is_file() else b""
         for line in content.split(b"\n"):
             try:
                 values = json.loads(line)
                 number = values.pop("sample")
-                self.answers[number] = Drawn(**{**values, "spent": tuple(values["spent"])})
+                self.lines[number] = Drawn(**{**values, "spent": tuple(values["spent"])})
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
         self.torn = bool(content) and not content.endswith(b"\n")
+
+    @property
+    def answers(self) -> dict[int, Drawn]:
+        return {number: own for number, own in self.lines.items() if own.reason != FAILED}
 
     def add(self, answers: Mapping[int, Drawn]) -> None:
         """Append answers; they are on disk before the next request starts."""
@@ -81,7 +87,7 @@ class Journal:
         with self.place.open("a", encoding="utf-8") as file:
             file.write("\n" * self.torn + "\n".join(lines) + "\n")
         self.torn = False
-        self.answers |= answers
+        self.lines |= answers
 
 
 class EndpointEngine:
@@ -95,7 +101,6 @@ class EndpointEngine:
         self.endpoint, self.scratch, self.chat = endpoint, scratch, chat
         self.client = Client(endpoint, chat)
         self.journals: dict[Path, Journal] = {}
-        self.failed: Counter[str] = Counter()
         self.in_a_row = 0  # failed requests since the last answer
         self.spent, self.reserved, self.capped = 0.0, 0, False
 
@@ -124,9 +129,7 @@ class EndpointEngine:
             if not found.models:
                 raise LetheError(f"{self.endpoint} answered none of the probes: nothing was drawn.")
             keep(place, asdict(found))
-        for one in found.each:
-            word = {True: "ok", False: "FAILED" if one.needed else "no", None: "unknown"}[one.passed]
-            print(f"probe {one.name}: {word}: {one.sentence}", file=sys.stderr)
+        print(*found.each, sep="\n", file=sys.stderr)
         self.spent += found.spent
         return found
 
@@ -191,7 +194,7 @@ class EndpointEngine:
         except Failed as failure:
             kind = str(failure)
             if kind != "filtered":
-                self.failed[kind] += len(job.numbers)
+                journals[job.prompt.prompt_id].add(dict.fromkeys(job.numbers, replace(NONE, model=kind)))
                 self.in_a_row += 1
                 if self.in_a_row >= max(MOST_AT_ONCE, 2 * self.endpoint.concurrency):
                     raise ServerGone(
@@ -228,12 +231,12 @@ class EndpointEngine:
 
     def served(self) -> dict[str, object]:
         """What the file beside the answers says of the server: who answered, when, the probes, and what is missing."""
-        every = [own for journal in self.journals.values() for own in journal.answers.values()]
+        every = [own for journal in self.journals.values() for own in journal.lines.values()]
         drawn = [own for own in every if own.at]
         models = Counter((own.model, own.fingerprint) for own in drawn)
         models += Counter(own for own in self.probes.models if own not in models)
-        missing = Counter(own.reason for own in every if own.reason in MISSING)
-        missing += Counter({f"failed: {kind}": number for kind, number in self.failed.items()})
+        without = [own for own in every if own.reason in MISSING]
+        missing = Counter(f"failed: {own.model}" if own.reason == FAILED else own.reason for own in without)
         in_time = [
             [
                 own.text
@@ -243,10 +246,7 @@ class EndpointEngine:
             for journal in self.journals.values()
         ]
         probes = (*self.probes.each, identity(models), drift(in_time))
-        for one in probes[-2:]:
-            print(
-                f"probe {one.name}: {'FAILED' if one.passed is False else 'ok'}: {one.sentence}", file=sys.stderr
-            )
+        print(*probes[-2:], sep="\n", file=sys.stderr)
         first, last = (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
         return {
             "endpoint": self.endpoint.endpoint,

@@ -261,6 +261,10 @@ class Probe:
     sentence: str
     needed: bool = True
 
+    def __str__(self) -> str:
+        word = {True: "ok", False: "FAILED" if self.needed else "no", None: "unknown"}[self.passed]
+        return f"probe {self.name}: {word}: {self.sentence}"
+
 
 @dataclass(frozen=True)
 class Probes:
