@@ -7,7 +7,9 @@ Without a GPU the same stages run at a tiny size: ``--tiny``.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -56,16 +58,19 @@ class Measured:
 
 
 def measured(stage: str, work: Callable[[], int]) -> Measured:
-    """Time ``work``, which returns its number of tokens."""
+    """Time ``work``, which returns its number of tokens, and print the figures at once: a later stage can run out of time."""
     import torch
 
+    gc.collect()  # models of earlier stages are no memory of this one
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
     tokens = work()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return Measured(stage, time.perf_counter() - start, tokens, peak_memory())
+    done = Measured(stage, time.perf_counter() - start, tokens, peak_memory())
+    print(done, file=sys.stderr, flush=True)
+    return done
 
 
 def peak_memory() -> float:
@@ -156,7 +161,7 @@ def sampling(source: Source, encoder: Encoder, asked: Sequence[dict], n: int, to
         yield measured(f"sample {len(prompts)} x {n:,} ({name})", sample)
 
 
-def chat(folder: Path, n: int, rows: int) -> Iterator[Measured]:
+def chat(folder: Path, size: Size) -> Iterator[Measured]:
     """`lethe.evaluate`, `lethe.exact` and both engines on a chat model, with the defaults of the commands."""
     import lethe
     from lethe.config.evaluating import SAMPLE
@@ -164,21 +169,21 @@ def chat(folder: Path, n: int, rows: int) -> Iterator[Measured]:
     from lethe.models import checkpoints
     from lethe.models.encoding import Encoder
 
-    asked = [json.loads(line) for line in ASKED.read_text().splitlines()]
+    asked = [json.loads(line) for line in ASKED.read_text().splitlines()][: size.questions]
 
     def evaluate() -> int:
         with tempfile.TemporaryDirectory() as place:
-            lethe.evaluate(folder, ASKED, n=n, folder=place)
+            lethe.evaluate(folder, asked, n=size.n, folder=place)
             drawn = list(Path(place).rglob("generations/**/*.parquet"))
             return sum(int(read_table(path)["tokens"].sum()) for path in drawn)
 
     def exact() -> int:
-        return sum(tree.rows for tree in lethe.exact(folder, ASKED, rows=rows).certificates.trees)
+        return sum(tree.rows for tree in lethe.exact(folder, asked, rows=size.rows).certificates.trees)
 
-    yield measured(f"eval {len(asked)} x {n:,}, page included", evaluate)
-    yield measured(f"exact {len(asked)} x {rows:,} rows", exact)
+    yield measured(f"eval {len(asked)} x {size.n:,}, page included", evaluate)
+    yield measured(f"exact {len(asked)} x {size.rows:,} rows", exact)
     encoder = Encoder(checkpoints.tokenizer_of(folder), checkpoints.default_prompt(folder))
-    yield from sampling(folder, encoder, asked, n, SAMPLE.max_new_tokens)
+    yield from sampling(folder, encoder, asked, size.n, SAMPLE.max_new_tokens)
 
 
 def table(rows: Sequence[Measured]) -> str:
@@ -222,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     size = SMALL if tiny else LARGE
     lines = [f"Device: {device()}", table(list(billion(size)))]
     if CHAT.is_dir():
-        lines += [CHAT.name, table(list(chat(CHAT, size.n, size.rows)))]
+        lines += [CHAT.name, table(list(chat(CHAT, size)))]
     marks.put(None if tiny else options.write, "gpu", "\n\n".join(lines))
 
 
