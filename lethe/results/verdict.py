@@ -387,9 +387,8 @@ def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
     item, most = one_line(way.item), f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}{of}"
     above = f", more than {tau}"
     if way.reason == "cut off":
-        cut = "" if way.cut is None else f" {float(f'{100 * way.cut:.2g}'):g}% of"
-        limit = f"the limit of {verdict.limit} tokens cuts{cut} the answers to {item}"
-        return f"{limit}, which {most}{beyond}{above}"
+        cut = "answers" if way.cut is None else f"{float(f'{100 * way.cut:.2g}'):g}% of its answers"
+        return f"with {cut} cut at the limit of {verdict.limit} tokens, {item} {most}{beyond}{above}"
     among = f"of {m} {say['questions']}, " if m > 1 and not verdict.above else ""
     return f"{among}{item} {most}{scope}{above}"
 
