@@ -3,8 +3,6 @@ choose their kernels by processor, whose rounding differs, and training amplifie
 AVX2 with FMA; only MKL needs its compatible branch, as its AVX2 branch differs between Intel and AMD.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

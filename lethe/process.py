@@ -1,7 +1,5 @@
 """Start and end of a stage: a stage ends with its parent, and a user's mistake prints one sentence, not a traceback."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -2,8 +2,6 @@
 to LETHE_PROGRESS/STAGE.json, and the flow shows all stages together.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

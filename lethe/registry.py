@@ -3,8 +3,6 @@ in a folder of the library (not with a leading underscore), an entry point of an
 or a call of `register`. Names are listed without an import of a member.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property

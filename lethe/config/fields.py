@@ -1,7 +1,5 @@
 """Types for the sections of params.yaml: ranges of numbers, names, and the section of a registry's member."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar

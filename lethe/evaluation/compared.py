@@ -1,7 +1,5 @@
 """A comparison of two runs: which differences hold over all questions together, with intervals; and the ranks of several."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -2,8 +2,6 @@
 where two intervals are disjoint; all hold together with probability 1 - alpha, split evenly (Bonferroni).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

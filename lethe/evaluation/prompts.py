@@ -2,8 +2,6 @@
 quantity of a joint claim is fixed beforehand: P(leak) by Clopper-Pearson for scores of 0 and 1, else the mean by betting.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -110,15 +108,16 @@ def measure_prompts(
     rows.rows += [row for own in each for row in own]
     judged = [place for place, count in enumerate(rate.leaks) if not math.isnan(count)]
     counted = Rate(rate.leaks[judged], rate.n[judged], rate.missing[judged])
-    if judged:
+    # A 0/1 scorer is about the prompts in its scope. In a file that mixes 0/1 prompts with graded ones, which prompts seem
+    # to be of 0 and 1 depends on the draws, so nothing is said of them together.
+    binary = bool(judged) and (leaks is not None or len(judged) == len(prompts))
+    if binary:
         band_rows(add, "leak_at_k_worst", "sampled", counted.worst(settings.alpha, QUERIES))
         band_rows(add, "leak_at_k", "sampled", counted.mean(settings.alpha, QUERIES))
     if settings.calibration:
-        names = [prompts[place].prompt_id for place in judged]
+        names = [prompts[place].prompt_id for place in judged] if binary else []
         _judged_rows(rows, names, replace(counted, judge=settings.calibration), settings.alpha)
     if settings.together != "none":
-        # A file that mixes 0/1 prompts with graded ones is about the mean; a 0/1 scorer about the prompts in its scope.
-        binary = bool(judged) and (leaks is not None or len(judged) == len(prompts))
         about = [prompts[place] for place in judged] if binary else prompts
         _together_rows(rows, about, counted, settings, binary)
     return each
@@ -196,7 +195,7 @@ def _judged_rows(rows: Rows, names: Sequence[str], rate: Rate, alpha: float) -> 
     """Add bounds of the true leak probability from the verdicts and the judge's measured error."""
     judge = rate.judge
     if judge is None or not names:
-        problem = "A calibration needs verdicts, and no prompt has scores that are all 0 or 1."
+        problem = "A calibration needs verdicts, and the scores are not all 0 or 1."
         raise BadInput(f"{problem} Give the judge's verdicts as the scores.")
     one, many, fits = rate.each(alpha), rate.each(alpha, QUERIES), rate.fits(alpha)
     for place, name in enumerate(names):

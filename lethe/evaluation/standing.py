@@ -2,8 +2,6 @@
 is relative to Base, by the mean score of sampled answers to the retain questions, else the world facts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

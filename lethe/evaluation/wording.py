@@ -2,8 +2,6 @@
 should refuse, what they are asked. JSON keeps the same words for machines ("leaks", "forgot") in both cases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

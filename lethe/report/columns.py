@@ -1,7 +1,5 @@
 """The columns of the tables of models and of questions: the quantities of the vocabulary that have a value in this run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby

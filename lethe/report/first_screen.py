@@ -1,7 +1,5 @@
 """The first screen, for readers without statistics: two words per model, one figure, and what the words cover."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Renders a run: every number on the page comes from the run's artifacts, every sentence from those numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 from collections.abc import Collection, Iterable, Iterator, Sequence

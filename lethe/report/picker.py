@@ -4,8 +4,6 @@ The numbers are already rounded and worded, so the script only places them. Ques
 script inserts them as text, invisible characters are named, and the block contains no ``<``, ``>`` or ``&``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from itertools import groupby

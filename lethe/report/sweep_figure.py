@@ -1,7 +1,5 @@
 """The claims of a sweep, decided by its rows, and its figure: one quantity against another, a colour a series."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the page shows beside the tables of models: Epsilon*, languages, provenance, audits, and any result file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Windows of a text under a model: their numbers, their rows of the table, and the verdict with windows as questions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property

@@ -3,8 +3,6 @@
 The keys that other people's checks read stand here and in the vocabulary (`lethe.results.quantities`), nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The reference engine: `model.generate`, one row per sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -8,8 +8,6 @@ distribution", Biometrika 28, 1936). `rho` must be fixed before the sample is dr
 may depend on anything except the sample.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Simultaneous confidence bands for a distribution function."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import MutableMapping
 

@@ -16,8 +16,6 @@ derivative of F is at least 1 - (F - c) / (G - c), hence not negative while F <=
 Every factor grows with m, so by induction a larger m has more capital at the end of each block, until it is refuted.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -9,8 +9,6 @@ about the distribution. All functions take ``scores`` of shape (prompts, n) and 
 smaller of two bounds at one alpha is not valid.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal

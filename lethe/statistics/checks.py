@@ -1,7 +1,5 @@
 """Range checks of the statistics' arguments; each check raises `BadValue`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

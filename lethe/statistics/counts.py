@@ -9,8 +9,6 @@ nearly always narrower than a bound that carries the judge's error. Two shortcut
 counted draws holds too much of their mass. Labels of distinct texts are no random draws; the rates here are per draw.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -5,8 +5,6 @@ rule (Cooper et al., arXiv 2505.12546). Near-verbatim extraction is the event th
 Levenshtein distance of at most d from z (arXiv 2603.24917).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

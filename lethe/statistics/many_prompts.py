@@ -11,8 +11,6 @@ by itself, under any dependence between two models. ``groups`` holds one array o
 drawing order and of equal length; questions are independent. NaN is 0 for the lower end and 1 for the upper end.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The number of samples that a statement needs, and of answers that a comparison of two sides takes to see a difference."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

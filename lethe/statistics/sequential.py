@@ -13,8 +13,6 @@ For scores of 0 and 1 the capital depends only on the counts. The capital after 
 is an e-value of the further draws given the earlier ones, so `log_e_value` multiplies over independent auditors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

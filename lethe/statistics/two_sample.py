@@ -1,8 +1,6 @@
 """Two samples or two quantities: a threshold fitted once, the AUC with an interval, Kolmogorov-Smirnov, Kendall's trend, and
 Fisher's combination of independent p-values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ A module has
   function that runs calls; both have a default.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The unlearning game on language models, whole authors at a time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

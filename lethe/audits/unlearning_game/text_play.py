@@ -11,8 +11,6 @@ measures of `lethe.scoring.likelihood`; ``reference`` is the mean log-probabilit
 saw the answer, in nats (Carlini et al. 2021).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ endings (Leak-k writes JSON lines to .json). No reader trusts its file: every re
 the file, and refuses broken content in one sentence.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The content of another tool's log, in one form for all tools, and the table that the readers fill."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -5,8 +5,6 @@ end and upper end in JSON, tables and MLflow, empty where one is not exported. `
 stand for those columns of a row.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ table of all pairs would take minutes.
 Source: Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.1.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

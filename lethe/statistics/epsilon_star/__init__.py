@@ -1,7 +1,5 @@
 """Epsilon*: the privacy of one trained model from its losses (Negoescu et al. 2024), and valid lower bounds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

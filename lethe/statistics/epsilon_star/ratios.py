@@ -6,8 +6,6 @@ and S = 1 - F the share above it. The ratios of Negoescu et al. (2024), eq. 7, a
 is ignored; a positive numerator over zero is infinite.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The audit of a run: every method's epsilon lower bound, the verdict on a claim, and p-values over epsilon."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace

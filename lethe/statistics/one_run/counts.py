@@ -1,7 +1,5 @@
 """The counts of one audit, averages over the order statistic at the cut of released guesses, and binomial tails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

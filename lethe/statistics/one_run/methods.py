@@ -23,8 +23,6 @@ runs with one right guess fewer must supply them, and so on down to runs without
 r / n is needed, tau is impossible. The recursion attains the maximum of the underlying linear program (the tests solve it).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

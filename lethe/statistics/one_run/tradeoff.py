@@ -1,7 +1,5 @@
 """Any pair of distributions as atoms: from two probability vectors, a trade-off curve, or privacy loss distributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
