@@ -44,8 +44,13 @@ def test_a_missing_verdict_of_the_calibration_counts_against_the_judge(scores, c
 
 
 def test_scores_that_are_no_verdicts_are_refused(tmp_path, calibration):
-    pd.DataFrame({"score": [0.2, 0.4]}).to_csv(tmp_path / "graded.csv", index=False)
+    mixed = pd.DataFrame({"prompt_id": list("aabb"), "score": [0, 1, 0.2, 0]})
+    mixed.to_csv(tmp_path / "graded.csv", index=False)
     refused(tmp_path / "graded.csv", "--calibration", calibration)
+    # Nothing is said of the leaks of all prompts, since b leaks too with a probability that no count shows.
+    assert "Leak@" not in call(tmp_path / "graded.csv").output
+    mixed.assign(score=[0, 1, 0, 0]).to_csv(tmp_path / "binary.csv", index=False)
+    assert "Leak@" in call(tmp_path / "binary.csv").output
 
 
 def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibration):
