@@ -12,7 +12,7 @@ import lethe
 from lethe import config
 from lethe.config.evaluating import EXACT, METRICS, SAMPLE
 from lethe.config.load import changed_document, read_preset
-from lethe.errors import BadFile, BadInput, BadParam, BadValue
+from lethe.errors import BadFile, BadInput, BadParam, BadValue, ParamsClash
 from tests.cases import cases, merged
 from tests.small import ROOT
 
@@ -197,3 +197,10 @@ def test_every_name_that_is_taken_is_one_part_of_a_path(name, section):
     assert PurePosixPath("data", name).parts == ("data", name)
     assert name not in (".", "..")
     assert name.isprintable()
+
+
+def test_a_method_without_an_entry_among_the_models_is_an_error_with_the_line():
+    document = config.read_yaml(ROOT / "params.yaml")
+    del document["models"]["grad_diff"]
+    with pytest.raises(ParamsClash, match=r"`grad_diff: \{path: data/models/grad_diff\}`"):
+        config.validate(document)
