@@ -14,6 +14,7 @@ from lethe.errors import plural
 from lethe.evaluation.answers import scored
 from lethe.evaluation.findings import Findings, Quantity, judged_by, judged_exactly, mean_score
 from lethe.evaluation.run import Model, Run
+from lethe.registry import JUDGES
 from lethe.results import verdict as rule
 from lethe.results.ends import SAME_DRAWS, Ends
 from lethe.results.evidence import AtLevel, Truncation
@@ -194,7 +195,8 @@ class _Deciding:
     def _judge(self) -> str | None:
         """The model judge whose verdicts decide; None where a rule of text or a person's labels do."""
         params, binary = self.run.params, self.run.params.metrics.binary
-        judged = binary if isinstance(params, Params) and binary in params.judges else None
+        staged = isinstance(params, Params) and binary in params.judges
+        judged = binary if staged or binary in JUDGES else None
         labelled = any(_rows(model, "labelled") for model in self.run.subjects)
         return label(judged) if judged and not labelled else None
 

@@ -292,9 +292,9 @@ JUDGED = params(metrics={"binary": "guard"}).model_copy(
 )
 
 
-def judged_as(one):
+def judged_as(one, name="guard"):
     """The model with the verdicts of the judge in place of those of the scorer."""
-    one.answers["forget"] = one.answers["forget"].rename(columns={"keyword_leak": "guard"})
+    one.answers["forget"] = one.answers["forget"].rename(columns={"keyword_leak": name})
     return one
 
 
@@ -304,6 +304,9 @@ def test_the_judge_is_named_with_the_word(leaks, word):
     assert found.word == word
     assert "guard's verdicts" in found.sentence
     assert "verdicts" not in decided(model("mine", drawn("a", leaks)), settings=PARAMS)["mine"].sentence
+    scorer = PARAMS.model_copy(update={"metrics": PARAMS.metrics.model_copy(update={"binary": "harmbench"})})
+    found = decided(judged_as(model("mine", drawn("a", leaks)), "harmbench"), settings=scorer)["mine"]
+    assert "harmbench's verdicts" in found.sentence
 
 
 def test_a_misfit_names_the_judge_and_no_word():
