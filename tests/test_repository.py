@@ -118,18 +118,23 @@ def words(text: str) -> int:
 
 
 def expected_texts(tree: ast.AST) -> Iterator[ast.Constant]:
-    """The literals of ``assert "text" in ...`` and of ``match="text"``."""
+    """The literals of `match="text"`; in asserts those of `"text" in ...`, of its denial, and of a text's start and end."""
     for node in ast.walk(tree):
+        found: list[ast.AST] = []
         if isinstance(node, ast.keyword) and node.arg == "match":
-            yield from (one for one in ast.walk(node.value) if isinstance(one, ast.Constant))
+            found = [node.value]
         elif isinstance(node, ast.Assert):
-            for one in ast.walk(node.test):
-                if (
-                    isinstance(one, ast.Compare)
-                    and isinstance(one.ops[0], ast.In)
-                    and isinstance(one.left, ast.Constant)
-                ):
-                    yield one.left
+            parts = list(ast.walk(node.test))
+            found = [
+                one.left
+                for one in parts
+                if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.In | ast.NotIn)
+            ]
+            calls = [one for one in parts if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
+            found += [
+                own for one in calls if one.func.attr in ("startswith", "endswith", "count") for own in one.args
+            ]
+        yield from (one for part in found for one in ast.walk(part) if isinstance(one, ast.Constant))
 
 
 def test_no_assertion_holds_a_sentence():

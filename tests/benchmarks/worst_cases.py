@@ -282,6 +282,7 @@ for name, end, others in (
     ("judged average", Rate.average, []),
     ("judged worst", Rate.worst, [0] * 9),
     ("judged worst of equals", Rate.worst, [1] * 9),
+    ("judged mean of equals", Rate.mean, [1] * 9),
 ):
     rates = {"p": (0.01, 0.2, 0.6), "se": (0.6, 0.95), "fp": (0.01, 0.2), "n": (200, 20_000)}
     add = cases(name, "leak {p:g}, finds {se:g}, false alarms {fp:g}, n={n}", **rates)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.flows.faults import pid_of_module
-from tests.flows.miniature import command_of, ends, flow_runs, processes_of
+from tests.flows.miniature import ends, flow_runs, processes_of
 
 pytestmark = pytest.mark.slow
 
@@ -61,27 +61,3 @@ def test_a_file_size_limit_is_told_as_a_full_disk(small):
 
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
-
-
-def test_a_stage_without_memory_says_so(small):
-    (small.folder / "step.py").write_text(
-        (small.folder / "step.py").read_text().replace(
-            "def main(out, text=\"\"):",
-            "def main(out, text=\"\"):\n    if 'models' in out:\n        raise RuntimeError("
-            "\"[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried 9 bytes\")",
-        )
-    )  # fmt: skip
-    result = small.lethe("run")
-    assert result.returncode == 1
-    assert "unlearn@npo: Out of memory" in result.stderr
-    assert "sample.max_rows" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_a_stage_that_the_system_ends_for_memory_says_so(small):
-    process = small.waiting("models/npo")
-    stage = next(pid for pid in processes_of(small) if "step.py" in command_of(pid).split()[1:2])
-    os.kill(stage, signal.SIGKILL)
-    _, err = small.go_on(process)
-    assert process.returncode == 1
-    assert "was ended by SIGKILL" in err

@@ -105,18 +105,6 @@ def tolerated(alpha: float, runs: int) -> float:
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
-Shares = dict[str, tuple[float, float]]
-
-
-def shares(run: Callable[[], Iterable[tuple[str, tuple[bool, bool]]]], runs: int) -> Shares:
-    """How often the lower and the upper end of each name miss; a run gives names, each with both."""
-    missed: dict[str, list[tuple[bool, bool]]] = {}
-    for _ in range(runs):
-        for name, ends in run():
-            missed.setdefault(name, []).append(ends)
-    return {name: tuple(np.mean(own, axis=0).tolist()) for name, own in missed.items()}
-
-
 def as_expected(
     rows: Iterable[tuple[str, dict[str, float]]], alpha: float, runs: int, controls: Container[str] = ()
 ) -> bool:

@@ -4,7 +4,6 @@ import dataclasses
 from functools import partial
 
 import numpy as np
-import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -13,13 +12,7 @@ from lethe.statistics.bound import Covers
 from lethe.statistics.counts import at_least_once, rate_bounds
 from lethe.statistics.judge_error import Calibration, true_rate
 from lethe.statistics.leak_rates import Band, Rate
-from tests.lethe.statistics.draws import clopper_pearson, tolerated
-from tests.lethe.statistics.judge_error_coverage import (
-    CONTROLS,
-    ERRORS,
-    many_questions,
-    one_question,
-)
+from tests.lethe.statistics.draws import clopper_pearson
 
 GOOD = Calibration(leaks=200, leaks_called=190, clean=300, clean_called=15)
 
@@ -157,32 +150,6 @@ def test_leak_at_k_carries_the_bounds_of_one_answer():
     rates, found = judged_rates([20, 200], 500, GOOD, 0.05), Rate.of([20, 200], 500, judge=GOOD).each(0.05, [1, 7])
     for name in ("lower", "upper", "estimate"):
         np.testing.assert_array_equal(getattr(found, name), at_least_once(getattr(rates, name), [1, 7]))
-
-
-@pytest.mark.parametrize("error", ERRORS)
-def test_one_question_is_covered_where_the_naive_bound_misses(error):
-    """Rates and labels that are hardest for each side; the module that prints the table has more."""
-    alpha, runs = 0.05, 600
-    naive, as_measured = [], []
-    for rate, labelled, lost in ((0.01, 30, 0.0), (0.1, 400, 0.1), (0.95, 30, 0.0)):
-        shares = one_question(error, rate, 512, alpha, runs, seed=5, labelled=labelled, lost=lost)
-        assert max(shares["judged"]) <= tolerated(alpha, runs), (rate, labelled)
-        naive.append(max(shares["naive"]))
-        as_measured.append(max(shares["as measured"]))
-    if error:  # without error the naive bound holds too
-        assert naive[0] > 0.5
-        assert naive[2] > 0.5
-        assert max(as_measured) > 4 * alpha
-
-
-@pytest.mark.parametrize("error", [0.05, 0.2])
-def test_claims_over_twenty_questions_are_covered(error):
-    alpha, runs = 0.05, 250
-    for name, shares in many_questions(error, 256, alpha, runs, seed=5, lost=0.02).items():
-        if name in CONTROLS:
-            assert max(shares) > 0.5, name
-        else:
-            assert max(shares) <= tolerated(alpha, runs), name
 
 
 def test_labels_and_verdicts_are_counted():

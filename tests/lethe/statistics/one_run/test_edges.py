@@ -39,7 +39,7 @@ def test_delta_0():
     """No Gaussian is (epsilon, 0)-DP: a rejected one has an infinite epsilon, and the note says so."""
     infinite = audit(Counts(1000, 200, 26), gaussian(), delta=0, methods=["exact"])[0]
     assert infinite.epsilon_lower == math.inf
-    assert infinite.note.startswith("epsilon is infinite at delta = 0")
+    assert infinite.note.startswith("epsilon is infinite")
     assert audit(Counts(1000, 200, 90), gaussian(), delta=0, methods=["exact"])[0].epsilon_lower == 0
     pure = {result.method: result.epsilon_lower for result in audit(Counts(1000, 200, 26), laplace(), delta=0)}
     assert 0 < pure["steinke"] <= pure["exact"] * (1 + 1e-9) < math.inf
@@ -71,7 +71,7 @@ def test_a_family_rejected_whole():
     results = {result.method: result for result in audited}
     for name in ("exact", "chernoff", "mahloujifar", "independent"):
         assert results[name].epsilon_lower is None
-        assert results[name].note.startswith("family rejected: no member of subsampled-gaussian")
+        assert results[name].note.startswith("family rejected")
     assert 0 < results["steinke"].epsilon_lower < math.inf  # has no family
 
 
