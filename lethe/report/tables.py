@@ -221,7 +221,7 @@ def sentence(audit: OneRunAudit) -> str:
         promise = f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
     return (
         f"The run {ends} the claimed epsilon of {number(verdict.claimed_epsilon, 3, 'upper')} at delta "
-        f"{audit.delta:g}: by {verdict.method} {epsilon_found(audit, row)}, {promise}, "
+        f"{audit.delta:g}: by the method {verdict.method}, {epsilon_found(audit, row)}, {promise}, "
         f"assuming {', '.join(map(unlined, row.assumes))}."
     )
 
