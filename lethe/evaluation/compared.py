@@ -1,7 +1,7 @@
 """A comparison of two runs: which differences hold over all questions together, with intervals; and the ranks of several."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -91,8 +91,8 @@ class Comparison(_Rows):
             worse, better = (len(self.with_outcome(kind)) for kind in (WORSE, BETTER))
             lines += [
                 f"Worse in B: {worse} of {questions}; better: {better}. This list has no "
-                f"false entry {level(alpha)} (Holm, each direction at half), assuming {each[0].assumes}.",
-                f"Each interval of a difference holds {level(alpha)} by itself ({each[0].method}).",
+                f"false entry {level(alpha)} (Holm, each direction at half), assuming {_all(row.assumes for row in each)}.",
+                f"Each interval of a difference holds {level(alpha)} by itself ({_all(row.method for row in each)}).",
             ]
         else:
             lines.append("No question could be compared.")
@@ -107,6 +107,11 @@ class Comparison(_Rows):
         if claim := self.of_all("not_worse"):
             lines.append(_not_worse(claim))
         return [*lines, *_remarks(record)]
+
+
+def _all(words: Iterable[str | None]) -> str:
+    """The assumptions or methods of all questions; the models of a folder may be drawn in different ways."""
+    return "; or ".join(dict.fromkeys(filter(None, words)))
 
 
 def outcome(row: Result) -> str:
@@ -250,7 +255,8 @@ class _Pairs:
             effects, covers = self.effects(both), Covers.WORST_PROMPT
             ends = {pair.id: effect.high for pair, effect in zip(self.pairs, effects, strict=True)}
             unproved = sorted((name for name, end in ends.items() if end > by), key=lambda name: -ends[name])
-            value, how = max(ends.values()), (effects[0].assumes, effects[0].method)
+            value = max(ends.values())
+            how = _all(one.assumes for one in effects), _all(one.method for one in effects)
         bound = Bound(value, "upper", alpha, covers, *how)
         facts = {"by": by, "on": on, "unproved": unproved, "holds": value <= by}
         rows.add("model", "not_worse", "compared", None, None, bound, evidence=facts)

@@ -194,6 +194,16 @@ def test_the_method_follows_from_recorded_seeds_and_engines(tmp_path, a, b, word
     assert ("Fisher" in row["method"]) == (word == "Fisher")
 
 
+def test_the_list_assumes_what_any_of_its_questions_assumes(tmp_path):
+    drawn = {"engine": "prefix", "max_new_tokens": 8}
+    for name, seed in (("a", 3), ("b", 4)):
+        data(tmp_path / name, {"q": 0.1}, model="first", **drawn)
+        data(tmp_path / name, {"q": 0.1}, model="second", **drawn, seed=seed)
+    said = " ".join(call(tmp_path / "a/data", tmp_path / "b/data", "--by", 0.5).output.split())
+    assert said.count("one seed, whose") >= 1
+    assert said.count("seeds of their own") >= 1
+
+
 def test_a_folder_that_does_not_say_how_it_was_drawn_counts_as_stopped(tmp_path, pair):
     (pair[1] / "generations/m/about.json").unlink()
     got = result(*pair)
