@@ -271,7 +271,7 @@ def _preset(
             raise BadValue(name, value, "a number of at least 1")
         sizes.append(None if value is None else ModelSize(int(value), 0, "bfloat16"))
     if not PRESETS.is_dir():
-        raise BadInput("lethe plan --preset works in a pipeline folder, which holds flows/presets; this is none.")
+        raise BadInput("lethe plan --preset reads flows/presets: change into a clone of the repository.")
     changes = {} if preset == DEFAULT else read_preset(PRESETS, preset)
     document = changed_document(changes.items(), shown_as=f"{preset}.yaml")
     params = config.validate(document, config.FILE if preset == DEFAULT else f"{config.FILE} with {preset}")

@@ -247,7 +247,7 @@ class Extracted(common.Measurement):
             near = self.found.interval(passage)
             row = [passage.id, f"{passage.p_z:.3g}", f"{near.lower:.3g} to {near.upper:.3g}" if near else None]
             row += [f"{each.passages[place].p_z:.3g}" for each in self.references]
-            rows.append([*row, common.short(passage.suffix)])
+            rows.append([*row, common.short(passage.suffix, 36)])
         head = ["window", "p_z", "nearly verbatim", *[f"p_z of {each.name}" for each in self.references], "suffix"]
         shares = zip(QUERIES, discoverable(self.p_z), strict=True)
         by_queries = [[f"{n:,}", *[f"{share:.1%}" for share in row]] for n, row in shares]

@@ -91,10 +91,10 @@ def cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else visible(str(value)).replace("\n", "\\n")
 
 
-def short(text: str) -> str:
-    """A model's text for a cell."""
+def short(text: str, most: int = CELL) -> str:
+    """A model's text for a cell of at most ``most`` characters."""
     text = " ".join(text.split())
-    return text if len(text) <= CELL else f"{text[: CELL - 3]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def frame(rows: object, **how: Any) -> pd.DataFrame:
