@@ -1,10 +1,8 @@
 """The schema of an evaluation: how a model is sampled, scored, measured and walked, with every default."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -79,7 +77,7 @@ class Sequential(fields.Section):
     alpha: fields.Alpha = 0.01
 
     @model_validator(mode="after")
-    def _thresholds_are_ordered(self) -> Sequential:
+    def _thresholds_are_ordered(self) -> Self:
         if self.tau > self.tau_leak:
             raise ValueError(f"tau ({self.tau}) must not exceed tau_leak ({self.tau_leak})")
         return self
@@ -127,7 +125,7 @@ class Sample(Drawing):
         return MOST_DRAWN if self.n == "auto" else self.n
 
     @model_validator(mode="after")
-    def _what_is_fixed_beforehand(self) -> Sample:
+    def _what_is_fixed_beforehand(self) -> Self:
         plain = self.stop == "fixed" and self.language is None
         for name, value in (("n", "auto"), ("truncated", "missing")):
             if getattr(self, name) == value and not plain:
@@ -227,7 +225,7 @@ class JudgeEntry(fields.Section):
         return common | {"params": JUDGES[name].Params.model_validate(own) if exists else ScorerParams()}
 
     @model_validator(mode="after")
-    def _has_a_model(self) -> JudgeEntry:
+    def _has_a_model(self) -> Self:
         if not isinstance(getattr(self.params, "model", None), str):
             raise ValueError(f"the judge {self.judge} has no key model, whose folder the stage depends on")
         return self
@@ -268,7 +266,7 @@ class Metrics(fields.Section):
         return self.utility or self.leak
 
     @model_validator(mode="after")
-    def _verdicts_are_calibrated(self) -> Metrics:
+    def _verdicts_are_calibrated(self) -> Self:
         if self.calibration is not None and self.binary is None:
             what = "which measures the error of the scorer binary, and binary is null"
             raise ValueError(f"calibration is {self.calibration!r}, {what}")

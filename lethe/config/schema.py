@@ -1,12 +1,10 @@
 """The schema of params.yaml. Only params.yaml holds defaults of the pipeline, so that DVC sees every value."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -42,7 +40,7 @@ class Data(fields.Section, extra="allow"):
         return checked
 
     @model_validator(mode="after")
-    def _its_kind_agrees(self) -> Data:
+    def _its_kind_agrees(self) -> Self:
         member = DATASETS[self.kind]
         if hasattr(member, "Params") and self.kind not in (self.model_extra or {}):
             raise fields.problem("missing", self.kind, None)
@@ -116,7 +114,7 @@ class TrainRecipe(Recipe):
     lr: fields.Positive
 
     @model_validator(mode="after")
-    def _a_model_can_be_built(self) -> TrainRecipe:
+    def _a_model_can_be_built(self) -> Self:
         if self.compute.lora and not self.start_from:
             raise ValueError("compute.lora adapts the model of start_from, which is null; name one or drop lora")
         if self.hidden % self.heads:
@@ -144,7 +142,7 @@ class Train(fields.Section):
     models: dict[fields.Name, TrainModel]
 
     @model_validator(mode="after")
-    def _own_recipes_are_legal(self) -> Train:
+    def _own_recipes_are_legal(self) -> Self:
         for name in self.models:
             try:
                 self.recipe_of(name)
@@ -359,7 +357,7 @@ class Params(fields.Section):
         return values
 
     @model_validator(mode="after")
-    def _names_meet(self) -> Params:
+    def _names_meet(self) -> Self:
         evaluating.check_together(self.score, self.metrics, self.sample, self.judges)
         for key, name in [("base", self.report.base), *(("retrain", name) for name in self.report.retrains)]:
             if name not in (None, *self.models):
@@ -395,6 +393,6 @@ class EvaluationParams(fields.Section):
     report: Report = Report(base=None, retrain=None)
 
     @model_validator(mode="after")
-    def _names_meet(self) -> EvaluationParams:
+    def _names_meet(self) -> Self:
         evaluating.check_together(self.score, self.metrics, self.sample)
         return self

@@ -17,15 +17,13 @@ independently and with probabilities proportional to the weights:
 exceeds a threshold.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
@@ -61,7 +59,7 @@ class _Entry(Section):
     optional: StrictBool = False
 
     @model_validator(mode="after")
-    def _has_content(self) -> _Entry:
+    def _has_content(self) -> Self:
         content = next((key for key in ("examples", "followups") if key in type(self).model_fields), "text")
         if content not in self.model_fields_set and (self.name or "plain") != "plain":
             raise ValueError(f"it must have the key {content}, null for a choice that says nothing")
@@ -76,7 +74,7 @@ class _Wording(_Plain):
     answer: Text | None = None
 
     @model_validator(mode="after")
-    def _names_a_key(self) -> _Wording:
+    def _names_a_key(self) -> Self:
         if not KEY.search(self.text or ""):
             raise ValueError("its text names no key of the row; it must have {question} or another key")
         return self
@@ -120,7 +118,7 @@ class _File(Section):
     share: Share | None = None
 
     @model_validator(mode="after")
-    def _the_second_sample_has_one_turn(self) -> _File:
+    def _the_second_sample_has_one_turn(self) -> Self:
         if self.share is not None and any(one.followups for one in self.turns):
             raise ValueError("share asks one question in each prompt; leave out share or turns")
         return self

@@ -1,13 +1,11 @@
 """A certificate: one JSON file that accumulates the evidence of independent auditors (docs/certificates.md)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
@@ -81,7 +79,7 @@ class Certificate:
     def log_e_values(self) -> np.ndarray:
         return log_e_value(*self.counts(), self.tau)
 
-    def alone(self, audit: Audit) -> Certificate:
+    def alone(self, audit: Audit) -> Self:
         return replace(self, audits=(audit,))
 
     def homogeneity(self) -> float:
@@ -141,7 +139,7 @@ class Certificate:
             return DIFFER
         return CERTIFIED if self.log_e() >= math.log(1 / self.alpha) else NOT_YET
 
-    def with_audits(self, more: Sequence[Audit]) -> Certificate:
+    def with_audits(self, more: Sequence[Audit]) -> Self:
         """Return the certificate with further audits; every audit must have its own seed."""
         seeds = [audit.seed for audit in (*self.audits, *more)]
         if len(set(seeds)) < len(seeds):

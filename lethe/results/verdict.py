@@ -20,14 +20,12 @@ looks any false word has probability at most alpha. "Above chance" and the worst
 each with the same level. A wider interval never earns *leaks* or *forgot*.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -194,7 +192,7 @@ class _Compared:
         cut, most = self.cut_off(), self.at_most(self.joint)
         return np.where(cut, np.maximum(most, self._cut_excess()), most) if cut.any() else most
 
-    def take(self, places: np.ndarray, times: float = 1.0) -> _Compared:
+    def take(self, places: np.ndarray, times: float = 1.0) -> Self:
         """The questions at ``places`` after ``times`` as many draws with the present shares."""
         subject, *retrains = (ends.take(places).scaled(times) for ends in (self.subject, *self.retrains))
         truncation = self.truncation and self.truncation.take(places, times)

@@ -8,15 +8,13 @@ A follow-up question is asked after each answer that was drawn. Answers that agr
 as often as they are, so the conversations of a question are independent too.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -311,7 +309,7 @@ class Opening:
     start: str = ""
 
     @classmethod
-    def of(cls, row: Row, own: Production) -> Opening:
+    def of(cls, row: Row, own: Production) -> Self:
         shots: list[tuple[AskedRow, str]] = [({"question": question}, answer) for question, answer in own.shots]
         asked: Row = {**row, "question": own.question}
         return cls(asked, own.followups, own.system, shots, own.prefix)

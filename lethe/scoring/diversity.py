@@ -9,12 +9,11 @@ two largest counts of each n-gram over all samples suffice for that. Source: Zhu
 (2002); smoothing: Chen and Cherry (2014), method 1.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class Tokens:
     copies: np.ndarray
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Tokens:
+    def of(cls, texts: Sequence[str]) -> Self:
         """Tokenize ``texts``: equal sequences are kept once with their number of copies; missing texts are omitted."""
         copies = Counter(tuple(tokenize(text)) for text in texts if is_text(text))
         number: dict[str, int] = {}

@@ -4,8 +4,6 @@ A `Bound` keeps its guarantee from the function that proves it to the page, the 
 bound must never promise more than was proven, so an upper bound is rounded up and a lower bound down.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re
@@ -13,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from lethe.errors import BadValue
 
@@ -28,7 +26,7 @@ class Covers(StrEnum):
 
     on: str
 
-    def __new__(cls, value: str, on: str = "") -> Covers:
+    def __new__(cls, value: str, on: str = "") -> Self:
         member = str.__new__(cls, value)
         member._value_, member.on = value, on
         return member
@@ -164,13 +162,13 @@ class Bound:
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> Bound:
+    def from_dict(cls, values: Mapping[str, object]) -> Self:
         """The bound that `as_dict` wrote; a null value is infinity, which JSON lacks."""
         fields_of_bound: dict[str, Any] = dict(values)  # as `as_dict` wrote them
         value = math.inf if fields_of_bound["value"] is None else fields_of_bound["value"]
         return cls(**{**fields_of_bound, "value": value, "covers": Covers(fields_of_bound["covers"])})
 
-    def in_language(self) -> Bound:
+    def in_language(self) -> Self:
         """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer."""
         assumes = str(self.assumes)
         for plain, drawn in ASSUMES_IN_LANGUAGE.items():

@@ -8,11 +8,10 @@ With a judge, the share of verdicts, the sensitivity and the false positive rate
 all questions. Where the verdicts do not fit the calibration, no leak probability explains them, and no end exists (NaN).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +92,7 @@ class Rate:
     judge: Calibration | None = None
 
     @classmethod
-    def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, judge: Calibration | None = None) -> Rate:
+    def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, judge: Calibration | None = None) -> Self:
         """The rate of checked counts; ``n`` and ``missing`` are one number or one per question."""
         return cls(*counts.check_counts(leaks, n, missing), judge)
 

@@ -4,15 +4,13 @@ All rules are fixed before the first run. A finished model is a folder whose nam
 rows, recipe, seed, code and libraries. A killed run therefore resumes.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -63,7 +61,7 @@ class Pool(fields.Section):
     lacks_paths: tuple[fields.Place, ...] = ()
 
     @model_validator(mode="after")
-    def _both_sides_are_there(self) -> Pool:
+    def _both_sides_are_there(self) -> Self:
         sides = (("knows", self.knows, self.knows_paths), ("lacks", self.lacks, self.lacks_paths))
         for side, trained, given in sides:
             if bool(trained) == bool(given):
@@ -92,7 +90,7 @@ class Unlearned(fields.Section):
     utility: fields.Share = 0.8
 
     @model_validator(mode="after")
-    def _one_source(self) -> Unlearned:
+    def _one_source(self) -> Self:
         if self.methods and self.paths:
             raise ValueError("got methods and paths; the unlearned models are either trained here or given")
         return self
@@ -143,7 +141,7 @@ class MetaEvaluation(fields.Section):
     claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
-    def _rules_are_consistent(self) -> MetaEvaluation:
+    def _rules_are_consistent(self) -> Self:
         if list(self.answers) != sorted(set(self.answers)):
             raise ValueError(f"answers is {list(self.answers)}; the numbers must increase")
         if doubled := sorted({name for name in self.headline if self.headline.count(name) > 1}):

@@ -5,8 +5,6 @@ end only at the line feed. A duplicate key is refused, because the later value w
 Inspect compresses with Zstandard (method 93), which `zipfile` reads only from Python 3.14 on; pyarrow decodes it here.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import zipfile
@@ -14,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from lethe.errors import BadFile, BadRow, reason_of, shortened
 from lethe.io.files import without_doubles
@@ -174,7 +172,7 @@ class Archive:
             self._file.close()
             raise
 
-    def __enter__(self) -> Archive:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,13 +6,12 @@ the output. All methods need only two masses under (P + Q) / 2: s(t), the probab
 probability that the loss exceeds t and the guess is wrong.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Self
 
 import numpy as np
 from scipy import special
@@ -175,7 +174,7 @@ class Tangents:
         return max(0.0, self._y[i] + self._slope[i] * (x - self._x[i]))
 
     @classmethod
-    def of_losses(cls, masses: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], highest: float) -> Tangents:
+    def of_losses(cls, masses: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], highest: float) -> Self:
         """The error mass as a function of the mass of right guesses; its slope at the loss t is e^-t."""
         t = highest * np.linspace(1.0, 0.0, KNOTS) ** 2
         s, wrong = masses(t)
