@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count, zip_longest
+from math import ceil
 from pathlib import Path
 
 from lethe.config.evaluating import Endpoint
@@ -221,12 +222,12 @@ class EndpointEngine:
         read = sum(n * Ask(prompt.text, n=0, before=prompt.before).most() for prompt, n, _ in answers)
         wrote = sum(n * limit for _, n, limit in answers)
         own = self.endpoint
-        price = ((own.price_in or 0) * read + (own.price_out or 0) * wrote) / 1e6
+        cents = ceil(((own.price_in or 0) * read + (own.price_out or 0) * wrote) / 1e4)
         priced = own.price_in is not None or own.price_out is not None
         cap = "" if own.max_tokens_total is None else f"; the cap is {plural(own.max_tokens_total, 'token')}"
         return (
             f"{own}: {plural(many, 'answer')} in at most {plural(many, 'request')}, about {read:,} tokens read and at most "
-            f"{wrote:,} written{f', for at most {price:,.2f} at the given prices' if priced else ''}{cap}"
+            f"{wrote:,} written{f', for at most {cents / 100:,.2f} at the given prices' if priced else ''}{cap}"
         )
 
     def served(self) -> dict[str, object]:
