@@ -21,6 +21,8 @@ def test_ks_keeps_its_precision_far_in_the_tail():
     got = ks_test(np.arange(100), np.arange(1000, 1100))
     assert got.statistic == 1
     assert got.p_value == pytest.approx(2 / math.comb(200, 100), rel=1e-12)
+    assert got.method == "exact"
+    assert ks_test(np.arange(7), np.arange(7) + 0.5).method == "asymptotic"  # the exact sum rounds above 1
 
 
 @settings(max_examples=40)
