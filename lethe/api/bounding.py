@@ -112,6 +112,12 @@ class Bounds(Measurement):
         uppers = {item: own.value for item, own in each.items() if own}
         return bounded.Worst(max(uppers, key=uppers.__getitem__), bound) if bound else None
 
+    def worst_by_labels(self) -> bounded.Worst | None:
+        """Return the labelled prompt with the largest bound of the true leak probability by its labels alone."""
+        ends = {item: end for item, own in self.questions.items() if (end := own.upper("leak", "labelled"))}
+        item = max(ends, key=lambda name: ends[name].value, default=None)
+        return bounded.Worst(item, replace(ends[item], covers=Covers.WORST_PROMPT)) if item else None
+
     def sentences(self) -> list[str]:
         model, of, worst = self.model, f"the {plural(len(self.questions), 'prompt')}", self.worst()
         largest = f"The bound is that of {worst.prompt_id}."

@@ -75,7 +75,7 @@ def gated(
     if tau is None:
         return Answer(result, written, [*written.values()])
     if without:
-        why = f"no bound exists for {plural(without, 'question')}, too long or without a verdict"
+        why = f"no bound exists for {plural(without, 'question')}, too long, without a verdict or without labels"
     gate = gate_of(tau, bound.alpha if bound else alpha, bound, name, why)
     return Answer(result, {**written, "gate": gate}, [*written.values(), gate["reason"]], int(gate["closed"]))
 
@@ -122,6 +122,11 @@ def bounds(
         params = {"alpha": result.settings.alpha, **parameters_of(result.log.log if result.log else None)}
         logged = log_bounded(source.name, counts, result.model.bounds, params, result.to_frame(), Path.cwd())
         written = {"mlflow": logged}
+    if given.get("labels"):  # a person's labels, not the verdicts, say whether an answer leaks
+        name, bound = result.worst_by_labels() or (None, None)
+        without = sum(own.upper("leak", "labelled") is None for own in result.questions.values())
+        alpha = result.settings.alpha
+        return gated(result, fail_above, bound, name, alpha=alpha, without=without, written=written)
     judge = result.settings.calibration
     if (worst := result.worst_by_judge() if judge else result.worst()) is None:
         why = MISFIT.format(given["calibration"], judge.judge or "the judge")

@@ -1,5 +1,7 @@
 """`lethe bounds --calibration`: true leaks behind a judge's verdicts, of each prompt and of the pool."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,6 +79,12 @@ def test_labels_of_random_draws_bound_the_average_whatever_the_scores(tmp_path, 
     got = result(scores, "--labels", tmp_path / "labels.csv")["labelled"]
     assert (got["lower"], got["upper"]) == random_labels(6, 90, 0.03)
     assert (got["n"], got["alpha"]) == (90, 0.03)
+    pd.DataFrame({"prompt_id": ["a"] * 30 + ["b"] * 60, "score": 0}).to_csv(tmp_path / "clean.csv", index=False)
+    table[:30].to_csv(tmp_path / "part.csv", index=False)
+    for name, tau, closed in (("labels", 0.45, False), ("labels", 0.05, True), ("part", 0.45, True)):
+        labels = ("--labels", tmp_path / f"{name}.csv")
+        done = call(tmp_path / "clean.csv", *labels, "--fail-above", tau, "--json")
+        assert (json.loads(done.stdout)["gate"]["closed"], done.exit_code) == (closed, int(closed))
     for wrong, said in ((("a", -1, 1), "greedy"), (("a", 3, 1), "a second time"), (("c", 3, 1), "prompt_id")):
         pd.concat([table, pd.DataFrame([wrong], columns=table.columns)]).to_csv(tmp_path / "w.csv", index=False)
         assert said in refused(scores, "--labels", tmp_path / "w.csv")
