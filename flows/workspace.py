@@ -247,7 +247,8 @@ def _reasons(changes: list) -> list[str]:
     for paths in (paths for change in changes if isinstance(change, dict) for paths in change.values()):
         for path, what in paths.items():
             each = what if isinstance(what, dict) else {path: what}
-            reasons += [f"{name} {how}" for name, how in each.items()]
+            # In a fresh clone DVC calls deleted what was never there.
+            reasons += [f"{name} {'missing' if how == 'deleted' else how}" for name, how in each.items()]
     return reasons
 
 
