@@ -189,19 +189,9 @@ def chat(folder: Path, size: Size) -> Iterator[Measured]:
 def table(rows: Sequence[Measured]) -> str:
     """The measurements as Markdown."""
     head = ["stage", "seconds", "tokens", "tokens/s", "peak memory, GiB"]
-    return marks.markdown(
-        head,
-        [
-            [
-                one.stage,
-                f"{one.seconds:.1f}",
-                f"{one.tokens:,}",
-                f"{one.tokens / one.seconds:,.0f}",
-                f"{one.memory:.2f}",
-            ]
-            for one in rows
-        ],
-    )
+    figures = [(one.stage, one.seconds, one.tokens, one.tokens / one.seconds, one.memory) for one in rows]
+    lines = [[a, f"{b:.1f}", f"{c:,}", f"{d:,.0f}", f"{e:.2f}"] for a, b, c, d, e in figures]
+    return marks.markdown(head, lines)
 
 
 def device() -> str:
