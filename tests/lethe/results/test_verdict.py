@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue
 from lethe.results.ends import Ends
 from lethe.results.evidence import AtLevel, Trees, Truncation
-from lethe.results.verdict import MOST_TIMES, Decides, decide, level_of, sentence, utility
+from lethe.results.verdict import MOST_TIMES, Decides, decide, level_of, power, sentence, utility
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
 from tests.cases import cases
@@ -449,3 +449,9 @@ def test_sentences_of_other_kinds():
     text = sentence(decide(own, [chance], alpha=0.05, tau=0.1, graded=True), "npo")
     assert "%" not in text
     assert "0.49 to 0.51" in text
+
+
+def test_how_often_each_case_of_a_plan_gets_its_word():
+    found = power(256, questions=4, models=1, tau=0.05, alpha=0.05)
+    shares = [(one.wanted, one.words[one.wanted]) for one in found]
+    assert shares == [("forgot", 1.0), ("forgot", 0.215), ("leaks", 0.305), ("leaks", 1.0)]

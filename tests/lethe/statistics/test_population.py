@@ -216,3 +216,11 @@ def test_a_judge_who_separates_nothing_bounds_nothing():
     for side in ("upper", "lower"):
         own = share_exceeding([0] * 25 + [20] * 5, 24, 0.2, 0.15, side, sharp).value
         assert own == pytest.approx(share_exceeding([0] * 25 + [20] * 5, 24, 0.2, 0.05, side).value)
+
+
+def test_sides_seeded_apart_have_a_narrower_difference():
+    rng = np.random.default_rng(5)
+    a, b = (list((rng.random((20, 40)) < share) * 1.0) for share in (0.1, 0.4))
+    apart, joint = (mean_of_differences(a, b, 0.05, True, draws=draws) for draws in ("apart", "any"))
+    assert joint.low < apart.low < apart.difference < apart.high < joint.high
+    assert (apart.low, apart.high) == pytest.approx((0.210846, 0.319993), abs=1e-6)

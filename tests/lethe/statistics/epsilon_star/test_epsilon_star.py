@@ -21,6 +21,7 @@ from lethe.statistics.epsilon_star.ratios import (
     empirical_epsilon_star,
     log_ratios,
     mechanism_epsilon,
+    recommended_delta,
 )
 from tests.lethe.statistics.draws import tolerated
 from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, from_rates, share_above
@@ -261,3 +262,7 @@ def test_the_threshold_is_a_loss_where_the_value_is_attained():
     means, sds = result.fit.means, result.fit.sds
     ratio = (tail(phi, means[top][0], sds[top][0]) - 1e-4) / tail(phi, means[bottom][0], sds[bottom][0])
     assert math.log(ratio) == pytest.approx(result.value, rel=1e-6)
+
+
+def test_the_recommended_delta_is_below_one_over_n():
+    assert [recommended_delta(n) for n in (2, 100)] == [0.5, 1 / (100 * math.log(100))]
