@@ -139,6 +139,7 @@ def test_distinct_share_solves_the_two_inequalities(found, n):
     most = found + log + math.sqrt(log**2 + 2 * log * found)
     assert math.exp(-((most - found) ** 2) / (2 * most)) == pytest.approx(0.025)
     assert interval.upper == min(1, most / n)
+    assert distinct_share_interval([1], [1], 0.05).upper == 1
 
 
 @pytest.mark.parametrize("interval", [share_interval, mean_interval])

@@ -224,3 +224,5 @@ def test_sides_seeded_apart_have_a_narrower_difference():
     apart, joint = (mean_of_differences(a, b, 0.05, True, draws=draws) for draws in ("apart", "any"))
     assert joint.low < apart.low < apart.difference < apart.high < joint.high
     assert (apart.low, apart.high) == pytest.approx((0.210846, 0.319993), abs=1e-6)
+    pairs = mean_of_differences(a, b, 0.05, True, draws="pairs")
+    assert (pairs.low, pairs.high) == pytest.approx((0.207011, 0.320411), abs=1e-6)

@@ -229,3 +229,4 @@ def test_record_level_privacy_bounds_a_forget_set_only_through_group_privacy():
     assert "only through group privacy" in many.assumes
     assert group_bound(50, 1e-5, 2727).vacuous  # the paper's setting: no overflow, and nothing is promised
     assert group_bound(0, 0.01, 5).delta == pytest.approx(0.05)
+    assert "20" in many.method

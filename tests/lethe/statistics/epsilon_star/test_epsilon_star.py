@@ -10,6 +10,7 @@ from sklearn.mixture import GaussianMixture
 
 from lethe.statistics.epsilon_star import audit
 from lethe.statistics.epsilon_star.parametric import (
+    NORMAL,
     Mixture,
     Scale,
     fit_mixture,
@@ -147,6 +148,7 @@ def test_a_share_up_to_delta_has_no_ratio():
 def test_the_mean_equals_its_naive_twin():
     models = [*instances(2, 0.3, n=40), *instances(2, 0.2, n=60, seed=1)]
     assert mechanism_epsilon(models, 0.01).value == pytest.approx(naive(models, 0.01))
+    assert mechanism_epsilon([(models[0][0], models[0][0])], 0.01).fpr is None
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -251,6 +253,7 @@ def test_the_threshold_is_a_loss_where_the_value_is_attained():
     train, population = rng.gamma(2, 5, 1000), rng.gamma(4, 5, 1000)
     result = parametric_epsilon_star(train, population, 1e-4)
     assert audit(train, population, delta=1e-4).epsilon_star == result.value
+    assert result.assumes == NORMAL
     scale = Scale.of(train, population)
     u = (result.threshold - scale.low) / (scale.high - scale.low)
     phi = -math.log(math.expm1(1 + u))

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from lethe.registry import ONE_RUN_METHODS
-from lethe.statistics.one_run.audit import audit, log_p_value
+from lethe.statistics.one_run.audit import POINTS, audit, log_p_value, p_value_curve
 from lethe.statistics.one_run.channel import approx_dp, gaussian, laplace, subsampled_gaussian
 from lethe.statistics.one_run.counts import Counts, release
 from lethe.statistics.one_run.methods import lower_bound
@@ -218,3 +218,9 @@ def test_clopper_pearson_on_independent_guesses():
         counts = release(drawn.bits, drawn.guesses, drawn.scores, 200)
         missed += lower_bound(counts, 0.0, ALPHA) > truth
     assert missed / 1000 <= tolerated(ALPHA, 1000)
+
+
+def test_a_curve_without_results_reaches_a_quarter_beyond_1():
+    curve = p_value_curve([], FAMILIES["gaussian"], [], 1e-5, None)
+    assert len(curve) == POINTS
+    assert curve[-1]["mu"] == 1.25
