@@ -1,5 +1,7 @@
 import json
 import statistics
+from collections import defaultdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from lethe.errors import BadFile, BadValue
 from lethe.scoring.tofu import (
     BLOCKS,
     SECTIONS,
+    differences,
     forget_quality,
     forget_truth,
     mean_term,
@@ -208,3 +211,10 @@ def test_a_mean_covers():
     assert inside >= 85
     assert of_mean(np.array([np.nan]), 0.1) is None
     assert of_utility({"a": np.array([0.5]), "b": np.array([np.nan])}, 0.1) is None
+
+
+def test_a_stored_aggregate_that_the_rows_do_not_give_is_named(tmp_path):
+    path, term = tmp_path / "log.json", SimpleNamespace(value=0.25)
+    path.write_text(json.dumps({"model_utility": {"agg_value": 0.5}, "forget_truth_ratio": {"agg_value": 0.25}}))
+    utility = SimpleNamespace(value=0.75, terms=defaultdict(lambda: term))
+    assert differences(path, utility, term, None) == {"model_utility": {"stored": 0.5, "recomputed": 0.75}}
