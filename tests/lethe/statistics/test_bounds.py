@@ -97,7 +97,9 @@ def test_known_values():
     assert bands.dkw(1024, 0.01) == pytest.approx(0.04741959779328583, rel=1e-12)
     assert bands.berk_jones_eta(128, 0.01) == pytest.approx(0.00035076028542467737, rel=1e-9)
     assert betting.mean_upper(SMALL[::-1], 0.01)[0] == pytest.approx(0.8396187381027376, rel=1e-8)
-    assert tighter_bounds(SMALL, 0.01, [0.5]).sd_upper[0] == pytest.approx(0.6971903410180416, rel=1e-8)
+    tighter = tighter_bounds(SMALL, 0.01, [0.5])
+    assert tighter.sd_upper[0] == pytest.approx(0.6971903410180416, rel=1e-8)
+    assert tighter.thresholds == [0.5]
     assert paper_bounds(np.zeros(5), 0.01, [0.0]).m_gen[0, 0] == pytest.approx(0.6786140424415112, rel=1e-12)
 
 

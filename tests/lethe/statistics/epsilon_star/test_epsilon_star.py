@@ -267,5 +267,11 @@ def test_the_threshold_is_a_loss_where_the_value_is_attained():
     assert math.log(ratio) == pytest.approx(result.value, rel=1e-6)
 
 
+def test_without_a_threshold_inside_the_cut_there_is_no_value():
+    found = empirical_epsilon_star(np.zeros(2), np.ones(2), 0.1, cut=0.4)
+    assert math.isnan(found.value)
+    assert "0.4" in found.note
+
+
 def test_the_recommended_delta_is_below_one_over_n():
     assert [recommended_delta(n) for n in (2, 100)] == [0.5, 1 / (100 * math.log(100))]
