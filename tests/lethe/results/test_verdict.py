@@ -455,3 +455,8 @@ def test_how_often_each_case_of_a_plan_gets_its_word():
     found = power(256, questions=4, models=1, tau=0.05, alpha=0.05)
     shares = [(one.wanted, one.words[one.wanted]) for one in found]
     assert shares == [("forgot", 1.0), ("forgot", 0.215), ("leaks", 0.305), ("leaks", 1.0)]
+
+
+def test_a_question_keeps_whether_a_rule_could_stop_it():
+    found = Truncation(np.array([1, 2]), np.array([8, 8]), None, 16, stopped=np.array([True, False]))
+    assert found.take(np.array([1, 0]), 2).stopped.tolist() == [False, True]
