@@ -138,7 +138,7 @@ CHECKS = {
     ),
     "idle": Check(
         "`lethe run` in a folder of 200 models that are up to date: at most 60 processor seconds.",
-        ("tests.benchmarks.dvc_graph", "200", "--idle"),
+        ("tests.benchmarks.dvc_graph", "200"),
     ),
     "inspect": side_tests(INSPECT, "inspect_checks.py", "Lethe inside the real Inspect."),
     "lm-eval": side_tests(LM_EVAL, "lm_eval_checks.py", "Lethe inside the real lm-evaluation-harness."),
