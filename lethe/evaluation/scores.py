@@ -175,8 +175,13 @@ def could_stop(path: Path) -> bool:
     about = path.resolve().parent.parent.parent / "generations" / path.resolve().parent.name / "about.json"
     if about.is_file() and read_artifact(about).get("stop") == "sequential":
         return True
-    with path.open("rb") as file:
-        named = path.suffix.lower() != ".csv" or STOPPED.encode() in file.readline()
+    if path.suffix.lower() == ".parquet":  # a look at the columns, since the table was read once already
+        from pyarrow.parquet import read_schema
+
+        named = STOPPED in read_schema(path).names
+    else:
+        with path.open("rb") as file:
+            named = path.suffix.lower() != ".csv" or STOPPED.encode() in file.readline()
     return named and says_stopped(read_table(path))
 
 
