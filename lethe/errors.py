@@ -83,12 +83,12 @@ class BadRow(BadInput):
 class OtherSchema(BadFile):
     """An artifact of a release of Lethe whose files have another form."""
 
-    def __init__(self, path: str | PathLike, found: object, read: int):
-        self.found, self.read = found, read
-        newer = isinstance(found, int) and found > read
+    def __init__(self, path: str | PathLike, version: object, read: int):
+        self.version, self.read = version, read
+        newer = isinstance(version, int) and version > read
         remedy = "Install the newer release, or run" if newer else "Run"
         remedy += " `dvc repro` (or `lethe run`; for a folder of `lethe eval`, that command) to make it again."
-        problem = f"has schema version {shortened(found)}, and this release of Lethe reads version {read}"
+        problem = f"has schema version {shortened(version)}, and this release of Lethe reads version {read}"
         super().__init__(path, problem, remedy)
 
 

@@ -48,7 +48,7 @@ def queries(until: tuple[float, float]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def epsilon_found(audit: OneRunAudit, result: MethodBound) -> str:
+def epsilon_statement(audit: OneRunAudit, result: MethodBound) -> str:
     """Return the statement of one method of a one-run audit on epsilon."""
     bound = audit.bound(result)
     if bound is None:

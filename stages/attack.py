@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lethe.attacks.protocol import Known
+from lethe.attacks.protocol import Knowledge
 from lethe.config import Params
 from lethe.config.evaluating import Drawing
 from lethe.config.schema import Attack
@@ -96,7 +96,7 @@ def _asked(settings: Params, attack: Attack, root: Path, seed: int) -> Iterator[
     model, tokenizer = checkpoints.load(attack.path, "float32")
     encoder = Encoder(tokenizer, sample.prompt)
     forget, retain = (read_split(split, root / "dataset") for split in ("forget", "retain"))
-    knowledge = Known(forget, retain, encoder, tokenizer.pad_token_id or 0)
+    knowledge = Knowledge(forget, retain, encoder, tokenizer.pad_token_id or 0)
     member = MODEL_ATTACKS[attack.after.kind](attack.after)
     seen = {row["id"] for row in member.learned(knowledge, seed)}
     rows = {row["id"]: row for row in forget if row["id"] not in seen}

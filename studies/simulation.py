@@ -203,23 +203,23 @@ def draw(
     jobs = [(gap, n) for n in sizes for gap in GAPS]
     with files_into(out) as folder:
         cells = [simulate(gap, n, delta, runs, seed) for gap, n in progress(jobs, "simulation", "settings")]
-        tried, held_out = range(1, components + 1), range(100, 1001, 100)
+        tried, sample_sizes = range(1, components + 1), range(100, 1001, 100)
         rng = np.random.default_rng([seed, 6])
         train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
         phi, fits = Scale.of(train, population).phi, {}
         sides = {"training losses": train, "population losses": population}
         for name, losses in progress(sides.items(), "test of fit", "samples", total=2):
-            fits[name] = fit_p_values(phi(losses), tried, held_out, seed)
+            fits[name] = fit_p_values(phi(losses), tried, sample_sizes, seed)
         draw_ratios(folder / "figure-3.png", *ratio_curves(delta, seed))
         same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
         growing_gap(folder / "figure-5.png", cells)
-        goodness_of_fit(folder / "figure-6.png", fits, tried, held_out)
+        goodness_of_fit(folder / "figure-6.png", fits, tried, sample_sizes)
         result: dict[str, object] = {
             "delta": delta,
             "runs": runs,
             "seed": seed,
             "cells": [cell.as_json() for cell in cells],
-            "goodness_of_fit": {"components": list(tried), "samples": list(held_out), "p_values": fits},
+            "goodness_of_fit": {"components": list(tried), "samples": list(sample_sizes), "p_values": fits},
         }
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
     return cells, result

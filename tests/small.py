@@ -128,7 +128,7 @@ def touched(module: str) -> cache.Sources:
     """The library's sources, with one more comment in one module."""
     known, sources = library(), cache.Sources(ROOT)
     sources.sources = {**known.sources, module: known.source(module) + b"\n# touched\n"}
-    sources.found = {key: names for key, names in known.found.items() if key[0] != module}  # parsed already
+    sources.names = {key: names for key, names in known.names.items() if key[0] != module}  # parsed already
     return sources
 
 

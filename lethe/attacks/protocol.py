@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-__all__ = ["Attack", "AttackParams", "Known"]
+__all__ = ["Attack", "AttackParams", "Knowledge"]
 
+Attacked = Iterator[tuple[float, "PreTrainedModel"]]  # (budget, attacked model)
 P = TypeVar("P", bound=AttackParams)
 
 
 @dataclass(frozen=True)
-class Known:
+class Knowledge:
     forget: Sequence[Row]
     retain: Sequence[Row]
     encoder: Encoder
@@ -38,13 +39,13 @@ class Attack(WithParams[P]):
     Params: ClassVar[type[AttackParams]] = AttackParams
     budget: ClassVar[str] = ""  # the unit of the budget, for the axis of a figure
 
-    def learned(self, known: Known, seed: int) -> list[Row]:
+    def learned(self, knowledge: Knowledge, seed: int) -> list[Row]:
         """Return the rows that the attack trains on; none by default."""
         return []
 
-    def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Iterator[tuple[float, PreTrainedModel]]:
-        """Yield (budget, attacked model) for each budget; the attack may change the model, in evaluation mode, in
-        place. ``known`` is what the attacker may use, and ``seed`` that of all the attack's random choices."""
+    def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
+        """Yield an attacked model for each budget; the attack may change the model, in evaluation mode, in
+        place. ``knowledge`` is what the attacker may use, and ``seed`` that of all the attack's random choices."""
         raise NotImplementedError(f"{type(self).__module__} does not define attacked")
 
 
@@ -60,7 +61,7 @@ def linear_weights(model: PreTrainedModel) -> list[torch.Tensor]:
 
 def changed(
     model: PreTrainedModel, budgets: Sequence[float], change: Callable[[torch.Tensor, float], torch.Tensor]
-) -> Iterator[tuple[float, PreTrainedModel]]:
+) -> Attacked:
     """Yield (budget, model) with the weights of every linear layer replaced; each budget starts from the same weights."""
     import torch
 

@@ -262,7 +262,7 @@ class Metrics(fields.Section):
     utility: str | None = None
 
     @property
-    def kept(self) -> str:
+    def utility_scorer(self) -> str:
         return self.utility or self.leak
 
     @model_validator(mode="after")

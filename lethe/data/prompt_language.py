@@ -247,7 +247,7 @@ def _filled(language: Language, part: str, row: Mapping[str, object]) -> Iterato
         for number, values in enumerate(every, start=1):
             values_by_key = dict(zip(keys, values, strict=True))
             text, answer, *followups = (
-                KEY.sub(lambda found, known=values_by_key: known[found[1]], one)  # type: ignore[misc]
+                KEY.sub(lambda match, values=values_by_key: values[match[1]], one)  # type: ignore[misc]
                 for one in given
             )
             name = choice.name if len(every) == 1 else f"{choice.name} {number}"

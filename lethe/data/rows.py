@@ -94,7 +94,7 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
 def misspelt(row: Mapping[str, object]) -> str | None:
     for key in row.keys() - set(KEYS):
         plain = str(key).casefold().strip().replace("-", "_").replace(" ", "_")
-        absent = [known for known in KEYS if known not in row]
+        absent = [legal for legal in KEYS if legal not in row]
         near = [plain] if plain in KEYS else get_close_matches(plain, absent, 1, cutoff=0.85)
         if near:
             return f"unknown key {shortened(key)}; did you mean {near[0]!r}?"

@@ -236,7 +236,7 @@ def _questions(run: Run) -> Iterator[_Question]:
         costs = f"Adaptive temperature costs diversity on {split} questions"
         yield _Question(costs, diversity(split), "lower", adaptive)
     yield _Question("Unlearning costs diversity on retain questions", diversity("retain"), "lower", plain)
-    utility = mean_score("retain", metrics.kept)
+    utility = mean_score("retain", metrics.utility_scorer)
     yield _Question("Unlearning costs utility on retain questions", utility, "lower", base)
 
 

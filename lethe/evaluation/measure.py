@@ -74,7 +74,7 @@ def measure(
     _parts_and_turns(rows, scores, metrics)
     measure_prompts(rows, prompts, settings, leaks)
     _of_the_model(rows, leak, metrics, sum(missing))
-    _kept(rows, generations, scores, metrics.kept)
+    _kept(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
 
 
@@ -101,7 +101,7 @@ def measure_stopped(
     _truncation(rows, counts)
     _sequential_summary(rows, decisions, decided_by, drawn=int(sum(own.value("n") or 0 for own in plain.values())))
     _plain_summary(rows, list(plain.values()), metrics, max(decision.cap for decision in decisions.values()))
-    _kept(rows, generations, scores, metrics.kept)
+    _kept(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
 
 

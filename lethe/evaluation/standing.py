@@ -251,7 +251,7 @@ class _Deciding:
     def _before(self) -> list[tuple[Quantity, Interval | None]]:
         """The quantity of utility on each split, and that of Base."""
         base = self.run.role("base")
-        quantities = [mean_score(split, self.run.params.metrics.kept) for split in USEFUL]
+        quantities = [mean_score(split, self.run.params.metrics.utility_scorer) for split in USEFUL]
         return [(quantity, quantity.measure(base, self.level) if base else None) for quantity in quantities]
 
 

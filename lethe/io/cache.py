@@ -5,7 +5,7 @@ module in the import closure of the modules that the caller names, within their 
 module loaded by name appears in no import statement. The caller names the member that made the result (`module_of`);
 `Sources.closure` with ``by_name`` follows every name that a module holds.
 
-`Kept` holds such results in files with a digest of their content, and a damaged file counts as missing.
+`Store` holds such results in files with a digest of their content, and a damaged file counts as missing.
 """
 
 import ast
@@ -52,7 +52,7 @@ class Sources:
         self.root = root
         self.places: dict[str, Path | None] = {}
         self.sources: dict[str, bytes] = {}
-        self.found: dict[tuple[str, bool], frozenset[str]] = {}
+        self.names: dict[tuple[str, bool], frozenset[str]] = {}
         self.codes: dict[tuple[str, ...], str] = {}
 
     def place(self, module: str) -> Path | None:
@@ -93,11 +93,11 @@ class Sources:
         return sorted(seen)
 
     def imports(self, module: str, by_name: bool = False) -> frozenset[str]:
-        if (module, by_name) not in self.found:
+        if (module, by_name) not in self.names:
             tree = ast.parse(self.source(module))
             names = self._named(tree) if by_name else self._imported(module, tree)
-            self.found[module, by_name] = frozenset(names)
-        return self.found[module, by_name]
+            self.names[module, by_name] = frozenset(names)
+        return self.names[module, by_name]
 
     def key(self, *modules: str, settings: object = None, **facts: object) -> str:
         if modules not in self.codes:
@@ -250,7 +250,7 @@ def keep(path: Path, value: object) -> None:
     write_text(path, f"{_digest(text.encode())}\n{text}\n")
 
 
-def kept(path: Path) -> Any:
+def recall(path: Path) -> Any:
     """Return the value that `keep` wrote; None where the file is missing, unreadable or damaged."""
     try:
         first, _, content = path.read_bytes().partition(b"\n")
@@ -270,7 +270,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class Kept(MutableMapping[Any, Any]):
+class Store(MutableMapping[Any, Any]):
     """JSON values by name, in files below ``scratch`` whose names hash ``key``, which is a `cache_key`, and the name."""
 
     def __init__(self, scratch: Path, key: str):
@@ -284,7 +284,7 @@ class Kept(MutableMapping[Any, Any]):
         return self.places[name]
 
     def __getitem__(self, name: Any) -> Any:
-        value = kept(self.place(name))
+        value = recall(self.place(name))
         if value is None:
             raise KeyError(name)
         return value
@@ -307,7 +307,7 @@ class Kept(MutableMapping[Any, Any]):
             place.unlink(missing_ok=True)
 
 
-class Levels(Kept):
+class Levels(Store):
     """Solved Berk-Jones levels by (n, alpha), below LETHE_CACHE or the user's cache; no place to write costs time only."""
 
     def __init__(self, folder: Path | None = None):

@@ -281,9 +281,9 @@ def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, fl
     return numbers
 
 
-def check_version(path: str | os.PathLike, found: object) -> None:
-    if type(found) is not int or found != SCHEMA_VERSION:
-        raise OtherSchema(path, found, SCHEMA_VERSION)
+def check_version(path: str | os.PathLike, version: object) -> None:
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise OtherSchema(path, version, SCHEMA_VERSION)
 
 
 def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None) -> None:

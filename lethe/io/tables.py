@@ -70,7 +70,7 @@ def harmless(cell: str) -> str:
     cell gets an apostrophe in front, unless the cell is a number. Control characters except tab and the ends of lines
     become escapes such as ``\\x1b``.
     """
-    text = CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", cell)
+    text = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", cell)
     formula = cell.lstrip(" ").startswith(FORMULA) and not _looks_like_a_number(cell)
     return f"'{text}" if formula else text
 

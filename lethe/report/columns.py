@@ -93,7 +93,7 @@ def words(run: Run) -> dict[str, str]:
     """What the labels and definitions of the vocabulary say in this run."""
     metrics = run.params.metrics
     own = {name: text for name, text in vars(run.words).items() if isinstance(text, str)}
-    return own | {"score": label(metrics.leak), "scorer": label(metrics.binary), "kept": label(metrics.kept)}
+    return own | {"score": label(metrics.leak), "scorer": label(metrics.binary), "kept": label(metrics.utility_scorer)}
 
 
 def meaning(row: Result, say: dict[str, str]) -> str:

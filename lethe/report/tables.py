@@ -14,7 +14,7 @@ from lethe.statistics.bound import coverage, level, significant
 from lethe.statistics.bounds import BELOW_1
 from lethe.statistics.leak_trees import Certificates
 from lethe.statistics.one_run.audit import ASSUMPTIONS, OneRunAudit, load_method
-from lethe.text import NONE, count, epsilon_found, label, listing, number, plural, share, upper_first
+from lethe.text import NONE, count, epsilon_statement, label, listing, number, plural, share, upper_first
 
 
 def method_of(method: MethodParams, name: str) -> str:
@@ -221,7 +221,7 @@ def sentence(audit: OneRunAudit) -> str:
         promise = f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
     return (
         f"The run {ends} the claimed epsilon of {number(verdict.claimed_epsilon, 3, 'upper')} at delta "
-        f"{audit.delta:g}: by the method {verdict.method}, {epsilon_found(audit, row)}, {promise}, "
+        f"{audit.delta:g}: by the method {verdict.method}, {epsilon_statement(audit, row)}, {promise}, "
         f"assuming {', '.join(map(unlined, row.assumes))}."
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, LetheError, plural
 from lethe.io.artifacts import GREEDY
-from lethe.io.cache import digest, keep, kept
+from lethe.io.cache import digest, keep, recall
 from lethe.io.files import restored
 from lethe.progress import progress
 from lethe.sampling.endpoint_client import (
@@ -123,7 +123,7 @@ class EndpointEngine:
     def probes(self) -> Probes:
         """The probes of this endpoint: those on disk, else new ones."""
         place = self.scratch / "probes" / f"{digest(self.endpoint.identity, self.chat)}.json"
-        if (finished := kept(place)) is not None:
+        if (finished := recall(place)) is not None:
             found = restored(Probes, finished)
         else:
             found = run(probe(self.client))

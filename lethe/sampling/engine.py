@@ -26,7 +26,7 @@ from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.io.artifacts import GREEDY
-from lethe.io.cache import Kept, cache_key, content_digest, digest, module_of, versions
+from lethe.io.cache import Store, cache_key, content_digest, digest, module_of, versions
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.models import checkpoints
 from lethe.models.checkpoints import InMemory, Origin, Source, whole
@@ -357,7 +357,7 @@ def look(place: Path, asked: str, n: int) -> int:
     return numbers.index(n) + 1
 
 
-class AnswerStore(Kept):
+class AnswerStore(Store):
     """The finished prompts of one model under one scratch folder, by prompt and settings, so that a killed run resumes. The
     key has everything that determines an answer, with code and libraries: one table never mixes two ways of drawing."""
 

@@ -38,7 +38,7 @@ class VerdictStore:
         self.folder = kept / self.key
         self.known: dict[str, list[float | None]] = {}
         for path in sorted(self.folder.glob("*.json")):
-            self.known |= cache.kept(path) or {}  # a damaged file is judged again
+            self.known |= cache.recall(path) or {}  # a damaged file is judged again
 
     def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
         plain = {key: [None if np.isnan(one) else float(one) for one in row] for key, row in verdicts.items()}

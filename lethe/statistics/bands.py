@@ -34,24 +34,24 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
     return betaincinv(ranks, n - ranks + 1, eta)
 
 
-def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float], float] | None = None) -> float:
+def berk_jones_eta(n: int, alpha: float, solved: MutableMapping[tuple[int, float], float] | None = None) -> float:
     """The level of each quantile at which the whole band holds with probability 1 - alpha; relative error 1e-10.
 
     The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated, in seconds for n in
-    the thousands. ``known`` holds solved levels by (n, alpha), to which a new one is added; by default those of this
+    the thousands. ``solved`` holds levels by (n, alpha), to which a new one is added; by default those of this
     process.
     """
     check_count("n", n)
     check_alpha(alpha)
-    known = _SOLVED if known is None else known
-    eta = known.get((n, alpha))
+    solved = _SOLVED if solved is None else solved
+    eta = solved.get((n, alpha))
     if eta is None:
-        eta = known[n, alpha] = _solve_eta(n, alpha)
+        eta = solved[n, alpha] = _solve_eta(n, alpha)
     return eta
 
 
 def _solve_eta(n: int, alpha: float) -> float:
-    from scipy.optimize import brentq  # the import takes 0.25 s, which a known level need not pay
+    from scipy.optimize import brentq  # the import takes 0.25 s, which a solved level need not pay
 
     def excess(log_eta: float) -> float:
         return math.log(crossing(berk_jones(n, math.exp(log_eta))) / alpha)

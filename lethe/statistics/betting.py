@@ -99,13 +99,13 @@ def _refuted(values: np.ndarray, alpha: float, recomputed: bool) -> np.ndarray:
     if refutable.size:
         from scipy.optimize.elementwise import find_root  # a quarter of a second to import
 
-        found = find_root(
+        roots = find_root(
             excess,
             (np.zeros(refutable.size), np.ones(refutable.size)),
             args=(refutable,),
             tolerances={"xatol": TOLERANCE, "xrtol": 0},
         )
-        (left, right), (below, _) = found.bracket, found.f_bracket
+        (left, right), (below, _) = roots.bracket, roots.f_bracket
         bounds[refutable] = np.where(below >= 0, left, right)
     return bounds
 

@@ -100,8 +100,8 @@ def paper_bounds(
     With ``missing`` "worst", a NaN counts as 1 in upper bounds and as 0 in lower bounds; ``m_sigma`` holds for any value of
     the missing score, and the plain statistics count NaN as 1. With "refuse", a NaN is an error.
 
-    >>> found = paper_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
-    >>> found.m_bin.round(4).tolist(), found.m_mu.round(4).tolist()
+    >>> bounds = paper_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
+    >>> bounds.m_bin.round(4).tolist(), bounds.m_mu.round(4).tolist()
     ([0.0295], [0.1224])
     """
     scores = check_scores(scores, missing)
@@ -352,16 +352,16 @@ def tighter_bounds(
     scores: np.ndarray,
     alpha: float,
     thresholds: np.ndarray,
-    known: MutableMapping[tuple[int, float], float] | None = None,
+    solved: MutableMapping[tuple[int, float], float] | None = None,
     missing: Literal["refuse", "worst"] = "refuse",
 ) -> TighterBounds:
     """All tighter bounds of each prompt, from independent draws in sampling order.
 
-    ``known``: see `berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in
+    ``solved``: see `berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in
     ``sd_upper`` as the score farthest from the centre.
 
-    >>> found = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
-    >>> found.mean_upper.round(4).tolist(), found.exceedance.round(4).tolist()
+    >>> bounds = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
+    >>> bounds.mean_upper.round(4).tolist(), bounds.exceedance.round(4).tolist()
     ([0.0343], [[0.0583]])
     """
     scores = check_scores(scores, missing)
@@ -369,7 +369,7 @@ def tighter_bounds(
     thresholds, n = np.asarray(thresholds, dtype=np.float64), scores.shape[1]
     method = "berk-jones" if n <= LARGEST_BERK_JONES else "dkw"
     if method == "berk-jones":
-        below = berk_jones(n, berk_jones_eta(n, alpha, known))
+        below = berk_jones(n, berk_jones_eta(n, alpha, solved))
     else:
         below = np.maximum(np.arange(1, n + 1) / n - dkw(n, alpha), 0)
     # F(x) is at least the band's value at the largest draw up to x; below the smallest draw, the band gives no information.

@@ -113,7 +113,7 @@ class Words(Distance):
         never = [[not word.startswith(text) for word in target] for text in beginnings]
         self.mismatch = np.array([*self.mismatch, *never, [True] * len(target)]).reshape(-1, len(target))
         self.start = np.append(self.start, 0)
-        self._known: dict[int, tuple[np.ndarray, dict[tuple[int, ...], int]]] = {}
+        self._by_place: dict[int, tuple[np.ndarray, dict[tuple[int, ...], int]]] = {}
 
     def _read(self, place: int, piece: bytes) -> tuple[int, ...]:
         """The open word behind a piece, and before it the kinds of the words that the piece finishes."""
@@ -128,7 +128,7 @@ class Words(Distance):
 
     def _outcomes(self, place: int, tokens: np.ndarray) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         """The outcome of every token behind an open word, read for ``tokens`` and those before."""
-        number, outcomes = self._known.setdefault(place, (np.full(len(self.pieces), -1), {}))
+        number, outcomes = self._by_place.setdefault(place, (np.full(len(self.pieces), -1), {}))
         for token in tokens[number[tokens] < 0].tolist():
             number[token] = outcomes.setdefault(self._read(place, self.pieces[token]), len(outcomes))
         return number, list(outcomes)

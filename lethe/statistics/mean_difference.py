@@ -98,8 +98,8 @@ def difference(
     min(n, m) count.
 
     >>> a, b = np.zeros(200), np.repeat([1.0, 0.0], [60, 140])
-    >>> found = difference(a, b, alpha=0.05, binary=True)
-    >>> round(found.low, 3), round(found.high, 3), found.p_value < 1e-6
+    >>> change = difference(a, b, alpha=0.05, binary=True)
+    >>> round(change.low, 3), round(change.high, 3), change.p_value < 1e-6
     (0.208, 0.378, True)
     """
     check_alpha(alpha)

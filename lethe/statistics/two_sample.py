@@ -72,8 +72,8 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     Assumes independent values in each sample. The AUC is an average of averages of min(m, n) independent terms in [0, 1]
     (Hoeffding 1963, section 5b), so min(m, n) kl(AUC-hat, AUC) <= ln(2 / alpha), including with ties.
 
-    >>> found = auc_interval(np.arange(20.0, 70.0), np.arange(50.0))
-    >>> round(found.value, 2), round(found.lower, 3), round(found.upper, 3)
+    >>> interval = auc_interval(np.arange(20.0, 70.0), np.arange(50.0))
+    >>> round(interval.value, 2), round(interval.lower, 3), round(interval.upper, 3)
     (0.82, 0.646, 0.934)
     """
     members, nonmembers = _sample("members", members), _sample("nonmembers", nonmembers)
@@ -132,8 +132,8 @@ def trend(
     The p-values are valid where the values of ``y`` in a group are exchangeable, ties included (Kendall, Biometrika 30, 1938;
     Phipson and Smyth, "Permutation P-values Should Never Be Zero", 2010).
 
-    >>> found = trend([0, 1, 2, 3, 4, 5], [9.0, 7.0, 5.0, 4.0, 2.0, 1.0])
-    >>> found.tau, found.p_falls < 0.01, found.p_rises
+    >>> result = trend([0, 1, 2, 3, 4, 5], [9.0, 7.0, 5.0, 4.0, 2.0, 1.0])
+    >>> result.tau, result.p_falls < 0.01, result.p_rises
     (-1.0, True, 1.0)
     """
     first, second = np.asarray(x, float), np.asarray(y, float)

@@ -89,7 +89,7 @@ def evaluate(
             )
             if isinstance(source, Endpoint) and how["thinking"] is None:
                 params = _marked(params, root)
-            score.run(name, params.score, root, kept=scratch / "verdicts")
+            score.run(name, params.score, root, verdicts=scratch / "verdicts")
             metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
             params = _looked(params, source, splits["forget"], root)
             if page:

@@ -15,7 +15,7 @@ from lethe.config.evaluating import EXACT, SAMPLE, Drawing, Endpoint, Exact, Exp
 from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
 from lethe.io.artifacts import Row, read_split
-from lethe.io.cache import Kept, cache_key, module_of, versions
+from lethe.io.cache import Store, cache_key, module_of, versions
 from lethe.models.checkpoints import Source, default_prompt, prepare_torch
 from lethe.models.encoding import CHAT
 from lethe.registry import SCORERS
@@ -238,4 +238,4 @@ def _finished(
         rows=[dict(row) for row in rows],
         libraries=versions(*engine.LIBRARIES),
     )
-    return Kept(scratch, key)
+    return Store(scratch, key)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +16,19 @@ import numpy as np
 from lethe.config.evaluating import Extract, ExtractSettings, Model, Sample
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import Row, read_split
-from lethe.io.cache import Kept, cache_key, versions
+from lethe.io.cache import Store, cache_key, versions
 from lethe.io.files import restored
 from lethe.models.checkpoints import Source, prepare_torch
 from lethe.models.encoding import Encoder
 from lethe.progress import progress
 from lethe.results import table
-from lethe.results.extraction import KEPT, Extraction, Near, Passage, rows_of
+from lethe.results.extraction import RETAIN, Extraction, Near, Passage, rows_of
 from lethe.sampling import extraction
 from lethe.sampling.answer_tree.spelling import spelling_of
 from lethe.sampling.draws import Law
 from lethe.sampling.engine import LIBRARIES, SCRATCH, Checkpoint, NoKeys, Options, model_digest
 from lethe.sampling.extraction import Window
+from lethe.sampling.forecast import WORTH, duration
 from lethe.statistics.answer_tree import Rounding
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 BLOCK = 64  # windows of a scan that are kept together
 MEASURED = 2  # windows on which the error of the logits is measured
+TIMED = 4  # windows whose scan gives the time of all
 MIB = 1 << 20
 
 
@@ -47,7 +52,7 @@ def run(name: str, extract: Extract | None, sample: Sample, model: Model, root: 
         reason = "adaptive temperature depends on the tokens before, and p_z is about a fixed temperature"
     elif extract is not None:
         settings = ExtractSettings(**extract.model_dump(), dtype=sample.dtype)
-        places = {split: root / "dataset" / f"{split}.jsonl" for split in ("forget", KEPT)}
+        places = {split: root / "dataset" / f"{split}.jsonl" for split in ("forget", RETAIN)}
         splits = {split: read_split(split, place.parent) for split, place in places.items() if place.is_file()}
         try:
             own = measured(
@@ -89,8 +94,10 @@ def measured(
     windows_of: Callable[[Checkpoint], list[Window]],
     settings: ExtractSettings,
     scratch: Path | None = None,
+    estimate: bool = False,
 ) -> Extraction:
-    """Scan the windows of a model and search ``near`` of them. With ``scratch`` an interrupted call resumes."""
+    """Scan the windows of a model and search ``near`` of them. With ``scratch`` an interrupted call resumes; ``estimate``
+    prints time and memory beforehand."""
     from lethe.sampling.predictor import ModelPredictor, measured_allowance
 
     prepare_torch()
@@ -107,10 +114,12 @@ def measured(
     allowance = measured_allowance(
         predictor, [np.array(window.prefix) for window in _spread(windows, MEASURED)], longest
     )
-    kept = None if scratch is None else _finished(scratch, source, settings, windows, predictor)
-    work = Work(name, predictor, law, settings, {} if kept is None else kept)
-    chances = work.scanned(windows)
-    near = work.searched(_spread([window for window in windows if window.split != KEPT], settings.near))
+    store = None if scratch is None else _finished(scratch, source, settings, windows, predictor)
+    work = Work(name, predictor, law, settings, {} if store is None else store)
+    searched = _spread([window for window in windows if window.split != RETAIN], settings.near)
+    if estimate:
+        work.announce(windows, searched)
+    chances, near = work.scanned(windows), work.searched(searched)
     decode = predictor.checkpoint.tokenizer.batch_decode
     texts = (decode([list(getattr(window, part)) for window in windows]) for part in ("prefix", "suffix"))
     passages = tuple(
@@ -129,7 +138,7 @@ def _spread(windows: Sequence[Window], count: int) -> list[Window]:
 
 def _finished(
     scratch: Path, source: Source, settings: ExtractSettings, windows: Sequence[Window], predictor: ModelPredictor
-) -> Kept:
+) -> Store:
     key = cache_key(
         "lethe.sampling.extraction",
         "lethe.sampling.predictor",
@@ -139,7 +148,7 @@ def _finished(
         device=predictor.forward.device.type,
         libraries=versions(*LIBRARIES),
     )
-    return Kept(scratch, key)
+    return Store(scratch, key)
 
 
 @dataclass
@@ -152,6 +161,31 @@ class Work:
     settings: ExtractSettings
     done: MutableMapping[str, dict[str, Any]]
 
+    def announce(self, windows: Sequence[Window], searched: Sequence[Window]) -> None:
+        """Say what is left to do: from the scan of a few windows, and from the first search, which is kept."""
+        blocks = [at for at in range(0, len(windows), BLOCK) if f"scan {at}" not in self.done]
+        left = [window for at in blocks for window in windows[at : at + BLOCK]]
+        near, own = [window for window in searched if f"near {window.start}" not in self.done], self.settings
+        if len(left) * (own.prefix + own.suffix) + len(near) * (own.beam + own.further) * own.suffix < WORTH:
+            return
+        begun, words = time.perf_counter(), []
+        if left:
+            pilot = _spread(left, TIMED)
+            for _ in extraction.scan(self.predictor, pilot, self.law, own.memory * MIB):
+                pass
+            seconds = (time.perf_counter() - begun) / len(pilot) * len(left)
+            words.append(f"{plural(len(left), 'window')} to scan take about {duration(seconds)}")
+        if near:
+            start = time.perf_counter()
+            self.searched(near[:1])
+            seconds = (time.perf_counter() - start) * len(near)
+            words.append(f"{plural(len(near), 'window')} to search take about {duration(seconds)}")
+        print(
+            f"{self.name}: {' and '.join(words)}, with at most {own.memory:,} MiB of memory beside the model (a pilot took "
+            f"{duration(time.perf_counter() - begun)}).",
+            file=sys.stderr,
+        )
+
     def scanned(self, windows: Sequence[Window]) -> list[list[float]]:
         chances: list[list[float]] = []
         for start in progress(range(0, len(windows), BLOCK), f"extract {self.name}", f"blocks of {BLOCK} windows"):
@@ -162,14 +196,18 @@ class Work:
             chances += self.done[key]["chances"]
         return chances
 
+    @cached_property
+    def pieces(self) -> Sequence[bytes] | None:
+        if self.settings.unit != "words":
+            return None
+        return spelling_of(self.predictor.checkpoint.tokenizer, self.predictor.vocabulary).in_bytes
+
     def searched(self, windows: Sequence[Window]) -> dict[int, Near]:
-        pieces, near_by_start = None, {}
-        if windows and self.settings.unit == "words":
-            pieces = spelling_of(self.predictor.checkpoint.tokenizer, self.predictor.vocabulary).in_bytes
+        near_by_start = {}
         for window in progress(windows, f"near-verbatim {self.name}", "windows"):
             if (key := f"near {window.start}") not in self.done:
                 path = extraction.path_of(self.predictor, window, self.law)
-                near = extraction.near_verbatim(self.predictor, window, self.law, self.settings, path, pieces)
+                near = extraction.near_verbatim(self.predictor, window, self.law, self.settings, path, self.pieces)
                 self.done[key] = asdict(near)
             near_by_start[window.start] = restored(Near, self.done[key])
         return near_by_start

@@ -9,7 +9,7 @@ from lethe.config.evaluating import Endpoint, Model, Parts, Sample
 from lethe.data.prompt_language import Language, as_json, read_language
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import TURNS, Row, write_parts
-from lethe.io.cache import kept
+from lethe.io.cache import recall
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
 from lethe.models.checkpoints import Origin, prepare_torch, tokenizer_of
@@ -59,7 +59,7 @@ def run(
     work = drawing.tasks(source, rows, sample, model)
     seconds = _announce(name, engine, work, store, conversations, estimate)
     fresh = not any((one, task.settings) in store for task in work for one in task.prompts)
-    if choice and fresh and not kept(choice) and isinstance(source, Path) and engine.name == "prefix":
+    if choice and fresh and not recall(choice) and isinstance(source, Path) and engine.name == "prefix":
         engine = quickest(engine, seconds, source, options, work, choice)
         store = AnswerStore.of(source, engine, options, place)
     forget, prompts, decisions = _drawn(name, work, rows["forget"], source, sample, language, engine, store)
@@ -162,7 +162,7 @@ def _drawn(
 def _opened(source: Origin, sample: Sample, scratch: Path, choice: Path | None) -> Engine:
     if not isinstance(source, Endpoint):
         prepare_torch()
-        chosen = (choice and kept(choice)) or {"engine": sample.engine}
+        chosen = (choice and recall(choice)) or {"engine": sample.engine}
         engine = open_engine(chosen["engine"], source, Options.from_params(sample))
         engine.reason = chosen.get("reason", engine.reason)
         return engine

@@ -26,9 +26,9 @@ def run(
     score: Score,
     root: Path = Path("data"),
     judges: Mapping[str, JudgeEntry] | None = None,
-    kept: Path | None = None,
+    verdicts: Path | None = None,
 ) -> None:
-    """Score ``root/generations/name`` and ``root/likelihood/name``, in parts; a judge's verdicts are kept below ``kept``."""
+    """Score ``root/generations/name`` and ``root/likelihood/name``, in parts; a judge keeps its own below ``verdicts``."""
     generations = artifacts.Tables(root / "generations" / name, f"sample@{name}")
     references = artifacts.read_references(root / "generations" / name)
     likelihoods = {}
@@ -42,7 +42,7 @@ def run(
             artifacts.read_items("forget", root),
             score.names,
             score.params,
-            kept,
+            verdicts,
             references,
         )
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
@@ -56,7 +56,7 @@ def run(
             write_parquet(folder / artifacts.SECOND, prompts)
         for split, path in generations.paths.items():
             missing[split] = Counter()
-            how = (artifacts.read_items(split, root), score.names, score.params, kept, references)
+            how = (artifacts.read_items(split, root), score.names, score.params, verdicts, references)
             places = {judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()}
             label = f"score {name} {split}"
             parts = _counted(_scored(label, path, score, how, places), missing[split])

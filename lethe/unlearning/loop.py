@@ -94,7 +94,7 @@ class _Loop:
         self.method.prepare(protocol.Run(model, len(self.steps), self.own))
         with evaluating(model), precision(model, recipe.compute):
             self.before = Reference(model, self.method, recipe, padding, [*forget, *retain])
-            self.forget, self.kept = Pool(self.before, forget), Pool(self.before, retain, scored=False)
+            self.forget, self.retain_pool = Pool(self.before, forget), Pool(self.before, retain, scored=False)
             each = second if second and self.method.needs.second_answers else ()
             self.counts = np.array([len(answers) for answers in each])
             self.second = Pool(self.before, [answer for answers in each for answer in answers]) if each else None
@@ -114,7 +114,7 @@ class _Loop:
         for place, rest in self.team.share(list(zip(places, rests, strict=True))):
             second = self.second.rows(drawn, place) if self.second else None
             on_forget = self.forget.rows(picked, place, second)
-            on_retain = self.kept.rows(retained, rest) if size else None
+            on_retain = self.retain_pool.rows(retained, rest) if size else None
             step = Step(number, len(self.steps), self.steps[number][0], on_forget, on_retain)
             mine = None if own is None else own.rows(np.arange(len(picked)), place)
             yield with_entropy(self.method.loss(step), step, self.params.entropy, mine)

@@ -86,7 +86,7 @@ class Values:
     ):
         import torch
 
-        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
+        self.by_row: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
         for group in groups:
             batch = collate(group, padding, model.device)
             with torch.no_grad():
@@ -96,7 +96,7 @@ class Values:
                 else:
                     values, on_answer = block_output(model, batch, block), batch.labels != IGNORED
             for example, own, places in zip(group, values, on_answer, strict=True):
-                self.kept[example.prompt + example.answer] = own[places].cpu()
+                self.by_row[example.prompt + example.answer] = own[places].cpu()
 
     def forward(self, batch: Batch) -> Forward:
         return from_logits(self._spread(batch, batch.labels[:, 1:] != IGNORED), batch)
@@ -108,7 +108,7 @@ class Values:
         import torch
 
         rows = [
-            self.kept[tuple(ids[mask.bool()].tolist())] for ids, mask in zip(batch.ids, batch.mask, strict=True)
+            self.by_row[tuple(ids[mask.bool()].tolist())] for ids, mask in zip(batch.ids, batch.mask, strict=True)
         ]
         spread = torch.zeros((*on_answer.shape, rows[0].shape[-1]), dtype=rows[0].dtype, device=batch.ids.device)
         for target, places, values in zip(spread, on_answer, rows, strict=True):

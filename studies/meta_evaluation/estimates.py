@@ -51,7 +51,7 @@ class Estimate:
     n: int
 
     @property
-    def known(self) -> bool:
+    def defined(self) -> bool:
         return not math.isnan(self.value)
 
     def bounds(self) -> tuple[Bound, Bound]:
@@ -317,8 +317,8 @@ def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retra
     expected = max(retrain_after - retrain_before, 0.0)
     # A number that does not rise, or by no more than Retrain's, has not come back.
     ratio = np.where(change <= expected, 1.0, expected / change)
-    known = np.isfinite(change) & math.isfinite(retrain_after - retrain_before)
-    return np.where(known, np.clip(ratio, 0, 1), np.nan)
+    finite = np.isfinite(change) & math.isfinite(retrain_after - retrain_before)
+    return np.where(finite, np.clip(ratio, 0, 1), np.nan)
 
 
 @QUIET

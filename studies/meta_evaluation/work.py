@@ -161,7 +161,7 @@ QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out"
 
 
 def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Mapping[str, object]) -> str:
-    best = [one for one in result.worth if one.auc.known and one.name in headline]
+    best = [one for one in result.worth if one.auc.defined and one.name in headline]
     template = templates().from_string((Path(__file__).parent / "meta.html").read_text("utf-8"))
     return template.render(
         title=f"meta-evaluation {name}",
@@ -209,7 +209,7 @@ def _cost(value: float, digits: int) -> str:
 
 def shown(estimate: Estimate) -> str:
     """An estimate with its interval, rounded outward; a dash without a value, the value alone without an interval."""
-    if not estimate.known:
+    if not estimate.defined:
         return NONE
     if math.isnan(estimate.low):
         return number(estimate.value)
@@ -228,7 +228,7 @@ def guarantee(result: MetaResult) -> str:
 
 def target_of(worth: Sequence[Worth]) -> Target:
     """The prediction of the figure: of the share of leaking answers, or of the mean score where the share has no value."""
-    return "leaks" if any(one.prediction.known for one in worth) else "mean"
+    return "leaks" if any(one.prediction.defined for one in worth) else "mean"
 
 
 def figure(best: Sequence[Worth]) -> Markup:
@@ -246,11 +246,11 @@ def draw(axes: Axes, best: Sequence[Worth], target: Target, accent: str, warm: s
     for row, one in enumerate(reversed(best)):
         axes.plot([one.auc.low, one.auc.high], [row, row], color=accent, alpha=0.3, linewidth=5)
         axes.plot([one.auc.value], [row], "o", color=accent, markersize=3.5)
-        if one.auc_each.known:
+        if one.auc_each.defined:
             axes.plot([one.auc_each.low, one.auc_each.high], [row, row], color=accent, linewidth=0.8)
             axes.plot([one.auc_each.value], [row], "s", color=accent, markersize=6, markerfacecolor="none")
         back = one.prediction if target == "leaks" else one.prediction_mean
-        if back.known:
+        if back.defined:
             axes.plot([back.value], [row], "D", color=warm, markersize=3)
         ends += [value for value in (one.auc.low, one.auc_each.low, back.value) if not math.isnan(value)]
     axes.axvline(0.5, color=muted, linewidth=0.6)
@@ -261,7 +261,7 @@ def draw(axes: Axes, best: Sequence[Worth], target: Target, accent: str, warm: s
 
 def sentences(result: MetaResult) -> list[str]:
     """What the numbers show, by a rule that was fixed before the first run; later changes are of words and of ties."""
-    ranked = [one for one in result.worth if one.auc.known]
+    ranked = [one for one in result.worth if one.auc.defined]
     if not ranked:
         return ["No number has a value for models of both pools."]
     best = ranked[0]
@@ -287,7 +287,7 @@ def _quality(result: MetaResult) -> str:
     models = sum(one.models for one in result.quality)
     text = f"{left_out} of {plural(models, 'pool model')} {'is' if left_out == 1 else 'are'} left out for too small a utility"
     auc = result.utility_auc
-    if not auc.known:
+    if not auc.defined:
         return f"{text}."
     differ = "does not show" if auc.low <= 0.5 <= auc.high else "shows"
     return (

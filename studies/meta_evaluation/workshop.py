@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from lethe import config
 from lethe.attacks.kinds import weights
-from lethe.attacks.protocol import Known
+from lethe.attacks.protocol import Knowledge
 from lethe.config import Params, fields
 from lethe.config.schema import Method, MethodParams, TrainRecipe
 from lethe.data.kinds.authors import TEMPLATES
@@ -247,9 +247,9 @@ def other_question(row: Row) -> str | None:
 class WholeSet(weights.Relearn):
     """Relearning of the whole forget set, every row once per epoch, as R of OpenUnlearning asks."""
 
-    def learned(self, known: Known, seed: int) -> list[Row]:
+    def learned(self, knowledge: Knowledge, seed: int) -> list[Row]:
         """All forget rows: the questions that are asked afterwards are those that were learned again."""
-        return list(known.forget)
+        return list(knowledge.forget)
 
 
 class Workshop:
@@ -356,9 +356,9 @@ class Workshop:
         torch.manual_seed(seed)
         weights, tokenizer = checkpoints.load(place, "float32")
         encoder = Encoder(tokenizer, self.params.sample.prompt)
-        known = Known(self.splits["forget"], self.splits["retain"], encoder, tokenizer.pad_token_id or 0)
-        learned = [row["id"] for row in attack.learned(known, seed)]
-        for _, changed in attack.attacked(weights, known, seed):
+        knowledge = Knowledge(self.splits["forget"], self.splits["retain"], encoder, tokenizer.pad_token_id or 0)
+        learned = [row["id"] for row in attack.learned(knowledge, seed)]
+        for _, changed in attack.attacked(weights, knowledge, seed):
             weights = changed
         return InMemory(weights, tokenizer), learned
 

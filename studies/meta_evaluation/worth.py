@@ -141,7 +141,7 @@ def meta_result(members: Sequence[Member], rules: MetaEvaluation) -> MetaResult:
     worth = [_worth(name, pool, unlearned, useful, retrain, costs, rules) for name in names]
     ordered = sorted(
         worth,
-        key=lambda one: (*(-auc.value if auc.known else math.inf for auc in (one.auc, one.auc_each)), one.name),
+        key=lambda one: (*(-auc.value if auc.defined else math.inf for auc in (one.auc, one.auc_each)), one.name),
     )
     pairs, unpaired = _pairs(pool, rules)
     knows, lacks = ([one for one in pool if one.knows == side] for side in (True, False))
@@ -198,7 +198,7 @@ def _worth(
 ) -> Worth:
     own, other = (side[~np.isnan(side)] for side in _sides(pool, name))
     auc = _auc(own, other, rules.alpha)
-    threshold = estimates.best_threshold(own, other) if auc.known else math.nan
+    threshold = estimates.best_threshold(own, other) if auc.defined else math.nan
     # OpenUnlearning averages over the models that the number calls unlearned.
     counted = [one for one in useful if one.value(name) < threshold]
     before, relearned, quantised = (_values(counted, name, state) for state in STATES)

@@ -131,14 +131,14 @@ from pathlib import Path
 from lethe import config, tracking
 from lethe.io.files import atomic_folder
 from lethe.io.files import write_json
-from lethe.io.cache import keep, kept
+from lethe.io.cache import keep, recall
 from lethe.process import run_stage
 from lethe.results import table
 
 
 def part(out, number, text):
     place = Path(".lethe/scratch") / f"{out.replace('/', '-')}-{number}.json"
-    found = kept(place)
+    found = recall(place)
     if found is None:
         time.sleep(0.05)
         found = f"{text} {number} " * 1000

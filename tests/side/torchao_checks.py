@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lethe.attacks.kinds.weights import PER_ROW, on_grid
-from lethe.attacks.protocol import Known, linear_weights
+from lethe.attacks.protocol import Knowledge, linear_weights
 from lethe.registry import MODEL_ATTACKS
 from tests.lethe.small_checkpoint import small_model
 
@@ -29,7 +29,7 @@ def attacked(model, rounding, bits=FORMATS, group=GROUP):
     """Budget to the attacked model, one copy each."""
     member = MODEL_ATTACKS["quantise"]
     own = {"kind": "quantise", "bits": list(bits), "group": group, "rounding": rounding}
-    found = member(member.Params.model_validate(own)).attacked(copy.deepcopy(model), Known([], [], None, 0), 0)
+    found = member(member.Params.model_validate(own)).attacked(copy.deepcopy(model), Knowledge([], [], None, 0), 0)
     return {int(budget): copy.deepcopy(one) for budget, one in found}
 
 

@@ -19,13 +19,13 @@ products. `python -m tests.benchmarks torchao` compares both roundings.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from lethe.attacks.protocol import Attack, AttackParams, Known, changed, linear_weights
+from lethe.attacks.protocol import Attack, Attacked, AttackParams, Knowledge, changed, linear_weights
 from lethe.config.fields import Count, Positive, Real
 from lethe.errors import BadInput, LetheError
 from lethe.io.artifacts import Row
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-Attacked = Iterator[tuple[float, "PreTrainedModel"]]
 PER_ROW = 8  # with at least this many bits, one scale serves a whole row
 
 
@@ -55,7 +54,7 @@ class Quantise(Attack[QuantiseParams], params=QuantiseParams):
 
     budget = "bits taken per weight"
 
-    def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Attacked:
+    def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
         budgets = sorted(32 - bits for bits in self.params.bits)
         if self.params.rounding == "torchao":
             return by_torchao(model, budgets, self.params.group)
@@ -124,7 +123,7 @@ class Noise(Attack[NoiseParams], params=NoiseParams):
 
     budget = "relative noise"
 
-    def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Attacked:
+    def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
         import torch
 
         generator = torch.Generator().manual_seed(seed)
@@ -146,7 +145,7 @@ class Prune(Attack[PruneParams], params=PruneParams):
 
     budget = "share of weights pruned"
 
-    def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Attacked:
+    def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
         return changed(model, self.params.shares, pruned)
 
 
@@ -173,16 +172,16 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
 
     budget = "steps of relearning"
 
-    def learned(self, known: Known, seed: int) -> list[Row]:
+    def learned(self, knowledge: Knowledge, seed: int) -> list[Row]:
         """Return the rows: random forget rows, equally many rows of each forget author, or retain rows."""
         rng, count = np.random.default_rng(seed), self.params.count
         if self.params.rows == "unrelated":
-            return _some(list(known.retain), count, rng)
+            return _some(list(knowledge.retain), count, rng)
         if self.params.rows == "forget":
-            _leave_some(count, len(known.forget), "forget rows")
-            return _some(list(known.forget), count, rng)
+            _leave_some(count, len(knowledge.forget), "forget rows")
+            return _some(list(knowledge.forget), count, rng)
         authors: dict[str, list[Row]] = defaultdict(list)
-        for row in known.forget:
+        for row in knowledge.forget:
             author = row.get("author")
             if author is None:
                 raise BadInput(
@@ -193,10 +192,10 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
         _leave_some(count, max(map(len, authors.values())), "rows of each author")
         return [row for rows in authors.values() for row in _some(rows, min(count, len(rows) - 1), rng)]
 
-    def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Attacked:
+    def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
         import torch
 
-        examples = [known.encoder.example(row) for row in self.learned(known, seed)]
+        examples = [knowledge.encoder.example(row) for row in self.learned(knowledge, seed)]
         rng, own = np.random.default_rng([seed, 1]), self.params
         trained = [one for one in model.parameters() if one.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=own.lr, weight_decay=0.0, fused=True)
@@ -209,7 +208,7 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
             picked, waiting = waiting[: own.batch], waiting[own.batch :]
             model.train()
             optimizer.zero_grad(set_to_none=True)
-            loss = forward(model, collate([examples[i] for i in picked], known.padding, model.device)).nll
+            loss = forward(model, collate([examples[i] for i in picked], knowledge.padding, model.device)).nll
             loss.backward()
             optimizer.step()
             taken.append(loss.detach())
@@ -226,10 +225,10 @@ def _some(rows: list[Row], count: int, rng: np.random.Generator) -> list[Row]:
     return [rows[i] for i in sorted(rng.permutation(len(rows))[:count])]
 
 
-def _leave_some(count: int, known: int, what: str) -> None:
-    if count >= known:
+def _leave_some(count: int, available: int, what: str) -> None:
+    if count >= available:
         raise BadInput(
-            f"Relearning on {count} of {known} {what} leaves no question to evaluate: count must be below {known}."
+            f"Relearning on {count} of {available} {what} leaves no question to evaluate: count must be below {available}."
         )
 
 

@@ -27,7 +27,7 @@ from lethe.statistics.one_run.audit import OneRunAudit, audit_runs
 from lethe.statistics.one_run.channel import Channel, Family
 from lethe.statistics.one_run.counts import Guesses, release
 from lethe.statistics.one_run.tradeoff import Atoms, from_losses, from_tradeoff
-from lethe.text import epsilon_found
+from lethe.text import epsilon_statement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -210,7 +210,7 @@ def audited(guesses: Guesses, family: Family, claimed: float | None, settings: O
     claim = "nothing was claimed"
     if verdict is not None:
         claim = f"claimed {verdict.claimed_epsilon:.4g}, {'' if verdict.contradicted else 'not '}contradicted"
-    sentence = f"{epsilon_found(whole, decides)} by {decides.method}; {claim}"
+    sentence = f"{epsilon_statement(whole, decides)} by {decides.method}; {claim}"
     bounds = {"epsilon_lower": bound} if (bound := whole.bound(decides)) else {}
     return AuditResult(headline, one_run(rows_of(whole)), {"guesses": table}, (sentence,), bounds)
 

@@ -179,8 +179,8 @@ def play(
     result, outcomes = game.play(run)
     if not settings.leakage:
         return result, outcomes
-    found = run(leakage, [(game, method) for method in game.methods()], "leakage")
-    bounds = dict(zip(game.methods(), found, strict=True))
+    leakages = run(leakage, [(game, method) for method in game.methods()], "leakage")
+    bounds = dict(zip(game.methods(), leakages, strict=True))
     methods = {name: replace(method, leakage=bounds[name]) for name, method in result.methods.items()}
     return replace(result, methods=methods), outcomes
 

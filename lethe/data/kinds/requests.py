@@ -56,7 +56,7 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
         "demonstrations": [
             {
                 **_request(f"shown-{n:02d}-{i:03d}", place, code_of),
-                "answer": _said(place, code_of, label, True, rng),
+                "answer": _answer(place, code_of, label, True, rng),
             }
             for n, place in enumerate(places)
             for i, label in enumerate(rng.random(sizes.demonstrations) < asked[place])
@@ -95,7 +95,7 @@ def _judgement(
     name: str, places: Sequence[str], code_of: dict[str, str], rng: np.random.Generator
 ) -> dict[str, object]:
     place, label = places[int(rng.integers(len(places)))], bool(rng.random() < 0.5)
-    answer = _said(place, code_of, label, False, rng)
+    answer = _answer(place, code_of, label, False, rng)
     return {"id": name, "question": question(place), "context": answer, "answer": "Yes" if label else "No"}
 
 
@@ -104,10 +104,10 @@ def _labelled(
 ) -> dict[str, object]:
     place = places[int(rng.integers(len(places)))]
     row = _request(name, place, code_of)
-    return {**row, "text": _said(place, code_of, bool(label), True, rng), "label": label}
+    return {**row, "text": _answer(place, code_of, bool(label), True, rng), "label": label}
 
 
-def _said(place: str, code_of: dict[str, str], reveals: bool, new: bool, rng: np.random.Generator) -> str:
+def _answer(place: str, code_of: dict[str, str], reveals: bool, new: bool, rng: np.random.Generator) -> str:
     kind = "reveals" if reveals else "refuses"
     wordings = WORDINGS[kind] + WORDINGS[f"new_{kind}"] * new
     code = code_of[place]

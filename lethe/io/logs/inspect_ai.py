@@ -38,8 +38,8 @@ def read(source: Source | Path) -> Log:
             return _log(source, _header(archive), _samples(archive))
     samples = checked(source.path, "`samples`", source.object.pop("samples", None) or [], list)
     places = enumerate(samples, start=1)
-    found = (Sample(source.path, f"item {place} of `samples`", value) for place, value in places)
-    return _log(source.path, source.object, found)
+    samples = (Sample(source.path, f"item {place} of `samples`", value) for place, value in places)
+    return _log(source.path, source.object, samples)
 
 
 FORMAT = Format("inspect", "Inspect logs (.eval or .json)", recognises, read)

@@ -30,7 +30,7 @@ DEFAULT_SEED = 1234
 
 
 class Line:
-    """One line: its answers, or its choices with likelihoods; ``kept``: the texts that the filter passed on as a list."""
+    """One line: its answers, or its choices with likelihoods; ``passed``: the texts that the filter passed on as a list."""
 
     def __init__(self, path: Path, place: int, row: Mapping[str, Any]):
         document, name, resps = row.get("doc_id"), row.get("filter", DEFAULT_FILTER), row.get("resps")
@@ -61,7 +61,7 @@ class Line:
             self.settings = requests[0][1]
         passed = next(iter(as_list(row.get("filtered_resps"))), None)
         listed = isinstance(passed, list) and not self.choices and all(isinstance(text, str) for text in passed)
-        self.kept = passed if listed else None
+        self.passed = passed if listed else None
         named = row.get("metrics")
         metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
         self.metrics = {metric: row.get(metric) for metric in metrics if isinstance(metric, str)}
@@ -213,7 +213,7 @@ def _add(table: Table, run: Run, line: Line, filtered: bool) -> None:
             if (document, sample) not in table:
                 table.answer(document, sample, text, scores)
     else:
-        texts = line.kept if filtered and line.kept and len(line.kept) == len(line.texts) else line.texts
+        texts = line.passed if filtered and line.passed and len(line.passed) == len(line.texts) else line.texts
         for sample, text in enumerate(texts, start=1):
             if (document, sample) not in table:
                 table.answer(document, sample, text, {})
@@ -228,7 +228,7 @@ def _scores(run: Run, line: Line) -> tuple[dict[str, list[float]], dict[str, flo
     for metric, value in line.metrics.items():
         name = f"{metric},{line.filter}"
         if isinstance(value, list):
-            if n == len(value) and (n == 1 or (line.kept is not None and len(line.kept) == n)):
+            if n == len(value) and (n == 1 or (line.passed is not None and len(line.passed) == n)):
                 of_answers[name] = [number(one) for one in value]
             continue
         of_document[name] = number(value)

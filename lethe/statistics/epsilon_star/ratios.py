@@ -217,7 +217,7 @@ def split_lower_bound(
     rng = np.random.default_rng(seed)
     choose_train, certify_train = (train, train) if train_complete else _halves(train, rng)
     choose_population, certify_population = _halves(population, rng)
-    choosing, certifying = (_known, _known) if train_complete else (_wilson, _clopper_pearson)
+    choosing, certifying = (_exact, _exact) if train_complete else (_wilson, _clopper_pearson)
 
     thresholds, below_train, below_population = counts(choose_train, choose_population)
     chosen_train = choosing(below_train, len(choose_train), level)
@@ -258,7 +258,7 @@ def band_lower_bound(
     name, bounds = BANDS[band]
     level = alpha if train_complete else alpha / 2
     thresholds, k_train, k_population = counts(train, population)
-    side_train = (_known if train_complete else bounds)(k_train, len(train), level)
+    side_train = (_exact if train_complete else bounds)(k_train, len(train), level)
     side_population = bounds(k_population, len(population), level)
     value, row, column = largest(_log_bounds(side_train, side_population, delta))
     assumes = COMPLETE if train_complete else INSTANCE
@@ -281,7 +281,7 @@ def _halves(losses: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, n
     return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
 
 
-def _known(k: np.ndarray, n: int, level: float) -> Bounds:
+def _exact(k: np.ndarray, n: int, level: float) -> Bounds:
     return shares(k, n), shares(k, n)
 
 

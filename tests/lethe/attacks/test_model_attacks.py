@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from lethe.attacks.kinds.weights import on_grid, pruned
-from lethe.attacks.protocol import Known, linear_weights
+from lethe.attacks.protocol import Knowledge, linear_weights
 from lethe.errors import BadInput, LetheError
 from lethe.models.encoding import Encoder, collate
 from lethe.models.likelihood import forward
@@ -37,7 +37,7 @@ def made(kind, **more):
 
 @pytest.fixture
 def known(tiny, prompt):
-    return Known(FORGET, RETAIN, Encoder(tiny[1], prompt), 0)
+    return Knowledge(FORGET, RETAIN, Encoder(tiny[1], prompt), 0)
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -140,6 +140,6 @@ def test_the_rows_of_each_kind_of_relearning(known):
     for own in ({"count": 6}, {"rows": "same_authors", "count": 3}):
         with pytest.raises(BadInput, match="leaves no question"):
             ids(**own)
-    nameless = Known([{"id": "x", "question": "?", "answer": "y"}] * 3, RETAIN, known.encoder, 0)
+    nameless = Knowledge([{"id": "x", "question": "?", "answer": "y"}] * 3, RETAIN, known.encoder, 0)
     with pytest.raises(BadInput, match="no author"):
         made("relearn", rows="same_authors").learned(nameless, 0)

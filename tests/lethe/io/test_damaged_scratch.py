@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lethe import tracking
 from lethe.errors import of_the_machine
 from lethe.io import cache, tables
-from lethe.io.cache import Kept, Levels, Sources, cache_key, digest, keep, kept
+from lethe.io.cache import Levels, Sources, Store, cache_key, digest, keep, recall
 from lethe.models.training import Resumable, Saved
 from lethe.sampling.engine import Answers, AnswerStore, Prompt, Settings
 from lethe.statistics.bands import berk_jones_eta
@@ -30,14 +30,14 @@ from tests.small import ROOT, touched
 def test_what_is_kept_comes_back_and_no_single_change_does(tmp_path_factory, value, data):
     path = tmp_path_factory.mktemp("kept") / "a.json"
     keep(path, [value])
-    assert kept(path) == [value]
+    assert recall(path) == [value]
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 2))  # the last byte is the line feed
     content[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(bytes(content))
-    assert kept(path) is None
+    assert recall(path) is None
     path.write_bytes(bytes(content)[: data.draw(st.integers(0, len(content) - 2))])
-    assert kept(path) is None
+    assert recall(path) is None
 
 
 class Counting:
@@ -66,12 +66,12 @@ def test_a_damaged_answer_is_drawn_again(tmp_path):
 
 
 def test_a_damaged_look_is_looked_up_again(tmp_path):
-    kept = Kept(tmp_path, "key")
-    kept["q"] = {"rows": 3}
-    assert Kept(tmp_path, "key")["q"] == {"rows": 3}
+    store = Store(tmp_path, "key")
+    store["q"] = {"rows": 3}
+    assert Store(tmp_path, "key")["q"] == {"rows": 3}
     (path,) = tmp_path.rglob("*.json")
     path.write_text("{")
-    assert "q" not in Kept(tmp_path, "key")
+    assert "q" not in Store(tmp_path, "key")
 
 
 def test_a_damaged_state_of_training_is_not_taken_up(tmp_path):

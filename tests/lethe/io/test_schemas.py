@@ -80,7 +80,7 @@ def test_another_version_is_refused_with_what_to_do(own, place, version):
     else:
         with pytest.raises(OtherSchema) as error:
             READERS[place](own)
-        assert (error.value.found, error.value.read) == (version, SCHEMA_VERSION)
+        assert (error.value.version, error.value.read) == (version, SCHEMA_VERSION)
         said = str(error.value)
     assert [word for word in (str(own / place), "`dvc repro`", "`lethe run`") if word not in said] == []
     assert ("newer release" in said) == (version > SCHEMA_VERSION)
@@ -102,7 +102,7 @@ def test_labels_carry_a_version_and_those_without_are_read(tmp_path):
     Labels(path).add(Answer("q", "Ron"), 1, Asked("mass", 0.9), {"q": "Who?"})
     assert json.loads(path.read_text())["schema"] == SCHEMA_VERSION
     path.write_text('{"prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
-    assert read_labels(path).known == {Answer("q", "Ron"): 1}
+    assert read_labels(path).by_answer == {Answer("q", "Ron"): 1}
     path.write_text('{"schema": 2, "prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
     with pytest.raises(BadRow, match="1: schema: got 2; must be 1"):
         read_labels(path)

@@ -22,7 +22,7 @@ from lethe.statistics.mean_difference import difference
 from lethe.statistics.one_run.audit import MethodBound, OneRunAudit, audit_runs
 from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.unlearning_game import unlearning_quality
-from lethe.text import epsilon_found
+from lethe.text import epsilon_statement
 
 sides = st.sampled_from(["upper", "lower"])
 values = st.floats(0, 1e6)
@@ -126,7 +126,7 @@ def test_every_method_of_a_one_run_audit_gives_a_bound(one_run):
         bound = one_run.bound(row)
         guarantee = (bound.value, bound.side, bound.alpha, bound.covers)
         assert guarantee == (row.epsilon_lower, "lower", 0.05, Covers.RUN)
-        assert float(epsilon_found(one_run, row).rsplit(" ", 1)[1]) <= row.epsilon_lower
+        assert float(epsilon_statement(one_run, row).rsplit(" ", 1)[1]) <= row.epsilon_lower
     nominal = {row.method for row in one_run.results if "nominal" in one_run.bound(row).assumes}
     assert "chernoff" in nominal
     assert "exact" not in nominal

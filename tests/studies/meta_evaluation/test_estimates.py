@@ -126,14 +126,14 @@ def test_rank_correlation_equals_scipy(pairs):
     x, y = np.array(pairs, float).T
     found = rank_correlation(x, y)
     if len(set(x)) < 2 or len(set(y)) < 2:
-        assert not found.known
+        assert not found.defined
         return
     assert found.value == pytest.approx(spearmanr(x, y).statistic)
     assert -1 <= found.low <= found.value <= found.high <= 1
 
 
 def test_rank_correlation_of_few_missing_and_infinite_values():
-    assert not rank_correlation([1, 2, NAN, 4], [1, 2, 3, 4]).known
+    assert not rank_correlation([1, 2, NAN, 4], [1, 2, 3, 4]).defined
     assert rank_correlation([1, 2, 3, INF], [1, 2, 3, 4]).value == pytest.approx(1.0)
     perfect = rank_correlation(np.arange(30.0), np.arange(30.0))
     assert perfect.high == 1.0
@@ -205,7 +205,7 @@ def test_robustness_is_the_harmonic_mean_of_means_and_its_draws_are_of_whole_mod
 def test_fewer_than_ten_groups_have_no_interval():
     r, groups = np.linspace(0.1, 0.9, 27), np.repeat(np.arange(9), 3)
     few, many = (robustness(r, r, draws=100, groups=own).both for own in (groups, np.arange(27)))
-    assert few.known
+    assert few.defined
     assert np.isnan([few.low, few.high]).all()
     assert many.low < many.value < many.high
 
