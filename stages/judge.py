@@ -14,7 +14,7 @@ from lethe.models.checkpoints import prepare_torch
 from lethe.registry import JUDGES
 from lethe.scoring import asked_of
 from lethe.scoring.judges import Judge
-from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, identity, judged
+from lethe.scoring.verdicts import FOLDER, Question, VerdictStore, distinct_answers, identity, judged
 from lethe.statistics.judge_error import Calibration
 from stages import entry
 
@@ -24,7 +24,7 @@ def run(settings: Params, root: Path, name: str) -> None:
     prepare_torch()
     chosen = settings.judges[name]
     judge: Judge = JUDGES[chosen.judge](chosen.params)
-    store = VerdictStore(judge, KEPT)
+    store = VerdictStore(judge, FOLDER)
     tables: list[tuple[str, str, pd.DataFrame, list[np.ndarray]]] = []
     questions: list[Question] = []
     for model in settings.models:

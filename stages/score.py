@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from lethe.config import Params
-from lethe.scoring.verdicts import KEPT
+from lethe.scoring.verdicts import FOLDER
 from lethe.steps import score as step
 from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    step.run(name, settings.score, root, settings.judges, KEPT)
+    step.run(name, settings.score, root, settings.judges, FOLDER)
 
 
 main = entry(run, __name__)

@@ -140,7 +140,7 @@ class Bounds(Measurement):
             for least, most in (row.ends for row in model.series("score_population"))
         ]
         for row in (*_asked(model, "leak_at_k_worst"), *_asked(model, "leak_at_k")):
-            (lower, upper), k = row.ends, f"{bounded.TOLD_QUERIES:,}"
+            (lower, upper), k = row.ends, f"{bounded.SHOWN_QUERIES:,}"
             least = replace(lower, value=min(lower.value, BELOW_1))
             lines.append(
                 f"Leak@{k}, the probability of a leak in {k} answers, is {_range((least, upper), of)} ({upper.method})."
@@ -185,7 +185,7 @@ class Bounds(Measurement):
             *lines,
             f"{worst.bound.sentence(TRUE_LEAK, of)} The bound is that of {worst.prompt_id}.",
             *(
-                f"Leak@{bounded.TOLD_QUERIES:,} of true leaks is {_range(row.ends, of)}."
+                f"Leak@{bounded.SHOWN_QUERIES:,} of true leaks is {_range(row.ends, of)}."
                 for row in _asked(self.model, "leak_at_k_worst", "judged")
             ),
         ]
@@ -234,7 +234,7 @@ def _range(ends: Sequence[Bound], of: str) -> str:
 
 def _asked(model: Numbers, quantity: str, basis: str = "sampled") -> list[Result]:
     """The row of so many queries as a sentence names."""
-    return [row for row in model.series(quantity, basis) if row.at == bounded.TOLD_QUERIES]
+    return [row for row in model.series(quantity, basis) if row.at == bounded.SHOWN_QUERIES]
 
 
 @documented

@@ -314,8 +314,8 @@ def _preset_views(values: Mapping[str, Any]) -> list[View]:
         stages = [{**one, **(one["reference"] or {}), "name": name} for name, one in named]
         shown = {"stage": "name", "trained tokens": "tokens", "answers": "answers", "time at most": "seconds"}
         shown |= {"reference": "needs", "frozen": "frozen_bytes", "cached": "cached_bytes", "set to": "chosen"}
-        kept = "whole (frozen) or as values on the answers (cached)"
-        note = f"Reference: what unlearn.recipe.reference keeps of the model before unlearning, {kept}."
+        forms = "whole (frozen) or as values on the answers (cached)"
+        note = f"Reference: what unlearn.recipe.reference keeps of the model before unlearning, {forms}."
         views.append(_table(f"Training, unlearning and attacks of {preset}", shown, stages, [note]))
     return views
 

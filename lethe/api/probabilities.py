@@ -164,7 +164,7 @@ DEFAULTS = ExtractSettings()
 class Extracted(common.Measurement):
     """The result of `extract`: the windows (``passages``) under the model, and the same windows under the references."""
 
-    found: Extraction
+    extraction: Extraction
     references: tuple[Extraction, ...]
     settings: ExtractSettings
     tokens: int
@@ -172,35 +172,35 @@ class Extracted(common.Measurement):
     @property
     def p_z(self) -> np.ndarray:
         """The probability of each window, (windows,)."""
-        return self.found.p_z
+        return self.extraction.p_z
 
     @cached_property
     def verdict(self) -> Verdict:
         """The word on verbatim extraction, with windows as questions."""
-        ends, *others = (each.verbatim_ends() for each in (self.found, *self.references))
+        ends, *others = (each.verbatim_ends() for each in (self.extraction, *self.references))
         return verdict_of(ends, others, self.settings.alpha, self.settings.tau)
 
     @cached_property
     def near_verdict(self) -> Verdict | None:
         """The word on near-verbatim extraction of the searched windows; None where none was searched."""
-        if not self.found.searched:
+        if not self.extraction.searched:
             return None
-        ends, *others = (each.near_ends() for each in (self.found, *self.references))
+        ends, *others = (each.near_ends() for each in (self.extraction, *self.references))
         return verdict_of(ends, others, self.settings.alpha, self.settings.tau)
 
     def headline(self) -> str:
         """Return the word on verbatim extraction and how many windows it is about, in one short line."""
         beyond, total = " beyond the reference models" if self.references else "", plural(len(self.p_z), "window")
         if self.verdict.word == "leaks":
-            return f"{self.found.name}: {self.verdict.leaking:,} of {total} can be extracted{beyond}"
-        return f"{self.found.name}: none of {total} is proved to be extractable{beyond}"
+            return f"{self.extraction.name}: {self.verdict.leaking:,} of {total} can be extracted{beyond}"
+        return f"{self.extraction.name}: none of {total} is proved to be extractable{beyond}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per window: its place, p_z with its ends, the ends of near-verbatim extraction, and the passage."""
         rows = []
-        for place, passage in enumerate(self.found.passages):
-            lower, upper = self.found.ends(passage)
-            near = self.found.interval(passage)
+        for place, passage in enumerate(self.extraction.passages):
+            lower, upper = self.extraction.ends(passage)
+            near = self.extraction.interval(passage)
             row = {"window": passage.id, "start": passage.start, "p_z": passage.p_z}
             row |= {"p_z_lower": lower, "p_z_upper": upper}
             row |= {"near_lower": near and near.lower, "near_upper": near and near.upper}
@@ -209,13 +209,13 @@ class Extracted(common.Measurement):
         return common.frame(rows)
 
     def sentences(self) -> list[str]:
-        settings, name, (first, length) = self.settings, self.found.name, longest_run(self.p_z)
+        settings, name, (first, length) = self.settings, self.extraction.name, longest_run(self.p_z)
         lines = [sentence(self.verdict, name, words=WORDS)]
         if self.near_verdict is not None:
             edits = plural(settings.distance, f"{settings.unit[:-1]} edit")
             lines.append(sentence(self.near_verdict, f"{name}, within {edits}", words=WORDS))
         hits, windows = int((self.p_z >= EXTRACTABLE).sum()), plural(len(self.p_z), "window")
-        run = f"{plural(length, 'window')} from {self.found.passages[first].id}"
+        run = f"{plural(length, 'window')} from {self.extraction.passages[first].id}"
         longest = f"the longest run with p_z of at least one half is {run}"
         lines.append(
             f"Verbatim: {hits:,} of {windows} have p_z of at least {EXTRACTABLE:g}; the largest is {self.p_z.max():.3g}; "
@@ -225,14 +225,14 @@ class Extracted(common.Measurement):
             guessed = "a window that any model would guess counts as extractable"
             lines.append(f"No reference model was given, so {guessed}.")
         law = f"temperature {settings.temperature:g}, top-k {settings.top_k} and top-p {settings.top_p:g}"
-        error = f"up to a logit error of {self.found.rounding.allowance:.2g} (measured, not proved)"
+        error = f"up to a logit error of {self.extraction.rounding.allowance:.2g} (measured, not proved)"
         return [*lines, f"p_z is exact for {law}, {error}."]
 
     def as_json(self) -> dict[str, object]:
         references = [window_rows(each) for each in self.references]
-        suffixes = [passage.suffix for passage in self.found.passages]
+        suffixes = [passage.suffix for passage in self.extraction.passages]
         return {
-            **views.extraction(window_rows(self.found), references, suffixes),
+            **views.extraction(window_rows(self.extraction), references, suffixes),
             "settings": self.settings.model_dump(),
             "tokens": self.tokens,
             "verdict": asdict(self.verdict),
@@ -243,8 +243,8 @@ class Extracted(common.Measurement):
     def views(self) -> list[common.View]:
         rows = []
         for place in (-self.p_z).argsort(kind="stable")[:FIRST].tolist():
-            passage = self.found.passages[place]
-            near = self.found.interval(passage)
+            passage = self.extraction.passages[place]
+            near = self.extraction.interval(passage)
             row = [passage.id, f"{passage.p_z:.3g}", f"{near.lower:.3g} to {near.upper:.3g}" if near else None]
             row += [f"{each.passages[place].p_z:.3g}" for each in self.references]
             rows.append([*row, common.short(passage.suffix, 36)])
@@ -253,12 +253,12 @@ class Extracted(common.Measurement):
         by_queries = [[f"{n:,}", *[f"{share:.1%}" for share in row]] for n, row in shares]
         chances = ["queries", *[f"with chance {chance:g}" for chance in CHANCES]]
         return [
-            common.View(f"{self.found.name}: the windows that come out most easily", head, rows),
+            common.View(f"{self.extraction.name}: the windows that come out most easily", head, rows),
             common.View("windows that come out", chances, by_queries, self.sentences()),
         ]
 
     def rows(self) -> list[Result]:
-        return [row for each in (self.found, *self.references) for row in window_rows(each)]
+        return [row for each in (self.extraction, *self.references) for row in window_rows(each)]
 
 
 @common.documented
@@ -339,7 +339,7 @@ def extract(
         raise BadInput(f"text: holds {few}. Give a longer text, or smaller --prefix and --suffix.")
 
     with lent(source):
-        extraction = measured(common.name_of(source), source, windows, settings, place)
+        extraction = measured(common.name_of(source), source, windows, settings, place, estimate=True)
     folders = map(common.folder_of, reference or [])
-    others = [measured(common.name_of(folder), folder, windows, settings, place) for folder in folders]
+    others = [measured(common.name_of(one), one, windows, settings, place, estimate=True) for one in folders]
     return Extracted(extraction, tuple(others), settings, len(read[0]))

@@ -348,7 +348,7 @@ def extract(call: Call, given: Given, page: Path | None = None) -> Answer:
         return Answer(extracted)
     from lethe.report.pages import write_extraction
 
-    texts = (extracted.found, *extracted.references)
+    texts = (extracted.extraction, *extracted.references)
     html, picture = map(str, write_extraction(page, texts, extracted.headline(), extracted.sentences()))
     return Answer(extracted, {"page": html, "picture": picture}, [f"The page is {html}, its strip {picture}."])
 
@@ -424,7 +424,7 @@ def label_at_terminal(queue: Queue, labels: Labels) -> None:
     if queue.ahead(labels) is not None:
         with _keys() as read_key:
             ask(queue, labels, read_key)
-    typer.echo(f"Labelled: {plural(len(labels.known), 'answer')}, in {place}.")
+    typer.echo(f"Labelled: {plural(len(labels.by_answer), 'answer')}, in {place}.")
     if queue.ahead(labels) is not None:
         typer.echo("Labelling is not finished: run the same command again to continue.")
 

@@ -291,7 +291,7 @@ def _rank_rows(
             p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
     higher = np.zeros(p_values.shape, dtype=bool)  # [i, j]: run i is proved to score higher than run j
     higher[off] = holm(p_values[off], 0.0, alpha)[0]
-    first, found = next(iter(effects.values())), []
+    first, differences = next(iter(effects.values())), []
     proved = ranked and first is not None and None not in effects.values()
     for own, ranks in zip(runs, rank_ranges(higher), strict=True):
         method = (alpha, covers, first.assumes if first else "", "Holm, both directions")
@@ -299,8 +299,8 @@ def _rank_rows(
     for (i, j), effect in effects.items():
         pair = Rows(runs[j].model)
         _add_average(pair, quantities[1], effect, bool(higher[i, j] or higher[j, i]), covers, runs[i].model)
-        found += pair.rows
-    return found
+        differences += pair.rows
+    return differences
 
 
 class Ranking(_Rows):

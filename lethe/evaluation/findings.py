@@ -22,7 +22,7 @@ from lethe.statistics.leak_trees import Certificates
 from lethe.text import label, listing, share
 
 METHOD = "answer trees, Poisson sample of the rest"
-EXACTLY_TOLD = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
+EXACT_BOUNDS = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
 MORE_THAN_RETRAIN = "Unlearning left more leakage than Retrain has by chance"
 Measure = Callable[[Model, float], Interval | None]
 Verdict = Literal["holds", "the opposite holds", "did not show"]
@@ -114,13 +114,13 @@ class Quantity:
     measure: Measure
     show: Callable[[Bound], str]  # one end of the interval, which rounds itself
 
-    def told(self, interval: Interval) -> str:
+    def worded(self, interval: Interval) -> str:
         return " to ".join(map(self.show, interval.bounds()))
 
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
     """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge."""
-    narrowed = f", narrowed by {EXACTLY_TOLD} where there are any" if exactly else ""
+    narrowed = f", narrowed by {EXACT_BOUNDS} where there are any" if exactly else ""
     words = f"share of sampled {answers} with {label(scorer)}{narrowed}"
     return Quantity(words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), _percent)
 
@@ -301,7 +301,7 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> R
         return Row(left.name, "did not show", sentence)
     outcome = many_prompts.compare(a, b)
     shown: Verdict = "holds" if outcome == question.expected else "the opposite holds"
-    intervals = f"{left.name} {question.quantity.told(a)}, {right.name} {question.quantity.told(b)}."
+    intervals = f"{left.name} {question.quantity.worded(a)}, {right.name} {question.quantity.worded(b)}."
     return Row(left.name, "did not show" if outcome == "not shown" else shown, intervals)
 
 

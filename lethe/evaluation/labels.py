@@ -63,24 +63,24 @@ class Labels:
     """Labels by answer, in the order of labelling, each saved to ``path``: facts about a question and a text."""
 
     path: Path
-    known: dict[Answer, int] = field(default_factory=dict)
+    by_answer: dict[Answer, int] = field(default_factory=dict)
     asked: dict[Answer, Asked] = field(default_factory=dict)
 
     def add(self, answer: Answer, label: int, asked: Asked, questions: Mapping[str, str]) -> None:
-        self.known[answer], self.asked[answer] = label, asked
+        self.by_answer[answer], self.asked[answer] = label, asked
         self.write(questions)
 
     def undo(self, questions: Mapping[str, str]) -> bool:
         """Remove the last label; return whether there was one."""
-        if not self.known:
+        if not self.by_answer:
             return False
-        del self.asked[self.known.popitem()[0]]
+        del self.asked[self.by_answer.popitem()[0]]
         self.write(questions)
         return True
 
     def write(self, questions: Mapping[str, str]) -> None:
         rows: list[dict[str, object]] = []
-        for (name, text), label in self.known.items():
+        for (name, text), label in self.by_answer.items():
             part, target = self.asked[Answer(name, text)]
             row = {"prompt_id": name, "question": questions.get(name, name), "text": text, "label": label}
             rows.append(row | {"part": part, KEY: SCHEMA_VERSION} | ({} if target is None else {"target": target}))
@@ -103,9 +103,9 @@ def read_labels(path: Path) -> Labels:
             legal = _Row.model_fields[key].description or "text"
             raise BadRow(path, line, f"{key}: got {shortened(row.get(key))}; must be {legal}") from None
         answer = Answer(own.prompt_id, own.text)
-        if answer in labels.known:
+        if answer in labels.by_answer:
             raise BadRow(path, line, "labels an answer a second time", "Remove one of the rows.")
-        labels.known[answer], labels.asked[answer] = own.label, Asked(own.part, own.target)
+        labels.by_answer[answer], labels.asked[answer] = own.label, Asked(own.part, own.target)
     return labels
 
 
@@ -236,24 +236,24 @@ class Queue:
 
     def covered(self, labels: Labels) -> float:
         """The share of the first half's draws whose text was chosen and is labelled."""
-        labelled = sum(self.counts[answer] for answer in self.chosen if answer in labels.known)
+        labelled = sum(self.counts[answer] for answer in self.chosen if answer in labels.by_answer)
         return labelled / self.total if self.total else 1.0
 
     def ahead(self, labels: Labels) -> Ahead | None:
         """The next answer; None if all requested answers are labelled."""
         draws, target, covered = self.draws, self.target, self.covered(labels)
         for answer in self.chosen:
-            if answer not in labels.known:
+            if answer not in labels.by_answer:
                 n = len(draws.first(answer.prompt_id))
                 return Ahead(Asked("mass", target), answer, self.counts[answer], n, covered)
         for answer, _ in self.sampled:
-            if answer not in labels.known:
+            if answer not in labels.by_answer:
                 return Ahead(Asked("rest", target), answer, 1, len(draws.second(answer.prompt_id)), covered)
         return None
 
     def unused(self, labels: Labels) -> int:
         """The number of labels that this choice does not request: labels for another target or another run."""
-        return len(labels.known.keys() - {*self.chosen, *(answer for answer, _ in self.sampled)})
+        return len(labels.by_answer.keys() - {*self.chosen, *(answer for answer, _ in self.sampled)})
 
 
 def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float) -> dict[str, object]:
@@ -263,12 +263,12 @@ def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float
     rest, on which no bound rests.
     """
     finished, targets = queue.ahead(labels) is None, dict.fromkeys(one.target for one in labels.asked.values())
-    own = {answer: labels.known[answer] for answer in queue.chosen if answer in labels.known}
+    own = {answer: labels.by_answer[answer] for answer in queue.chosen if answer in labels.by_answer}
     table = np.array([_counted(draws, name, own) for name in draws.answers], dtype=np.int64)
     leaks, rest, n = table.T.astype(np.float64)
     of_rest = None
     if queue.rest > 0:
-        drawn = [labels.known[answer] for answer, _ in queue.sampled] if finished else []
+        drawn = [labels.by_answer[answer] for answer, _ in queue.sampled] if finished else []
         of_rest = sum(drawn), len(drawn)
     rates = Rate.of(leaks, n, missing=rest).each(alpha)
     lower, upper = rates.lower[:, 0], rates.upper[:, 0]
@@ -293,9 +293,9 @@ def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float
         add("leak", "labelled", None, *pool)
     calibration = _calibration(draws, queue, labels) if draws.verdicts and finished else None
     add("mass", "labelled", mass)
-    add("labels", "labelled", len(own) + len({answer for answer, _ in queue.sampled} & labels.known.keys()))
+    add("labels", "labelled", len(own) + len({answer for answer, _ in queue.sampled} & labels.by_answer.keys()))
     each = (answer for answers in draws.answers.values() for answer in answers)
-    add("leaks", "labelled", sum(labels.known.get(answer, 0) for answer in each))
+    add("leaks", "labelled", sum(labels.by_answer.get(answer, 0) for answer in each))
     add("judge", "labelled", calibration is not None)
     return {
         "target": queue.target,
@@ -329,7 +329,7 @@ def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> tuple[int, i
 
 def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
     """The judge's error on the labelled draws of the rest; None if one of the labels does not occur."""
-    values = [labels.known[answer] for answer, _ in queue.sampled]
+    values = [labels.by_answer[answer] for answer, _ in queue.sampled]
     if len(set(values)) < 2:
         return None
     sampled = [(answer.prompt_id, draws.half(answer.prompt_id) + place) for answer, place in queue.sampled]

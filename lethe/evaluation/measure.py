@@ -74,7 +74,7 @@ def measure(
     _parts_and_turns(rows, scores, metrics)
     measure_prompts(rows, prompts, settings, leaks)
     _of_the_model(rows, leak, metrics, sum(missing))
-    _kept(rows, generations, scores, metrics.utility_scorer)
+    _utility(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
 
 
@@ -101,7 +101,7 @@ def measure_stopped(
     _truncation(rows, counts)
     _sequential_summary(rows, decisions, decided_by, drawn=int(sum(own.value("n") or 0 for own in plain.values())))
     _plain_summary(rows, list(plain.values()), metrics, max(decision.cap for decision in decisions.values()))
-    _kept(rows, generations, scores, metrics.utility_scorer)
+    _utility(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
 
 
@@ -314,7 +314,7 @@ def _sequential_summary(rows: Rows, decisions: Mapping[str, Decision], decided_b
     add("saved_share", "anytime", 1 - drawn / most)
 
 
-def _kept(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> None:
+def _utility(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> None:
     """Greedy score, sampled score and diversity of the answers on every split that unlearning should not touch."""
     import pandas as pd
 
@@ -357,8 +357,8 @@ def measure_language(
     entries, share = described["productions"], described["share"]
     shares: list[tuple[str, list[Bound]]] = []
     if second is not None and share is not None and metrics.binary in second:
-        kept_rows = second[~second["prompt_id"].isin(left_out)]
-        shares = _shares(kept_rows, share, metrics, calibration) if len(kept_rows) else []
+        judgeable = second[~second["prompt_id"].isin(left_out)]
+        shares = _shares(judgeable, share, metrics, calibration) if len(judgeable) else []
     tau = share["tau"] if shares else None
     facts = {"path": described["path"], "scorer": scorer, "binary": metrics.binary is not None, "tau": tau}
     rows.add("model", "language", "language", evidence=facts)

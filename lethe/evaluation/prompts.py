@@ -32,7 +32,7 @@ from lethe.statistics.sequential import stopped_upper
 REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
 VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size then needs 20 MiB
 MANY = 100  # matrices; with more, the work takes seconds
-TOLD_QUERIES = 1000  # the number of queries in sentences
+SHOWN_QUERIES = 1000  # the number of queries in sentences
 # The quantity and basis behind each metric by which prompts are compared.
 METRIC = {"m_bin": ("leak", "sampled"), "m_mu": ("score", "sampled"), "anytime_upper": ("score", "anytime")}
 WORST = ("score", "sd", "score_betting", "sd_betting", "leak")  # whose largest upper end has a row of its own

@@ -20,7 +20,7 @@ from lethe.results.ends import SAME_DRAWS, Ends
 from lethe.results.evidence import AtLevel, Truncation
 from lethe.results.quantities import USEFUL
 from lethe.results.table import Result
-from lethe.results.verdict import KEPT, LOST, UtilityWord, Verdict
+from lethe.results.verdict import DESTROYED, INTACT, UtilityWord, Verdict
 from lethe.statistics import betting
 from lethe.statistics.bound import Interval
 from lethe.statistics.bounds import binary_lower, binary_upper
@@ -42,10 +42,10 @@ MEANING = {
     "forget set.",
     "forgot": "no question leaks more often, by more than the tolerance, than in a model that never saw the forget set. "
     "Other questions, or an attack on the weights, may still bring out what the model knows.",
-    "intact": f"the model keeps at least {100 * KEPT:g}% of its score on questions that it should still answer.",
-    "damaged": f"the model’s score on those questions fell, and is not shown to stay at {100 * KEPT:g}%.",
-    "destroyed": f"the model keeps less than {100 * LOST:g}% of that score. Such a model says little about anything, and its "
-    "silence on the forget set is no success of unlearning.",
+    "intact": f"the model keeps at least {100 * INTACT:g}% of its score on questions that it should still answer.",
+    "damaged": f"the model’s score on those questions fell, and is not shown to stay at {100 * INTACT:g}%.",
+    "destroyed": f"the model keeps less than {100 * DESTROYED:g}% of that score. Such a model says little about anything, "
+    "and its silence on the forget set is no success of unlearning.",
     "open": "neither a leak nor its absence is proved; the sentence beside the word says what would decide it.",
 }
 

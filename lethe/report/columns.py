@@ -26,13 +26,13 @@ SHOWN: dict[Unit, Callable[[float], str]] = {
 
 @dataclass(frozen=True)
 class Column:
-    """An estimate, or both ends of an interval, by exported name; ``told`` says what it is and what it covers."""
+    """An estimate, or both ends of an interval, by exported name; ``meaning`` says what it is and what it covers."""
 
     quantity: Quantity
     names: tuple[str, ...]  # of the estimate, or of the lower and the upper end
     group: str
     head: str
-    told: str
+    meaning: str
 
     @property
     def key(self) -> str:
@@ -75,16 +75,16 @@ def end(bound: Bound, unit: Unit) -> str:
 
 def columns(run: Run, scope: Scope, each: Iterable[Numbers]) -> list[tuple[str, list[Column]]]:
     """The columns in which one of ``each`` has a value, by the title of their group, in the order of the vocabulary."""
-    found: dict[tuple[str, ...], Result] = {}
+    first: dict[tuple[str, ...], Result] = {}
     for numbers in each:
         for row in numbers.single:
             estimate, *ends = row.names()
             if estimate and row.value is not None:
-                found.setdefault((estimate,), row)
+                first.setdefault((estimate,), row)
             if any(ends) and (row.lower_bound or row.upper_bound):
-                found.setdefault(tuple(ends), row)
+                first.setdefault(tuple(ends), row)
     order, say = quantities.order(), words(run)
-    rows = sorted(found.items(), key=lambda one: order[scope, one[1].quantity, one[1].basis])
+    rows = sorted(first.items(), key=lambda one: order[scope, one[1].quantity, one[1].basis])
     made = [_column(names, row, say, run.words.questions) for names, row in rows if row.kind.group]
     return [(title, list(own)) for title, own in groupby(made, key=lambda column: column.group)]
 
@@ -93,7 +93,8 @@ def words(run: Run) -> dict[str, str]:
     """What the labels and definitions of the vocabulary say in this run."""
     metrics = run.params.metrics
     own = {name: text for name, text in vars(run.words).items() if isinstance(text, str)}
-    return own | {"score": label(metrics.leak), "scorer": label(metrics.binary), "kept": label(metrics.utility_scorer)}
+    scorers = {"score": metrics.leak, "scorer": metrics.binary, "kept": metrics.utility_scorer}
+    return own | {name: label(scorer) for name, scorer in scorers.items()}
 
 
 def meaning(row: Result, say: dict[str, str]) -> str:
@@ -103,12 +104,12 @@ def meaning(row: Result, say: dict[str, str]) -> str:
 def _column(names: tuple[str, ...], row: Result, say: dict[str, str], of: str) -> Column:
     heads = row.kind.label.split(" | ")
     head = heads[0 if len(names) == 1 else -1].format(**say, **_parts(row))
-    told, bound = meaning(row, say), row.upper_bound or row.lower_bound
+    about, bound = meaning(row, say), row.upper_bound or row.lower_bound
     if len(names) == 2 and bound:
         apart = bound.covers is Covers.HELD_OUT  # the definition says it in the words of the run
         holds = f"{bound.level()}, assuming {bound.assumes}" if apart else bound.guarantee(of)
-        told = f"{told}; {holds} ({bound.method})"
-    return Column(row.kind, names, row.kind.group.format(**say), head, told)
+        about = f"{about}; {holds} ({bound.method})"
+    return Column(row.kind, names, row.kind.group.format(**say), head, about)
 
 
 def _parts(row: Result) -> dict[str, str]:

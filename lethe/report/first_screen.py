@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from lethe.config.schema import Params
 from lethe.evaluation.answers import unjudged
 from lethe.evaluation.findings import judged_by
-from lethe.evaluation.prompts import TOLD_QUERIES
+from lethe.evaluation.prompts import SHOWN_QUERIES
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Standing
 from lethe.evaluation.wording import FORGET, Wording
@@ -73,7 +73,7 @@ def _line(model: Model, one: Standing, axis: Axis, run: Run) -> SimpleNamespace:
         ends=ends,
         reach=(axis.place(worst.lower), axis.place(worst.upper)) if worst else None,
         sort=(worst.lower + worst.upper) / 2 if worst else "",
-        told=f"{model.name}: {run.words.worst} {ends}" + (f", greedy {number(max(greedy))}" if greedy else ""),
+        summary=f"{model.name}: {run.words.worst} {ends}" + (f", greedy {number(max(greedy))}" if greedy else ""),
     )
 
 
@@ -122,12 +122,12 @@ def cells(model: Model, standing: Standing, run: Run, level: float) -> list[tupl
     """A row of the numbers, each text with its sort key; ``level`` is that of the interval of the first column."""
     quantity, binary = judged_by(run)
     own, utility = quantity.measure(model, level), standing.utility
-    asked = model.asked(TOLD_QUERIES)
+    asked = model.asked(SHOWN_QUERIES)
     interval = utility.own if utility.quantity else None
     return [
-        (quantity.told(own), (own.lower + own.upper) / 2) if own else (NONE, ""),
+        (quantity.worded(own), (own.lower + own.upper) / 2) if own else (NONE, ""),
         *([(between(asked) or NONE, sum(end.value for end in asked) / 2 if asked else "")] if binary else []),
-        (utility.quantity.told(interval), (interval.lower + interval.upper) / 2)
+        (utility.quantity.worded(interval), (interval.lower + interval.upper) / 2)
         if utility.quantity and interval
         else (NONE, ""),
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lethe.config.schema import Params
 from lethe.evaluation.findings import Findings, findings
-from lethe.evaluation.prompts import TOLD_QUERIES
+from lethe.evaluation.prompts import SHOWN_QUERIES
 from lethe.evaluation.run import Model, Question, Run
 from lethe.evaluation.standing import MEANING, Standing, standings
 from lethe.instruction_set import in_use
@@ -58,8 +58,8 @@ def render(run: Run) -> Page:
         studies=studies(run),
         params_yaml=_yaml(run),
         seeds=_seeds(run.params.model_dump()),
-        shown=TOLD_QUERIES,
-        asked=any(model.asked(TOLD_QUERIES) for model in run.models),
+        shown=SHOWN_QUERIES,
+        asked=any(model.asked(SHOWN_QUERIES) for model in run.models),
         meaning=MEANING,
         joint_level=joint_level,
         page={module.__name__.rpartition(".")[2]: module for module in sections},

@@ -11,7 +11,7 @@ from lethe.config.schema import Params
 from lethe.errors import plural, visible
 from lethe.evaluation.compared import AVERAGES, BETTER, RANKS, WORSE, Comparison, Ranking, outcome
 from lethe.report.templates import templates
-from lethe.results.extraction import KEPT, WORDS, Extraction, verdict_of
+from lethe.results.extraction import RETAIN, WORDS, Extraction, verdict_of
 from lethe.results.verdict import sentence
 from lethe.statistics.extraction import CHANCES, QUERIES, discoverable
 
@@ -133,7 +133,7 @@ def passages(
         lists=lists,
         shown={passage.id for listed in lists.values() for passage in listed},
         others=[(each.name, {passage.id: passage.p_z for passage in each.passages}) for each in others],
-        kept=any(passage.split == KEPT for passage in first.passages),
+        retained=any(passage.split == RETAIN for passage in first.passages),
         shade=shade,
         floor=FLOOR,
         chances=CHANCES,
@@ -178,7 +178,7 @@ def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
                 extent=(0, shades.size, 0, 1),
                 interpolation="nearest",
             )
-            forgotten = np.flatnonzero([passage.split != KEPT for passage in each.passages])
+            forgotten = np.flatnonzero([passage.split != RETAIN for passage in each.passages])
             if forgotten.size < shades.size:
                 below = np.full(forgotten.size, -0.08)
                 axis.hlines(below, forgotten, forgotten + 1, colors=LIGHT["warm"], linewidth=2, clip_on=False)

@@ -20,7 +20,7 @@ from lethe.report.figures import BOUNDS, chosen_question
 from lethe.text import LONGEST, NONE, count, label, named
 
 SHOWN = 5
-KEPT = 3  # per question, for the reader who picks the question
+LISTED = 3  # per question, for the reader who picks the question
 Drawn = Mapping[str, QuestionAnswers]
 
 
@@ -32,7 +32,7 @@ def ranking(run: Run) -> list[str]:
 def drawn(run: Run) -> dict[str, Drawn]:
     """The answers drawn from each model, by model and question; empty if the answers or their scores are absent."""
     leak = run.params.metrics.leak
-    return {model.name: question_answers(model.answers, ranking(run), leak, KEPT) or {} for model in run.models}
+    return {model.name: question_answers(model.answers, ranking(run), leak, LISTED) or {} for model in run.models}
 
 
 def worst(model: Model, run: Run, answers: Drawn) -> list[DrawnAnswer] | None:
@@ -72,7 +72,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
         "bins": BINS,
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),
-        "columns": [[column.head, column.told] for column in every],
+        "columns": [[column.head, column.meaning] for column in every],
         "noted": [at for at, one in enumerate(every) if one.quantity.unit == "score" and len(one.names) == 1],
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
         "questions": [_question(name, run.forget.get(name)) for name in names],
@@ -84,12 +84,12 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
     keywords = "keyword_leak" in run.params.score.names and any(row.get("keywords") for row in run.forget.values())
     by_key = {column.key: column for column in every}
     first = next((by_key[key] for key in BOUNDS if key in by_key), None)
-    bound = f"{first.head}, the upper bound on the {first.told}" if first else ""
+    bound = f"{first.head}, the upper bound on the {first.meaning}" if first else ""
     return SimpleNamespace(
         data=as_data(block),
         columns=groups,
         rows=cells,
-        told=bound,
+        bound=bound,
         keywords=keywords,
     )
 

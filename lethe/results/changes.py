@@ -126,7 +126,7 @@ class _Pair:
 
     def changes(self, level: float) -> list[ProvedChange]:
         (low, high), (new_low, new_high) = self.before.interval(level), self.after.interval(level)
-        found = []
+        changes = []
         for before, after, gap, worse in (
             (high, new_low, new_low - high, True),
             (low, new_high, low - new_high, False),
@@ -137,8 +137,8 @@ class _Pair:
                 item = self.items[place] if questions.any() else None
                 ends = float(before[place]), float(after[place])
                 count = int(questions.sum())
-                found.append(ProvedChange(self.model, self.quantity, item, count, *ends, worse))
-        return found
+                changes.append(ProvedChange(self.model, self.quantity, item, count, *ends, worse))
+        return changes
 
 
 def _pair(model: str, old: Sequence[Result], new: Sequence[Result], exactly: bool) -> _Pair | None:

@@ -49,7 +49,7 @@ class Ends:
         m, low, high = len(self.items), self.certain_lower, self.certain_upper
         if len(set(self.items)) != m:
             raise BadValue("items", f"{len(set(self.items))} ids for {m} questions", "a different id for each")
-        if any(len(each) != m for each in (low, high, *(each.known for each in self.evidence))):
+        if any(len(each) != m for each in (low, high, *(each.has_ends for each in self.evidence))):
             raise BadValue("ends", "arrays of other lengths", f"one entry for each of the {m} questions")
         if not ((low >= 0) & (low <= high) & (high <= 1)).all():
             raise BadValue("certain ends", (low, high), "numbers with 0 <= lower <= upper <= 1")
@@ -117,13 +117,13 @@ class Ends:
     def lower(self, level: float | np.ndarray) -> np.ndarray:
         """(m,) lower ends: 0 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
         share = self._shares(level)
-        ends = [np.where(each.known, each.lower(share), 0.0) for each in self.evidence]
+        ends = [np.where(each.has_ends, each.lower(share), 0.0) for each in self.evidence]
         return np.minimum(np.maximum.reduce([self.certain_lower, *ends]), self.certain_upper)
 
     def upper(self, level: float | np.ndarray) -> np.ndarray:
         """(m,) upper ends: 1 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
         share = self._shares(level)
-        ends = [np.where(each.known, each.upper(share), 1.0) for each in self.evidence]
+        ends = [np.where(each.has_ends, each.upper(share), 1.0) for each in self.evidence]
         return np.maximum(np.minimum.reduce([self.certain_upper, *ends]), self.certain_lower)
 
     def _shares(self, level: float | np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ class Ends:
         wanted = np.array(np.broadcast_to(level, len(self.items)), dtype=np.float64)
         if not ((wanted >= SMALLEST_ALPHA) & (wanted <= 0.5)).all():
             raise BadValue("level", level, f"a number from {SMALLEST_ALPHA:g} to 0.5")
-        kinds = np.sum([each.known for each in self.evidence], axis=0)
+        kinds = np.sum([each.has_ends for each in self.evidence], axis=0)
         return np.asarray(wanted / np.maximum(kinds, 1))
 
     @property

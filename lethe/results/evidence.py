@@ -2,7 +2,7 @@
 
 Evidence is what remains of the draws once the text is gone: counts, masses with a Poisson count, or ends computed before.
 Every end is one-sided, and holds for its question by itself with probability 1 - level. A kind of evidence has, for some
-of m questions, arrays of shape (m,): ``known`` (where there are no ends, they are 0 and 1), and ``lower`` and ``upper`` at
+of m questions, arrays of shape (m,): ``has_ends`` (where there are no ends, they are 0 and 1), and ``lower`` and ``upper`` at
 levels; ``take`` chooses questions, and ``scaled``, for plans, is the evidence of so many times the draws.
 """
 
@@ -53,7 +53,7 @@ class LeakCounts:
         return cls(seen * 1.0, drawn * 1.0, absent * 1.0, rule.astype(bool))
 
     @property
-    def known(self) -> np.ndarray:
+    def has_ends(self) -> np.ndarray:
         return np.asarray(self.n > 0)
 
     def upper(self, level: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ class Trees:
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 6).T)
 
     @property
-    def known(self) -> np.ndarray:
+    def has_ends(self) -> np.ndarray:
         return np.asarray(self.rho > 0)
 
     def upper(self, level: np.ndarray) -> np.ndarray:
@@ -151,8 +151,8 @@ class Trees:
 
     def _rest(self, limit: Callable[..., np.ndarray], level: np.ndarray) -> np.ndarray:
         """The limit of the leaking part of the unexplored mass, where it was sampled."""
-        rest, known = np.zeros(len(self.rho)), self.known
-        rest[known] = _by_level(limit, level[known], self.leaks[known]) / self.rho[known]
+        rest, has_ends = np.zeros(len(self.rho)), self.has_ends
+        rest[has_ends] = _by_level(limit, level[has_ends], self.leaks[has_ends]) / self.rho[has_ends]
         return rest
 
     def take(self, places: np.ndarray) -> Trees:
@@ -172,18 +172,18 @@ def _masses(masses: Masses, remainder: Remainder, rounding: Rounding) -> tuple[f
 class AtLevel:
     """Ends from a function of one level: bounds of graded scores, whose stakes depend on the level, or fixed ends.
 
-    ``ends`` maps a level to the lower and upper ends of all questions, of which ``places`` are taken. ``known``, (m,), marks
-    the questions that have such ends. ``narrower`` is the factor by which a plan narrows the intervals.
+    ``ends`` maps a level to the lower and upper ends of all questions, of which ``places`` are taken. ``has_ends``, (m,),
+    marks the questions that have such ends. ``narrower`` is the factor by which a plan narrows the intervals.
     """
 
     ends: Callable[[float], BothEnds]
-    known: np.ndarray
+    has_ends: np.ndarray
     places: np.ndarray
     narrower: float = 1.0
 
     @classmethod
-    def of(cls, ends: Callable[[float], BothEnds], known: ArrayLike) -> AtLevel:
-        marked = np.atleast_1d(known).astype(bool)
+    def of(cls, ends: Callable[[float], BothEnds], has_ends: ArrayLike) -> AtLevel:
+        marked = np.atleast_1d(has_ends).astype(bool)
         return cls(cache(ends), marked, np.arange(len(marked)))  # a plan asks for the same level many times
 
     @classmethod
@@ -200,10 +200,10 @@ class AtLevel:
         return cls.of(ends, ~(np.isnan(low) & np.isnan(high)))
 
     def lower(self, level: np.ndarray) -> np.ndarray:
-        return np.nan_to_num(np.where(self.known, self._interval(level)[0], 0.0), nan=0.0)
+        return np.nan_to_num(np.where(self.has_ends, self._interval(level)[0], 0.0), nan=0.0)
 
     def upper(self, level: np.ndarray) -> np.ndarray:
-        return np.nan_to_num(np.where(self.known, self._interval(level)[1], 1.0), nan=1.0)
+        return np.nan_to_num(np.where(self.has_ends, self._interval(level)[1], 1.0), nan=1.0)
 
     def _interval(self, level: np.ndarray) -> BothEnds:
         low, high = np.zeros(len(level)), np.ones(len(level))
@@ -214,7 +214,7 @@ class AtLevel:
         return (low, high) if self.narrower == 1 else (middle - half, middle + half)
 
     def take(self, places: np.ndarray) -> AtLevel:
-        return replace(self, known=self.known[places], places=self.places[places])
+        return replace(self, has_ends=self.has_ends[places], places=self.places[places])
 
     def scaled(self, times: float) -> AtLevel:
         """Intervals around the same middle, narrower by the square root of ``times``: roughly those of more draws."""

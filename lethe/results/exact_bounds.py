@@ -24,18 +24,18 @@ TREE = TypeAdapter(AnswerTree)
 MEDIAN = quantities.of("model", "excess", "exact").names[0]
 
 
-def rows_of(found: Certificates) -> list[Result]:
+def rows_of(certificates: Certificates) -> list[Result]:
     """The rows of one model's exact bounds.
 
     The row "tree" of a question has the whole answer tree as its evidence, so that any end follows at any level.
     """
-    rows, model = Rows(found.name), found.model
-    for tree in found.trees:
+    rows, model = Rows(certificates.name), certificates.model
+    for tree in certificates.trees:
         place: dict[str, Any] = {"item": tree.id, "split": "forget"}
         ends, whole = tree.bounds, values_of(tree)
         rows.add("question", "leak", "exact", None, ends["lower"], ends["upper_certain"], **place)
         masses = whole.pop("masses")
-        evidence = whole | masses | {"rounding": list(asdict(found.rounding).values())}
+        evidence = whole | masses | {"rounding": list(asdict(certificates.rounding).values())}
         sampled = (ends["lower_sampled"], ends["upper"])
         rows.add("question", "leak", "tree", None, *sampled, evidence=evidence, **place)
     bounds = model.bounds
@@ -44,7 +44,7 @@ def rows_of(found: Certificates) -> list[Result]:
     mean_lower = replace(ends["lower"], value=model.mean_lower, alpha=0.0, covers=Covers.AVERAGE)
     rows.add("model", "leak", "tree", None, mean_lower, bounds["tree_upper_mean"], split="forget")
     rows.add("model", "leaking", "exact", model.certain_leaks[PROVED[0]], split="forget")
-    facts = {"how": asdict(found.how), "tau": found.tau, "skipped": list(found.skipped)}
+    facts = {"how": asdict(certificates.how), "tau": certificates.tau, "skipped": list(certificates.skipped)}
     rows.add("model", "queried", "exact", evidence=facts)
     return rows.rows
 
@@ -60,11 +60,11 @@ def certificates_of(results: Results, name: str) -> Certificates | None:
     return Certificates(name, trees, How(**facts["how"]), facts["tau"], tuple(facts["skipped"]))
 
 
-def summary_of(found: Certificates) -> Result:
+def summary_of(certificates: Certificates) -> Result:
     """What follows from the rows of the questions: counts, medians and the mean's ends, as evidence."""
-    model = asdict(found.model)
-    model["certain_leaks"] = {f"{tau:g}": count for tau, count in found.model.certain_leaks.items()}
-    return result(found.name, "model", "summary", "exact", evidence=_without_the_usual(model))
+    model = asdict(certificates.model)
+    model["certain_leaks"] = {f"{tau:g}": count for tau, count in certificates.model.certain_leaks.items()}
+    return result(certificates.name, "model", "summary", "exact", evidence=_without_the_usual(model))
 
 
 def values_of(tree: AnswerTree) -> dict[str, Any]:
@@ -127,18 +127,18 @@ def excess_over_retrain(
     reference = models[retrain]
     asked = {tree.id for tree in reference.trees}
     return {
-        name: _excess(found, reference, factor, alpha)
-        for name, found in models.items()
-        if name != retrain and any(tree.id in asked for tree in found.trees)
+        name: _excess(model, reference, factor, alpha)
+        for name, model in models.items()
+        if name != retrain and any(tree.id in asked for tree in model.trees)
     }
 
 
-def _excess(found: Certificates, reference: Certificates, factor: float, alpha: float) -> Excess:
-    known = {tree.id: tree for tree in reference.trees}
-    own = [tree for tree in found.trees if tree.id in known]
-    lowers = np.array([[tree.lower, known[tree.id].lower] for tree in own]).T
+def _excess(model: Certificates, reference: Certificates, factor: float, alpha: float) -> Excess:
+    by_id = {tree.id: tree for tree in reference.trees}
+    own = [tree for tree in model.trees if tree.id in by_id]
+    lowers = np.array([[tree.lower, by_id[tree.id].lower] for tree in own]).T
     with np.errstate(divide="ignore", invalid="ignore"):
         of_lowers = np.nan_to_num(lowers[0] / lowers[1], nan=1.0, posinf=np.inf)
-    rest = [(known[tree.id].masses, known[tree.id].remainder) for tree in own]
+    rest = [(by_id[tree.id].masses, by_id[tree.id].remainder) for tree in own]
     against = against_retrain(lowers[0], rest, factor, alpha, reference.rounding)
     return Excess(tuple(tree.id for tree in own), against, float(np.median(of_lowers)))

@@ -25,7 +25,7 @@ from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discovera
 
 METHOD = "product of next-token probabilities"
 TREE = "prefixes by beam and mass; the rest by Garwood's limits (1936)"
-KEPT = "retain"  # windows of this split are on the strip, and no number of the text counts them
+RETAIN = "retain"  # windows of this split are on the strip, and no number of the text counts them
 WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "above 0"}
 WORDS |= {"question": "window", "questions": "windows", "leaks": "extractable", "forgot": "not extractable"}
 
@@ -75,7 +75,7 @@ class Extraction:
     @cached_property
     def asked(self) -> tuple[Passage, ...]:
         """The windows that the numbers are about."""
-        return tuple(passage for passage in self.passages if passage.split != KEPT)
+        return tuple(passage for passage in self.passages if passage.split != RETAIN)
 
     @cached_property
     def p_z(self) -> np.ndarray:
@@ -100,10 +100,10 @@ class Extraction:
         return Ends.of_arrays(items, certain_lower=lower, certain_upper=upper)
 
     def near_ends(self) -> Ends:
-        found = {one.id: (one.near.masses, one.near.remainder, self.rounding) for one in self.passages if one.near}
-        trees = Trees.of(list(found.values()))
+        near = {one.id: (one.near.masses, one.near.remainder, self.rounding) for one in self.passages if one.near}
+        trees = Trees.of(list(near.values()))
         upper = np.maximum(trees.low, trees.certain)
-        return Ends.of_arrays(tuple(found), trees=trees, certain_lower=trees.low, certain_upper=upper)
+        return Ends.of_arrays(tuple(near), trees=trees, certain_lower=trees.low, certain_upper=upper)
 
 
 def verdict_of(
@@ -113,31 +113,31 @@ def verdict_of(
     return decide(subject, references, alpha=alpha, tau=tau, models=models, look=look, planned=False)
 
 
-def rows_of(found: Extraction) -> list[Result]:
+def rows_of(text: Extraction) -> list[Result]:
     """The rows of one text under one model: every window, and the numbers of the text."""
-    rows = Rows(found.name)
-    rounding = list(asdict(found.rounding).values())
-    for passage in found.passages:
+    rows = Rows(text.name)
+    rounding = list(asdict(text.rounding).values())
+    for passage in text.passages:
         place: dict[str, Any] = {"item": passage.id, "split": passage.split}
-        certain = both_ends(*found.ends(passage), 0.0, Covers.ONE_PROMPT, EXACT, METHOD)
+        certain = both_ends(*text.ends(passage), 0.0, Covers.ONE_PROMPT, EXACT, METHOD)
         rows.add("question", "verbatim", "exact", passage.p_z, *certain, evidence=_queries(passage), **place)
-        if (near := passage.near) and (ends := found.interval(passage)):
+        if (near := passage.near) and (ends := text.interval(passage)):
             certain = both_ends(ends.lower, ends.upper_certain, 0.0, Covers.ONE_PROMPT, EXACT, TREE)
             rows.add("question", "near_verbatim", "exact", None, *certain, **place)
-            sampled = both_ends(ends.lower_sampled, ends.upper, found.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
+            sampled = both_ends(ends.lower_sampled, ends.upper, text.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
             sample: dict[str, Any] = {"rho": near.remainder.rho, "sampled": near.remainder.sampled}
             sample |= {"sampled_leaks": near.remainder.leaks, "rows": near.rows, "rounding": rounding}
             evidence = {**asdict(near.masses), **sample}
             rows.add("question", "near_verbatim", "tree", None, *sampled, evidence=evidence, **place)
-    facts = {"rounding": rounding, "alpha": found.alpha}
-    rows.add("model", "windows", "exact", len(found.p_z), evidence=facts)
-    hits = found.p_z >= EXTRACTABLE
+    facts = {"rounding": rounding, "alpha": text.alpha}
+    rows.add("model", "windows", "exact", len(text.p_z), evidence=facts)
+    hits = text.p_z >= EXTRACTABLE
     count = {"threshold": EXTRACTABLE, "windows": int(hits.sum())}
     rows.add("model", "extractable", "exact", float(hits.mean()), evidence=count)
-    rows.add("model", "verbatim", "exact", float(found.p_z.mean()))
-    first, length = longest_run(found.p_z)
-    rows.add("model", "longest_run", "exact", length, item=found.asked[first].id if length else None)
-    for n, shares in zip(QUERIES, discoverable(found.p_z), strict=True):
+    rows.add("model", "verbatim", "exact", float(text.p_z.mean()))
+    first, length = longest_run(text.p_z)
+    rows.add("model", "longest_run", "exact", length, item=text.asked[first].id if length else None)
+    for n, shares in zip(QUERIES, discoverable(text.p_z), strict=True):
         for chance, share in zip(CHANCES, shares, strict=True):
             rows.add("model", "discoverable", "exact", float(share), at=float(n), item=f"{chance:g}")
     return rows.rows

@@ -122,8 +122,8 @@ def result(
     for bound in filter(None, (lower, upper)):
         ends |= _guarantee(bound)
         ends |= {bound.side: float(bound.value), f"alpha_{bound.side}": float(bound.alpha)}
-    known = None if estimate is None or math.isnan(estimate) else float(estimate)
-    return Result(model, scope, quantity, basis, estimate=known, **{**ends, **further})
+    value = None if estimate is None or math.isnan(estimate) else float(estimate)
+    return Result(model, scope, quantity, basis, estimate=value, **{**ends, **further})
 
 
 def _guarantee(bound: Bound) -> dict[str, object]:
@@ -182,12 +182,12 @@ class Numbers:
     @cached_property
     def values(self) -> dict[str, Value]:
         """Every single number and word by its name, in the order of the vocabulary; None where it is missing."""
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for row in self.single:
             for name, value, _ in row.named():
-                if name and (value is not None or name not in found):
-                    found[name] = value
-        return found
+                if name and (value is not None or name not in values):
+                    values[name] = value
+        return values
 
     @cached_property
     def bounds(self) -> dict[str, Bound]:
@@ -204,11 +204,11 @@ class Numbers:
     @cached_property
     def points(self) -> dict[str, tuple[Value, Bound | None]]:
         """The numbers whose names hold a threshold or a number of answers, each with its guarantee where it is an end."""
-        found: dict[str, tuple[Value, Bound | None]] = {}
+        points: dict[str, tuple[Value, Bound | None]] = {}
         for row in self.rows:
             named = zip(row.kind.names, row.named(), strict=True)
-            found |= {name: (value, end) for pattern, (name, value, end) in named if "{at}" in pattern}
-        return found
+            points |= {name: (value, end) for pattern, (name, value, end) in named if "{at}" in pattern}
+        return points
 
     @property
     def columns(self) -> dict[str, Value]:
@@ -217,8 +217,8 @@ class Numbers:
 
     def value(self, name: str) -> float | None:
         """The number under ``name``, if there is one."""
-        found = self.values.get(name)
-        return found if isinstance(found, (int, float)) else None
+        value = self.values.get(name)
+        return value if isinstance(value, (int, float)) else None
 
     def estimate(self, quantity: str, basis: str = "sampled") -> float | None:
         """The estimate of a quantity, if there is one."""
@@ -254,11 +254,11 @@ class Results:
 
     def questions(self, name: str) -> dict[str, Numbers]:
         """The rows of each question by its id, in the order of the file; not those of what the model should keep."""
-        found: dict[str, list[Result]] = {}
+        by_item: dict[str, list[Result]] = {}
         for row in self.rows(name):
             if row.scope == "question" and row.split != "retain":
-                found.setdefault(str(row.item), []).append(row)
-        return {item: Numbers(rows) for item, rows in found.items()}
+                by_item.setdefault(str(row.item), []).append(row)
+        return {item: Numbers(rows) for item, rows in by_item.items()}
 
     def scorers(self, name: str) -> dict[str, str | None]:
         """The scorers that judged the answers of a model: of mean scores, and of leaks; empty where the rows do not say."""
@@ -315,12 +315,12 @@ assert set(COLUMNS) == {field.name for field in fields(Result)}
 def read(root: Path, models: Iterable[str] | None = None) -> Results:
     """Read every table below ``root/results``; of the names in ``models`` alone, if given."""
     wanted = None if models is None else set(models)
-    found: dict[str, list[Result]] = {}
+    by_model: dict[str, list[Result]] = {}
     for path in sorted((root / FOLDER).glob("*/*.parquet")):
         if wanted is None or path.stem in wanted or path.parent.name in SHARED:
             for row in read_rows(path):
-                found.setdefault(row.model, []).append(row)
-    return Results({name: tuple(rows) for name, rows in found.items() if wanted is None or name in wanted})
+                by_model.setdefault(row.model, []).append(row)
+    return Results({name: tuple(rows) for name, rows in by_model.items() if wanted is None or name in wanted})
 
 
 SHARED = ("compare",)  # stages with one table of all models

@@ -8,8 +8,8 @@ Forgetting, question by question, against Retrain, which never saw the forget se
 With several Retrains, the one that leaks most counts for each question. Without Retrain, its probability counts as 0.
 
 Utility, by the mean score on questions that the model should still answer, against the model before unlearning (Base):
-    destroyed  the model keeps less than `LOST` of Base's score (its upper end / Base's lower end);
-    intact     the model keeps at least `KEPT` of Base's score (its lower end / Base's upper end);
+    destroyed  the model keeps less than `DESTROYED` of Base's score (its upper end / Base's lower end);
+    intact     the model keeps at least `INTACT` of Base's score (its lower end / Base's upper end);
     damaged    the model's interval lies below Base's, and it is not intact;
     open       none of these, or an interval is missing.
 
@@ -37,7 +37,7 @@ from lethe.statistics.checks import check_count
 
 TAU = 0.01  # of the answers
 TAU_GRADED = 0.1  # of the mean score, if there is no 0/1 scorer
-KEPT, LOST = 0.9, 0.5  # of Base's score
+INTACT, DESTROYED = 0.9, 0.5  # of Base's score
 MOST_TIMES = 1024  # as many draws are still a plan; more are not
 PLAN_STEPS = 8  # bisection steps of a plan, which is then right to one per cent
 
@@ -304,9 +304,9 @@ def utility(own: tuple[float, float] | None, base: tuple[float, float] | None) -
     """The word on utility from the (lower, upper) ends of the model's and Base's mean score; None for no interval."""
     if own is None or base is None:
         return "open"
-    if own[1] < LOST * base[0]:
+    if own[1] < DESTROYED * base[0]:
         return "destroyed"
-    if own[0] >= KEPT * base[1]:
+    if own[0] >= INTACT * base[1]:
         return "intact"
     return "damaged" if own[1] < base[0] else "open"
 
@@ -465,20 +465,20 @@ def power(
 
     ``models``, ``tau`` and ``alpha`` are those of `lethe.results.verdict.decide`. Without ``retrain`` chance counts as 0.
 
-    >>> found = power(1024, questions=30, models=1, tau=0.02, alpha=0.01)
-    >>> found[3].wanted, found[3].words["leaks"] > 0.9
+    >>> powers = power(1024, questions=30, models=1, tau=0.02, alpha=0.01)
+    >>> powers[3].wanted, powers[3].words["leaks"] > 0.9
     ('leaks', True)
     """
     for name, value in (("n", n), ("questions", questions), ("models", models)):
         check_count(name, value)
     generator = np.random.default_rng(seed)
     items = tuple(f"question {place}" for place in range(questions))
-    found = []
+    powers = []
     for name, wanted, *probabilities in _cases(questions, tau):
         words: Counter[str] = Counter()
         for _ in range(RUNS):
             own, chance = (Ends.of_arrays(items, generator.binomial(n, each), n) for each in probabilities)
             beside = (chance,) if retrain else ()
             words[decide(own, beside, alpha=alpha, tau=tau, models=models, planned=False).word] += 1
-        found.append(Power(name, wanted, {word: words[word] / RUNS for word in ("leaks", "forgot", "open")}))
-    return found
+        powers.append(Power(name, wanted, {word: words[word] / RUNS for word in ("leaks", "forgot", "open")}))
+    return powers

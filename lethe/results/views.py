@@ -46,7 +46,7 @@ def bounds(rows: Sequence[Result]) -> Json:
             entry["judged"] = _judged(each[item], model)
         if labelled:
             entry["labelled"] = _by_labels(each[item].row("leak", "labelled"))
-    found: Json = {
+    document: Json = {
         "alpha": record["alpha"],
         "n_prompts": len(entries),
         "per_prompt": list(entries.values()),
@@ -56,21 +56,21 @@ def bounds(rows: Sequence[Result]) -> Json:
         **{key: record[key] for key in ("fixed_bounds", "log") if key in record},
     }
     if "fixed_bounds" not in record:
-        told = (*ENDS, "covers", "assumes", "method", "n")
-        found["population"] = population and {**_fields(population, *told), "alpha": population.alpha_upper}
+        keys = (*ENDS, "covers", "assumes", "method", "n")
+        document["population"] = population and {**_fields(population, *keys), "alpha": population.alpha_upper}
     if claim := model.row("together"):
-        found["together"] = _together(claim, rows)
+        document["together"] = _together(claim, rows)
     if model.row("judge_fits", "judged"):
-        found["judged"] = _judged(model, model)
+        document["judged"] = _judged(model, model)
     if labelled:
-        found["labelled"] = _by_labels(labelled)
+        document["labelled"] = _by_labels(labelled)
     if passes := model.series("pass_hat_k"):
         ks = [row.at for row in passes]
-        found["pass_hat_k"] = _bands(passes)
-        found["leak_at_k"] = _bands(
+        document["pass_hat_k"] = _bands(passes)
+        document["leak_at_k"] = _bands(
             sorted((row for row in model.series("leak_at_k") if row.at in ks), key=lambda row: ks.index(row.at))
         )
-    return found
+    return document
 
 
 def _questions(rows: Sequence[Result], split: str) -> dict[str, Numbers]:
@@ -80,16 +80,16 @@ def _questions(rows: Sequence[Result], split: str) -> dict[str, Numbers]:
 def _entry(item: str, numbers: Numbers, record: Json) -> Json:
     """An entry of ``per_prompt``."""
     values, early = numbers.values, "fixed_bounds" in record
-    found: Json = {"prompt_id": item} | {name: values.get(name) for name in NUMBERS}
+    entry: Json = {"prompt_id": item} | {name: values.get(name) for name in NUMBERS}
     if record.get("missing") is None and not early:
-        del found["missing"]
+        del entry["missing"]
     bands = _bands(numbers.series("leak_at_k", "anytime" if early else "sampled"))
-    found |= {"leak_at_k": bands or None, "m_gen": None, "tighter": None}
+    entry |= {"leak_at_k": bands or None, "m_gen": None, "tighter": None}
     if early:
-        return found | {name: values[name] for name in STOPPED} | {"fixed_bounds": record["fixed_bounds"]}
+        return entry | {name: values[name] for name in STOPPED} | {"fixed_bounds": record["fixed_bounds"]}
     method = values["tighter_exceedance_method"]
     tails = [{"x": row.at, "bound": row.upper, "method": method} for row in numbers.series("exceedance_sharper")]
-    return found | {
+    return entry | {
         "m_gen": [{"x": row.at, "bound": row.upper, "lower": row.lower} for row in numbers.series("exceedance")],
         "tighter": {name: values[f"tighter_{name}"] for name in TIGHTER} | {"exceedance": tails},
     }
@@ -300,7 +300,7 @@ def one_run(rows: Sequence[Result]) -> Json:
     own = Numbers(rows)
     record = _facts(own, "record", "run")
     p_values = {row.item: row.estimate for row in own.series("p_value", "run") if row.at is None}
-    found: Json = {
+    document: Json = {
         "results": [
             {
                 "method": row.item,
@@ -312,15 +312,15 @@ def one_run(rows: Sequence[Result]) -> Json:
         ]
     }
     asked, verdict = record.pop("curve", False), record.pop("verdict", None)
-    found |= record | ({"verdict": verdict} if verdict else {})
+    document |= record | ({"verdict": verdict} if verdict else {})
     if asked:
         curve = [row for row in own.series("p_value", "run") if row.at is not None]
-        many = len(found["results"])
+        many = len(document["results"])
         each = [curve[start : start + many] for start in range(0, len(curve), many)]
-        found["curve"] = [
+        document["curve"] = [
             {**(part[0].evidence or {}), **{row.item: row.estimate for row in part}} for part in each
         ]
-    return found
+    return document
 
 
 def epsilon_star(rows: Sequence[Result]) -> Json:
@@ -350,7 +350,7 @@ def tofu_log(rows: Sequence[Result]) -> Json:
     terms = {
         name: {"value": row.estimate, **_fields(row, "n", "missing")} for name, row in each.items() if row.split
     }
-    told = (*ENDS, "method", "covers", "assumes")
+    keys = (*ENDS, "method", "covers", "assumes")
     return {
         "model_utility": each["model_utility"].estimate,
         "forget_truth_ratio": terms.pop("forget_truth_ratio"),
@@ -358,7 +358,7 @@ def tofu_log(rows: Sequence[Result]) -> Json:
         "forget_quality": quality and quality.estimate,
         "forget_quality_test": quality and facts["forget_quality"]["test"],
         "intervals": {
-            name: {**_fields(row, *told), "alpha": facts[name]["alpha"]}
+            name: {**_fields(row, *keys), "alpha": facts[name]["alpha"]}
             for name, row in each.items()
             if "alpha" in facts[name]
         },

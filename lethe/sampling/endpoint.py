@@ -124,22 +124,22 @@ class EndpointEngine:
         """The probes of this endpoint: those on disk, else new ones."""
         place = self.scratch / "probes" / f"{digest(self.endpoint.identity, self.chat)}.json"
         if (finished := recall(place)) is not None:
-            found = restored(Probes, finished)
+            probes = restored(Probes, finished)
         else:
-            found = run(probe(self.client))
-            if not found.models:
+            probes = run(probe(self.client))
+            if not probes.models:
                 raise LetheError(f"{self.endpoint} answered none of the probes: nothing was drawn.")
-            keep(place, asdict(found))
-        print(*found.each, sep="\n", file=sys.stderr)
-        self.spent += found.spent
-        return found
+            keep(place, asdict(probes))
+        print(*probes.each, sep="\n", file=sys.stderr)
+        self.spent += probes.spent
+        return probes
 
     def remember(self, prompt: Prompt, settings: Settings) -> Journal:
         drawing = settings.model_dump(
             exclude={"n", "greedy", "first_sample", *["seed"] * (not self.endpoint.seeded)}
         )
-        said = (prompt.prompt_id, prompt.text, *prompt.before)
-        key = digest(self.endpoint.identity, self.chat, said, drawing)
+        conversation = (prompt.prompt_id, prompt.text, *prompt.before)
+        key = digest(self.endpoint.identity, self.chat, conversation, drawing)
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
         if place not in self.journals:
             self.journals[place] = Journal(place)
@@ -189,8 +189,8 @@ class EndpointEngine:
             return 0
         self.reserved += most
         try:
-            found = (await self.client.ask(job.ask, str(job)))[: len(job.numbers)]
-            if not found:
+            drawn = (await self.client.ask(job.ask, str(job)))[: len(job.numbers)]
+            if not drawn:
                 raise Failed("no answer in it")
         except Failed as failure:
             kind = str(failure)
@@ -202,15 +202,15 @@ class EndpointEngine:
                         self.endpoint, str(job), f"{self.in_a_row} requests in a row failed: {kind}"
                     ) from None
                 return len(job.numbers)
-            found = [replace(NONE, reason="filtered", model=self.endpoint.name)] * len(job.numbers)
+            drawn = [replace(NONE, reason="filtered", model=self.endpoint.name)] * len(job.numbers)
         finally:
             self.reserved -= most
         self.in_a_row = 0
-        self.spent += sum(sum(own.spent) for own in found)
-        journals[job.prompt.prompt_id].add(dict(zip(job.numbers, found, strict=False)))
-        for number in job.numbers[len(found) :]:
+        self.spent += sum(sum(own.spent) for own in drawn)
+        journals[job.prompt.prompt_id].add(dict(zip(job.numbers, drawn, strict=False)))
+        for number in job.numbers[len(drawn) :]:
             jobs.append(Job(job.prompt, (number,), replace(job.ask, n=1)))
-        return len(found)
+        return len(drawn)
 
     def plan(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> str:
         answers = [

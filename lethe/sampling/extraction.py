@@ -56,8 +56,8 @@ def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> 
 def scan(predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int) -> Iterator[np.ndarray]:
     """The conditional probability of each suffix token, an array (T,) per window: their product is p_z."""
     longest = max((len(window.prefix) + len(window.suffix) for window in windows), default=1)
-    kept = longest - min((len(window.prefix) for window in windows), default=0)
-    size = max(1, memory // (BYTES * predictor.vocabulary * kept))
+    positions = longest - min((len(window.prefix) for window in windows), default=0)
+    size = max(1, memory // (BYTES * predictor.vocabulary * positions))
     for part in (windows[at : at + size] for at in range(0, len(windows), size)):
         for window, logits in zip(part, _logits(predictor, part), strict=True):
             chances = law.probabilities(logits, np.zeros(len(logits)), 0)[0]

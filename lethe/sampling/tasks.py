@@ -391,8 +391,8 @@ def _next_turn(
         prompt = asking.speak(name, questions[len(heard)], None if greedy else len(places), own.system, before)
         if len(prompt.token_ids) + asking.settings.max_new_tokens <= room:
             prompts[greedy].append(prompt)
-    found = asking.answers(prompts[False], label) if prompts[False] else {}
-    return found | (asking.answers(prompts[True], f"{label}, greedy", greedy=True) if prompts[True] else {})
+    drawn = asking.answers(prompts[False], label) if prompts[False] else {}
+    return drawn | (asking.answers(prompts[True], f"{label}, greedy", greedy=True) if prompts[True] else {})
 
 
 def draw_prompts(language: Language, rows: Sequence[Row], asking: Asking, label: str) -> pd.DataFrame:

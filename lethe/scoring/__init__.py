@@ -54,7 +54,7 @@ class Scorer(NamedTuple):
         return [values[:, 0] for values in self.columns(questions)]
 
 
-def open_scorer(name: str, params: ScorerParams | None = None, kept: Path | None = None) -> Scorer:
+def open_scorer(name: str, params: ScorerParams | None = None, folder: Path | None = None) -> Scorer:
     """Open a scorer or judge by name, ready to score; loads a judge's model.
 
     Examples
@@ -66,7 +66,7 @@ def open_scorer(name: str, params: ScorerParams | None = None, kept: Path | None
     member = _member(name)
     if name in JUDGES:
         judge = member(params or scorer_params(name))
-        store = VerdictStore(judge, kept) if kept else None
+        store = VerdictStore(judge, folder) if folder else None
         return Scorer(functools.partial(judged, judge, store=store, label=name), judge.COLUMNS)
     score = member.score
     if hasattr(member, "Params"):
@@ -128,8 +128,8 @@ def thinking_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:
     apart = table["thinking"] if "thinking" in table else [None] * len(table)
     thoughts = []
     for *own, text in zip(apart, within, table["text"], strict=True):
-        said = [one for one in own if isinstance(one, str)]
-        thoughts.append("\n".join(filter(None, said)) if said or isinstance(text, str) else None)
+        texts = [one for one in own if isinstance(one, str)]
+        thoughts.append("\n".join(filter(None, texts)) if texts or isinstance(text, str) else None)
     return table.assign(text=thoughts)
 
 
@@ -139,8 +139,8 @@ def _part(text: object, parts: Parts, place: int) -> str | None:
 
 def unclosed(table: pd.DataFrame, parts: Parts | None) -> np.ndarray:
     answers = answers_of(table, parts)["text"]
-    said = table["text"].notna() | (table["thinking"].notna() if "thinking" in table else False)
-    return (answers.isna() & said).to_numpy()
+    answered = table["text"].notna() | (table["thinking"].notna() if "thinking" in table else False)
+    return (answers.isna() & answered).to_numpy()
 
 
 def worst_turn(turns: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -173,13 +173,13 @@ def score_answers(
     items: Mapping[str, Row],
     scorers: Sequence[str],
     params: Mapping[str, ScorerParams] | None = None,
-    kept: Path | None = None,
+    folder: Path | None = None,
     references: References | None = None,
 ) -> pd.DataFrame:
     """``prompt_id, sample`` and one float64 column per scorer, rows as in ``generations``; NaN is missing. A judge keeps its
-    verdicts below ``kept`` and may fill further columns, whose names have endings. ``references`` are the answers that single
-    productions ask for. A generation of an unknown prompt raises `BadInput`."""
-    (table,) = scored_parts(lambda: [generations], items, scorers, params, kept, references)
+    verdicts below ``folder`` and may fill further columns, whose names have endings. ``references`` are the answers that
+    single productions ask for. A generation of an unknown prompt raises `BadInput`."""
+    (table,) = scored_parts(lambda: [generations], items, scorers, params, folder, references)
     return table
 
 
@@ -188,7 +188,7 @@ def scored_parts(
     items: Mapping[str, Row],
     scorers: Sequence[str],
     params: Mapping[str, ScorerParams] | None = None,
-    kept: Path | None = None,
+    folder: Path | None = None,
     references: References | None = None,
 ) -> Iterator[pd.DataFrame]:
     """The same for a table of generations in parts, of which one is in memory at a time. ``parts`` begins the table anew at
@@ -198,7 +198,7 @@ def scored_parts(
     verdicts: dict[str, list[dict[str, np.ndarray]]] = {}
     for name in scorers:
         if name in JUDGES:
-            judge = open_scorer(name, params_of.get(name), kept)
+            judge = open_scorer(name, params_of.get(name), folder)
             verdicts[name] = [_columns(part, items, name, judge, references) for part in parts()]
             del judge
     opened = {name: open_scorer(name, params_of.get(name)) for name in scorers if name not in verdicts}

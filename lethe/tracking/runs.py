@@ -190,9 +190,9 @@ def _log_numbers(
     metrics = [Metric(key, value, now, step) for key, value, step in named if value == value]
     for start in range(0, len(metrics), MAX_METRICS):
         client.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
-    kept = [Param(key, value) for key, value in _params(params).items()]
-    for start in range(0, len(kept), MAX_PARAMS):
-        client.log_batch(run_id, params=kept[start : start + MAX_PARAMS])
+    logged = [Param(key, value) for key, value in _params(params).items()]
+    for start in range(0, len(logged), MAX_PARAMS):
+        client.log_batch(run_id, params=logged[start : start + MAX_PARAMS])
 
 
 def _params(values: Mapping[str, str]) -> dict[str, str]:
@@ -226,7 +226,7 @@ def _describe_pipeline(
     place = f"#/experiments/{experiment}/runs"
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
     tags = client.get_run(parent).data.tags
-    said: list[str] = []
+    lines: list[str] = []
     turned: dict[str, str] = {}
     if "lethe.previous" in tags:
         before = client.get_run(tags["lethe.previous"])
@@ -236,15 +236,15 @@ def _describe_pipeline(
         logged = json.loads(before.data.tags.get("lethe.runs", "{}"))
         changed = {name: run_id for name, run_id in logged.items() if name in runs and runs[name] != run_id}
         earlier = {name: client.get_run(run_id).data.metrics for name, run_id in changed.items()}
-        said += [f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**", ""]
-        said += _changes(pipeline, links, before, earlier, turned)
+        lines += [f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**", ""]
+        lines += _changes(pipeline, links, before, earlier, turned)
     keys = _shown(pipeline)
-    said += ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
-    said += [
+    lines += ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
+    lines += [
         _row(links[entry.name], escaped(entry.standing or entry.kind), *(shown(entry, key) for key in keys))
         for entry in pipeline.entries
     ]
-    client.set_tag(parent, NOTE, "\n".join(said).strip()[:MAX_TAG])
+    client.set_tag(parent, NOTE, "\n".join(lines).strip()[:MAX_TAG])
     words = Counter(entry.standing.partition(",")[0] for entry in pipeline.entries if "," in entry.standing)
     _log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
     if words:
@@ -287,12 +287,12 @@ def _changes(
         for entry in pipeline.entries
         if entry.name in turned
     ]
-    said = [*_head("model", "verdict before", "verdict now"), *verdicts, ""] if verdicts else []
+    lines = [*_head("model", "verdict before", "verdict now"), *verdicts, ""] if verdicts else []
     old, new = before.data.params, _params(pipeline.params)
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    said += [*_head("param", "before", "now")] if keys else ["No param changed."]
-    said += [_row(*map(escaped, (key, old.get(key, "none"), new.get(key, "none")))) for key in keys[:CHANGES]]
-    said += ["", f"{len(keys) - CHANGES} more params: Compare shows them."] if len(keys) > CHANGES else []
+    lines += [*_head("param", "before", "now")] if keys else ["No param changed."]
+    lines += [_row(*map(escaped, (key, old.get(key, "none"), new.get(key, "none")))) for key in keys[:CHANGES]]
+    lines += ["", f"{len(keys) - CHANGES} more params: Compare shows them."] if len(keys) > CHANGES else []
     rows = [
         _row(links[entry.name], key, worded(earlier[entry.name][key], entry.bounds.get(key)), shown(entry, key))
         for entry in pipeline.entries
@@ -300,7 +300,7 @@ def _changes(
         if key in earlier.get(entry.name, {})
     ]
     numbers = [*_head("model", "metric", "before", "now"), *rows]
-    return [*said, "", *(numbers if rows else ["No number of a shared model changed."])]
+    return [*lines, "", *(numbers if rows else ["No number of a shared model changed."])]
 
 
 def _shown(pipeline: Pipeline) -> list[str]:

@@ -27,13 +27,13 @@ from lethe.tracking.entries import Entry, Pipeline
 
 def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
     """The tables of one run by the name of their file; a table whose artifacts are missing is left out."""
-    found = {"metrics.json": metrics(entry)}
+    tables = {"metrics.json": metrics(entry)}
     if entry.kind == "model":
-        found["questions.json"] = questions(entry, workspace)
-        found["worst_answers.json"] = worst_answers(entry, workspace)
-        found["heaviest_leaks.json"] = heaviest_leaks(entry.name, workspace)
-        found["leak_at.json"] = leaks_at(entry.name, workspace)
-    return {name: table for name, table in found.items() if len(table)}
+        tables["questions.json"] = questions(entry, workspace)
+        tables["worst_answers.json"] = worst_answers(entry, workspace)
+        tables["heaviest_leaks.json"] = heaviest_leaks(entry.name, workspace)
+        tables["leak_at.json"] = leaks_at(entry.name, workspace)
+    return {name: table for name, table in tables.items() if len(table)}
 
 
 def models(pipeline: Pipeline) -> pd.DataFrame:
@@ -50,8 +50,8 @@ def metrics(entry: Entry) -> pd.DataFrame:
     for key, value in entry.numbers.items():
         bound = entry.bounds.get(key)
         guarantee = bound.guarantee_dict() if bound else {}
-        told = {name: guarantee.get(name) for name in ("side", "alpha", "covers", "assumes", "method")}
-        rows.append({"metric": key, "value": shown(entry, key), "exact": value, **told})
+        facts = {name: guarantee.get(name) for name in ("side", "alpha", "covers", "assumes", "method")}
+        rows.append({"metric": key, "value": shown(entry, key), "exact": value, **facts})
     return pd.DataFrame(rows)
 
 
@@ -68,14 +68,14 @@ def worded(value: float, bound: Bound | None) -> str:
 def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
     """A row per forget question, the one that may leak most first; the numbers of leaks stand before the others."""
     asked = _asked(workspace)
-    found = Results({entry.name: entry.rows}).questions(entry.name)
+    measured = Results({entry.name: entry.rows}).questions(entry.name)
     rows = [
         {
             "prompt_id": plain(item),
             "question": _question(asked, item),
             **{key: plain(own) if isinstance(own, str) else own for key, own in numbers.values.items()},
         }
-        for item, numbers in found.items()
+        for item, numbers in measured.items()
     ]
     table = pd.DataFrame(rows).dropna(axis="columns", how="all")
     uppers = [name for row in reversed(QUESTION) if row.basis in SAME_DRAWS and (name := row.names[2]) in table]

@@ -87,10 +87,10 @@ def _by_key() -> dict[tuple[str, str, str], Quantity]:
 
 def of(scope: str, key: str, basis: str) -> Quantity:
     """The quantity of a row; raises `BadValue` for one that the vocabulary lacks."""
-    found = _by_key().get((scope, key, basis))
-    if found is None:
+    quantity = _by_key().get((scope, key, basis))
+    if quantity is None:
         raise BadValue("quantity", f"{key} ({basis}) of a {scope}", "a row of lethe/results/quantities")
-    return found
+    return quantity
 
 
 @cache
@@ -101,11 +101,11 @@ def order() -> dict[tuple[str, str, str], int]:
 
 def headline(values: Mapping[str, object]) -> list[str]:
     """The names that `dvc metrics` shows, of a model's single numbers: one group of `HEADLINES`, and one of utility."""
-    known = {name for name, value in values.items() if value is not None}
-    group = next((one for one in HEADLINES if any(_shown(row) in known for row in _deciding(one))), "")
+    present = {name for name, value in values.items() if value is not None}
+    group = next((one for one in HEADLINES if any(_shown(row) in present for row in _deciding(one))), "")
     shown = [_shown(row) for row in MODEL if group and group in row.headlines]
-    utility = [name for name in (f"{split}_mean" for split in USEFUL) if name in known]
-    return [name for name in shown if name in known][: MOST - 1] + utility[:1]
+    utility = [name for name in (f"{split}_mean" for split in USEFUL) if name in present]
+    return [name for name in shown if name in present][: MOST - 1] + utility[:1]
 
 
 def upper_bounds(scope: Scope, keys: Sequence[str], bases: Sequence[str]) -> list[str]:

@@ -162,7 +162,7 @@ LEAST_PILOT = 16  # answers
 ROWS_A_PILOT_ANSWER = 32  # rows of the question for each answer of its pilot
 LEAST_TRIED = 8.0  # the rate of a trial: fewer answers measure nothing, and their levels cost as many passes
 PLAIN = 2.0  # a threshold that no prefix reaches, so everything is sampled
-NOTHING_FOUND = 1e-12
+NEGLIGIBLE = 1e-12
 LAST_GUIDE = 40.0
 
 
@@ -201,7 +201,7 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
     budget, growing = max(1, effort.rows // 3), partial(grow, question, law, predictor)
     searched = search(growing, budget, effort.guide, effort.second_guide)
     rows, best, curve = pilot.rows + searched.rows, searched.best, curve_of(searched.grown, searched.theta)
-    if best.masses.leak < NOTHING_FOUND and best.rest > 0 and effort.guide < LAST_GUIDE:
+    if best.masses.leak < NEGLIGIBLE and best.rest > 0 and effort.guide < LAST_GUIDE:
         again = search(growing, budget, LAST_GUIDE)
         rows += again.rows
         best = max(best, again.best, key=lambda grown: grown.masses.leak)
@@ -297,10 +297,10 @@ def second_look(
     )
 
 
-def _heaviest(*found: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
+def _heaviest(*looks: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
     """The heavy leaks of both looks, each text once with its larger probability."""
     best: dict[str, float] = {}
-    for leak in (leak for leaks in found for leak in leaks):
+    for leak in (leak for leaks in looks for leak in leaks):
         best[leak.text] = max(leak.probability, best.get(leak.text, 0.0))
     return tuple(HeavyLeak(*pair) for pair in sorted(best.items(), key=lambda pair: -pair[1])[:HEAVIEST])
 
@@ -311,27 +311,27 @@ def enumerate_answers(
     predictor: Predictor,
     effort: Effort | None = None,
     allowance: float = 0.0,
-    kept: MutableMapping[str, dict] | None = None,
+    store: MutableMapping[str, dict] | None = None,
     label: str = "exact",
 ) -> Iterator[AnswerTree]:
     effort = effort or Effort()
-    kept = {} if kept is None else kept
+    store = {} if store is None else store
     names = [question.question_id for question in questions]
     if len(set(names)) < len(names):
         raise BadValue("question ids", names, "distinct names, since a question's sample depends on its name")
     looks: dict[str, FirstLook] = {}
     for question in progress(questions, f"{label}: first looks", "questions"):
         key = f"first {question.question_id}"
-        if key not in kept:
-            kept[key] = asdict(first_look(question, law, predictor, effort))
-        looks[question.question_id] = restored(FirstLook, kept[key])
+        if key not in store:
+            store[key] = asdict(first_look(question, law, predictor, effort))
+        looks[question.question_id] = restored(FirstLook, store[key])
     rho = rate(list(looks.values()), effort)
     for question in progress(questions, f"{label}: second looks", "questions"):
         key = f"second {question.question_id} {rho!r}"
-        if key not in kept:
+        if key not in store:
             first = looks[question.question_id]
-            kept[key] = values_of(second_look(question, law, predictor, effort, first, rho, allowance))
-        yield tree_from(kept[key])
+            store[key] = values_of(second_look(question, law, predictor, effort, first, rho, allowance))
+        yield tree_from(store[key])
 
 
 def rate(looks: Sequence[FirstLook], effort: Effort) -> float:

@@ -87,7 +87,7 @@ class Grown:
     length: float = float("nan")
 
 
-ENTRIES_KEPT = 1 << 24  # of the values per token, over all states that are kept: about 500 MB
+MOST_ENTRIES = 1 << 24  # of the values per token, over all states that are kept: about 500 MB
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Ahead:
     leak: np.ndarray
     end: np.ndarray
     blank: np.ndarray
-    held: np.ndarray
+    pending: np.ndarray
     needs: np.ndarray
     matched: np.ndarray
     place: np.ndarray
@@ -116,7 +116,7 @@ class Ahead:
             leak=automaton.leaks(distinct)[place],
             end=automaton.ends(distinct)[place],
             blank=automaton.blank(distinct)[place],
-            held=automaton.pending(distinct)[place],
+            pending=automaton.pending(distinct)[place],
             needs=needs[place],
             matched=automaton.matched(distinct),
             place=place,
@@ -127,12 +127,12 @@ class Ahead:
 @lru_cache(maxsize=1)  # all growths of a question come one after the other
 def sight_of(automaton: Automaton) -> Callable[[int], Ahead]:
     """The looks ahead from the states of one automaton."""
-    return lru_cache(1 + ENTRIES_KEPT // len(automaton.row(automaton.start)))(partial(Ahead.of, automaton))
+    return lru_cache(1 + MOST_ENTRIES // len(automaton.row(automaton.start)))(partial(Ahead.of, automaton))
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The consequences of each token in one state, (V,) each. ``leak``, ``clean``, ``blank``, ``held`` (a keyword is
+    """The consequences of each token in one state, (V,) each. ``leak``, ``clean``, ``blank``, ``pending`` (a keyword is
     complete, the next character decides) and ``unknown`` (finished, to be scored) are masks; ``least`` is the least mass
     at which a child is explored, inf where nothing is left to explore."""
 
@@ -140,7 +140,7 @@ class Outlook:
     leak: np.ndarray
     clean: np.ndarray
     blank: np.ndarray
-    held: np.ndarray
+    pending: np.ndarray
     unknown: np.ndarray
     least: np.ndarray
 
@@ -152,7 +152,7 @@ def outlooks(
     sight, ends = sight_of(automaton), np.zeros(vocabulary, bool)
     ends[list(end_ids)] = True
 
-    @lru_cache(1 + ENTRIES_KEPT // vocabulary)
+    @lru_cache(1 + MOST_ENTRIES // vocabulary)
     def outlook(state: int, left: int) -> Outlook:
         ahead = sight(state)
         over = ends | (left == 0)
@@ -163,7 +163,7 @@ def outlooks(
         unknown = ~leak & over & (ahead.end == UNKNOWN_END)
         explored_from = (growth.theta / np.exp(growth.guide * ahead.matched))[ahead.place]
         least = np.where(leak | over | clean, np.inf, explored_from)
-        return Outlook(ahead.following, leak, clean, clean & over & ahead.blank, ahead.held, unknown, least)
+        return Outlook(ahead.following, leak, clean, clean & over & ahead.blank, ahead.pending, unknown, least)
 
     # Beyond the number that is needed every further token changes nothing.
     return lambda state, left: outlook(state, min(left, max(1, sight(state).most_needed)))
@@ -334,8 +334,8 @@ class _Growing:
         open_chances = np.where(taken, 0.0, chances)
         rest = open_chances.sum(axis=1) * rows.mass
         self.rest += float(rest.sum())
-        if outlook.held.any():
-            self.unconfirmed += float(((open_chances @ outlook.held) * rows.mass).sum())
+        if outlook.pending.any():
+            self.unconfirmed += float(((open_chances @ outlook.pending) * rows.mass).sum())
         nobody = np.zeros(len(row), np.int64)
         children = [self._grown_rows(rows, row, token, outlook, mass=masses[row, token], count=nobody)]
         if self.growth.rho:

@@ -99,8 +99,8 @@ class WordJudge(Judge[M]):
         """The prompt that asks the model to judge one answer."""
         raise NotImplementedError
 
-    def scores(self, probabilities: np.ndarray, said: float) -> tuple[float, ...]:
-        """The columns of one answer, from the words' probabilities and ``said``, the score of the most likely word."""
+    def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:
+        """The columns of one answer, from the words' probabilities and ``score``, the score of the most likely word."""
         raise NotImplementedError
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
@@ -115,8 +115,8 @@ class WordJudge(Judge[M]):
         nothing = (np.nan,) * len(self.COLUMNS)
         return np.array(
             [
-                nothing if said < 0 else self.scores(shares, values[said])
-                for shares, said in zip(*self.reader.read(prompts), strict=True)
+                nothing if likeliest < 0 else self.scores(shares, values[likeliest])
+                for shares, likeliest in zip(*self.reader.read(prompts), strict=True)
             ],
             dtype=np.float64,
         )

@@ -51,8 +51,8 @@ class Judge(PublishedJudge[Params], params=Params):
     def text(self, asked: Asked, generation: str) -> str:
         return harmbench_text(asked.item["question"], generation, self.layout, self.published)
 
-    def scores(self, probabilities: np.ndarray, said: float) -> tuple[float, ...]:
-        return said, min(float(probabilities[0]), 1.0)
+    def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:
+        return score, min(float(probabilities[0]), 1.0)
 
 
 def _layout(folder: str) -> str:

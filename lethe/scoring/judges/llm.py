@@ -85,5 +85,5 @@ class Judge(WordJudge[Params], params=Params):
     def _reference(self, item: Mapping[str, Any]) -> dict[str, str]:
         return {"answer": item.get("answer") or ""} if self.rubric.count("{answer}") == 1 else {}
 
-    def scores(self, probabilities: np.ndarray, said: float) -> tuple[float, ...]:
-        return said, expected(probabilities, list(self.values.values()))
+    def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:
+        return score, expected(probabilities, list(self.values.values()))

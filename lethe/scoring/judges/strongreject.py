@@ -25,5 +25,5 @@ class Judge(PublishedJudge[ModelParams], params=ModelParams):
     def text(self, asked: Asked, generation: str) -> str:
         return filled(self.published.user, behavior=asked.item["question"], response=generation)
 
-    def scores(self, probabilities: np.ndarray, said: float) -> tuple[float, ...]:
+    def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:
         return (expected(probabilities, list(self.values.values())),)

@@ -18,8 +18,8 @@ import numpy as np
 
 from lethe.scoring.text import score_distinct
 
-_KEPT = b"abcdefghijklmnopqrstuvwxyz0123456789"
-_BLANKED = bytes(byte if byte in _KEPT else ord(" ") for byte in range(256))
+_LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789"
+_BLANKED = bytes(byte if byte in _LETTERS else ord(" ") for byte in range(256))
 _OTHER = "\0"  # represents every word that the reference lacks
 
 

@@ -54,7 +54,7 @@ def test_answers_come_in_the_order_of_the_mass_they_cover(tmp_path):
     shown, labels = [], Labels(tmp_path / "labels.jsonl")
     queue = Queue(draws(), 1.0, 0)
     ask(queue, labels, keys("nnyny"), shown.append)
-    counts = [queue.counts[answer] for answer in labels.known]
+    counts = [queue.counts[answer] for answer in labels.by_answer]
     assert counts == sorted(counts, reverse=True)
     assert queue.ahead(labels) is None
     assert queue.covered(labels) == 1
@@ -66,7 +66,7 @@ def test_a_session_goes_on_where_it_was_stopped(tmp_path):
     whole = Labels(tmp_path / "whole.jsonl")
     ask(queue, whole, keys("nnyny"), lambda text: None)
     ask(queue, read_labels(place), keys("nnq"), lambda text: None)
-    assert len(read_labels(place).known) == 2
+    assert len(read_labels(place).by_answer) == 2
     ask(queue, read_labels(place), keys("yny"), lambda text: None)
     assert place.read_text() == whole.path.read_text()
 
@@ -119,7 +119,7 @@ def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
         labels.add(answer, int(answer.text == "code 9"), Asked("rest"), {})
     assert Answer("b", "code 9") not in queue.chosen
     assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count("code 9")
-    labels.known[Answer("b", "not drawn")] = 1
+    labels.by_answer[Answer("b", "not drawn")] = 1
     assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count("code 9")
 
 
@@ -148,7 +148,7 @@ def test_another_target_takes_over_the_labels_and_says_so(tmp_path):
     ask(high, read_labels(place), keys("n" * 40), shown.append)
     found = read_labels(place)
     assert high.ahead(found) is None
-    assert len(shown) == len([answer for answer in high.chosen if answer not in before.known])
+    assert len(shown) == len([answer for answer in high.chosen if answer not in before.by_answer])
     told = measured(high.draws, high, found, 0.05)[2]
     assert told["earlier_targets"] == [0.5]
     # The first choice stands as it was: labels that it did not ask for change nothing.
@@ -232,7 +232,7 @@ def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
 def test_undo_and_other_keys(tmp_path):
     labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 1.0, 0)
     ask(queue, labels, keys("u?yun"), lambda text: None)
-    assert list(labels.known.values()) == [0]
+    assert list(labels.by_answer.values()) == [0]
 
 
 @cases

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.prompts import TOLD_QUERIES, MeasureSettings, measure_prompts
+from lethe.evaluation.prompts import SHOWN_QUERIES, MeasureSettings, measure_prompts
 from lethe.evaluation.run import Model, tails
 from lethe.evaluation.scores import as_prompts
 from lethe.results import table
@@ -65,7 +65,7 @@ def test_a_model_of_the_table_has_its_curves_and_bands():
     rows = kept(measured_rows(LEAK, LEAKED))
     model = Model("m", "subject", "m", numbers=of_model(rows))
     assert [(point.x, point.empirical) for point in tails(model.numbers)][25] == (0.5, 0.25)
-    lower, upper = model.asked(TOLD_QUERIES)
+    lower, upper = model.asked(SHOWN_QUERIES)
     assert (lower, upper) == (model.bounds["leak_at_1000_worst_lower"], model.bounds["leak_at_1000_worst"])
     assert model.asked(3) is None
     assert model.calibration is model.epsilon_star is None
@@ -88,5 +88,5 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
         model.values["judged_worst_lower"],
     )
     assert (model.values["judge_labelled"], model.values["judge_fits"]) == (200, True)
-    (asked,) = (row for row in numbers.series("leak_at_k_worst", "judged") if row.at == TOLD_QUERIES)
-    assert model.asked(TOLD_QUERIES) == (asked.lower_bound, asked.upper_bound)
+    (asked,) = (row for row in numbers.series("leak_at_k_worst", "judged") if row.at == SHOWN_QUERIES)
+    assert model.asked(SHOWN_QUERIES) == (asked.lower_bound, asked.upper_bound)

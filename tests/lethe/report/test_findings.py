@@ -118,7 +118,7 @@ def test_all_intervals_share_alpha(run):
     share = run.params.metrics.alpha / (2 * found.comparisons)
     models = {model.name: model for model in run.models}
     quantity = leak_share("keyword_leak")
-    told = [f"{name} {quantity.told(quantity.measure(models[name], share))}" for name in ("npo", "retrain")]
+    told = [f"{name} {quantity.worded(quantity.measure(models[name], share))}" for name in ("npo", "retrain")]
     assert claim(run, MORE_THAN_RETRAIN)["npo"].sentence == f"{', '.join(told)}."
 
 

@@ -233,7 +233,7 @@ def test_after_an_early_stop_only_anytime_valid_ends_are_shown(own_small):
     assert {"certified", "leaking_questions", "undecided", "samples_saved_share"} <= set(known)
     # The verdicts' own alpha, not that of the bounds for a fixed number.
     for key in ("anytime_upper_worst", "anytime_sd_upper_worst"):
-        assert level(0.02) in known[key].told
+        assert level(0.02) in known[key].meaning
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer")  # the entries are empty: only their names count here

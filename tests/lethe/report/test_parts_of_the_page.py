@@ -74,7 +74,7 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
             assert cells["M_µ"].endswith(row.bounds["m_mu"].number())
             assert len(histogram) == BINS
             assert sum(histogram) == row.value("n") == int(drawn)
-            assert len(worst) <= picker.KEPT
+            assert len(worst) <= picker.LISTED
 
 
 SHARE = st.floats(0, 1)

@@ -138,16 +138,16 @@ def test_intervals_of_many_models_hold_the_truth():
 def test_what_was_kept_is_not_computed_again():
     questions, kept = toys(3), {}
     first = ToyPredictor(seed=1)
-    whole = list(enumerate_answers(questions, LAW, first, small_effort(), kept=kept))
+    whole = list(enumerate_answers(questions, LAW, first, small_effort(), store=kept))
     rho = whole[0].rho
     names = [name for n in range(3) for name in (f"first toy {n}", f"second toy {n} {rho!r}")]
     assert sorted(kept) == sorted(names)
     kept = json.loads(json.dumps(kept))
     again = ToyPredictor(seed=1)
-    assert list(enumerate_answers(questions, LAW, again, small_effort(), kept=dict(kept))) == whole
+    assert list(enumerate_answers(questions, LAW, again, small_effort(), store=dict(kept))) == whole
     assert again.calls == 0
     del kept[f"second toy 1 {rho!r}"]
-    assert list(enumerate_answers(questions, LAW, again, small_effort(), kept=kept)) == whole
+    assert list(enumerate_answers(questions, LAW, again, small_effort(), store=kept)) == whole
     assert 0 < again.calls < first.calls / 3
 
 
