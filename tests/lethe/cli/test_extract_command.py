@@ -1,5 +1,7 @@
 """`lethe extract`: p_z by hand on every window, the contract of its JSON, reference models, resuming, what it refuses."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -86,8 +88,9 @@ def test_a_model_beside_itself_is_never_extractable_beyond_chance(models, text):
     assert answer(models[0], "--tau", "0.0001")["verdict"]["word"] == "leaks"
 
 
-def test_an_interrupted_call_resumes(models, text, monkeypatch):
-    whole = answer(models[0], "--near", "4", "--distance", "1")
+def test_an_interrupted_call_resumes_and_says_what_is_left(models, text, monkeypatch):
+    asked = models[0], "--near", "4", "--distance", "1"
+    whole = answer(*asked)
     searched, near = [], extraction.near_verbatim
 
     def broken(predictor, window, *more):
@@ -96,13 +99,19 @@ def test_an_interrupted_call_resumes(models, text, monkeypatch):
         searched.append(window.start)
         return near(predictor, window, *more)
 
+    monkeypatch.setattr("lethe.steps.extract.WORTH", 1)
     monkeypatch.setattr(extraction, "near_verbatim", broken)
-    assert call(models[0], "--near", "4", "--distance", "1").exit_code != 0
-    first = list(searched)
+    first = call(*asked)
+    assert first.exit_code != 0
+    assert f"{len(whole['windows'])} windows to scan take" in first.stderr
+    assert "4 windows to search take" in first.stderr
+    kept = list(searched)
     monkeypatch.setattr(extraction, "near_verbatim", lambda *a: (searched.append(a[1].start), near(*a))[1])
-    assert answer(models[0], "--near", "4", "--distance", "1") == whole
+    again = call(*asked, "--json")
+    assert again.stderr.startswith("m3: 2 windows to search take")
+    assert json.loads(again.stdout) == whole
     assert len(searched) == 4
-    assert searched[:2] == first
+    assert searched[:2] == kept
 
 
 def test_the_page_opens_on_passages_and_escapes_them(models, text, tmp_path):
