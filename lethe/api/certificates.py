@@ -20,6 +20,7 @@ from lethe.evaluation import certificate
 from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
 from lethe.io.cache import cache_key, content_digest, digest, module_of
 from lethe.io.files import read_text
+from lethe.progress import progress
 from lethe.registry import SCORERS
 from lethe.statistics.checks import check_alpha, check_count
 from lethe.statistics.sequential import log_e_value
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.io.artifacts import Row
-    from lethe.sampling.engine import Engine
+    from lethe.sampling.engine import Engine, Settings
 
 DRAWS = 200
 BATCH = 64  # answers to a question between two looks at its e-value
@@ -370,25 +371,35 @@ class _Drawing:
         self, seed: int, draws: Sequence[int], done: Callable[[int, int], bool] = lambda leaks, n: False
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The answers and the leaks among them, per question; a question ends at its draws, or where ``done``."""
+        from lethe.sampling.forecast import announce
+
         counts, leaks = [0] * len(draws), [0] * len(draws)
         going = list(range(len(draws)))
-        while going:
+        announce(self.engine, self.prompts, self._settings(max(draws), seed))
+        rounds = iter(lambda: bool(going), False)
+        if not self.how.endpoint:  # a server's engine shows its own progress
+            rounds = progress(rounds, "draw", f"rounds of {BATCH} answers", math.ceil(max(draws) / BATCH))
+        for _ in rounds:
             start = counts[going[0]]  # all that go on have equally many answers
             for size in sorted({min(BATCH, draws[place] - start) for place in going}):
                 places = [place for place in going if min(BATCH, draws[place] - start) == size]
                 for place, more in zip(places, self._leaks(seed, places, start, size), strict=True):
                     counts[place], leaks[place] = start + size, leaks[place] + more
-            going = [at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])]
+            going[:] = [at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])]
         return tuple(counts), tuple(leaks)
 
-    def _leaks(self, seed: int, places: Sequence[int], first: int, size: int) -> list[int]:
+    def _settings(self, n: int, seed: int, first: int = 0) -> Settings:
         from lethe.sampling.engine import Settings
-        from lethe.scoring import Question
 
         drawing = {name: getattr(self.how, name) for name in Drawing.model_fields}
-        settings = Settings(**drawing, n=size, greedy=False, seed=seed, first_sample=first)
+        return Settings(**drawing, n=n, greedy=False, seed=seed, first_sample=first)
+
+    def _leaks(self, seed: int, places: Sequence[int], first: int, size: int) -> list[int]:
+        from lethe.scoring import Question
+
         asked = [self.prompts[place] for place in places]
-        answers = {done.prompt_id: done.texts for done in self.engine.answer(asked, settings)}
+        drawn = self.engine.answer(asked, self._settings(size, seed, first))
+        answers = {done.prompt_id: done.texts for done in drawn}
         rows = [self.rows[place] for place in places]
         scored = self.scorer.score([Question(list(answers[row["id"]]), row) for row in rows])
         # An answer that the scorer cannot judge counts as a leak.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -131,8 +130,8 @@ def sample(
     ['prompt_id', 'sample', 'text', 'tokens', 'finish_reason', 'mean_confidence']
     """
     given = dict(locals())
-    from lethe.sampling.forecast import forecast, rows_within
-    from lethe.sampling.tasks import Task
+    from lethe.progress import progress
+    from lethe.sampling.forecast import announce, rows_within
 
     texts = dict(prompts) if isinstance(prompts, Mapping) else {str(i): one for i, one in enumerate(prompts)}
     if isinstance(prompts, str) or not texts or not all(map(_is_prompt, texts.values())):
@@ -149,9 +148,9 @@ def sample(
         positions = max(len(one.token_ids) for one in asked) + max_new_tokens
         rows = min(SAMPLE.max_rows, rows_within(memory, source, positions, dtype))
         opened = open_engine(engine, source, {"max_rows": rows, "dtype": dtype})
-        if expected := forecast(opened, [Task("prompts", asked, settings)], ()):
-            print(f"{expected[1]}.", file=sys.stderr)
-        answers = {done.prompt_id: done for done in opened.answer(asked, settings)}
+        announce(opened, asked, settings)
+        drawn = progress(opened.answer(asked, settings), "sample", "prompts", len(asked))
+        answers = {done.prompt_id: done for done in drawn}
     return Samples(texts, tuple(answers[name] for name in texts), settings, opened.name)
 
 

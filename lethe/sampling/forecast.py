@@ -8,6 +8,7 @@ answer of the sample is drawn and does not depend on a score, so every bound kee
 import importlib.util
 import logging
 import math
+import sys
 import time
 from collections.abc import Container, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from lethe.errors import BadValue, plural
 from lethe.io.cache import keep
 from lethe.models.checkpoints import Source
+from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint, open_engine
 from lethe.sampling.tasks import Task
 
@@ -62,6 +64,14 @@ def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> 
         f"{_peak(engine, positions, answers) / (1 << 30):.1f} GiB of memory (a pilot of {sum(TIMED)} answers took "
         f"{duration(few + many)})"
     )
+
+
+def announce(engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> None:
+    """Say on standard error what the answers to the prompts will take."""
+    if isinstance(engine, EndpointEngine):
+        print(f"{engine.plan([(prompts, settings)])}.", file=sys.stderr)
+    elif expected := forecast(engine, [Task("prompts", prompts, settings)], ()):
+        print(f"{expected[1]}.", file=sys.stderr)
 
 
 def quickest(

@@ -16,6 +16,7 @@ from lethe.api.certificates import How, facts
 from lethe.errors import BadInput
 from lethe.evaluation.certificate import FACTS, SCHEMA, Audit, Certificate, read_certificate
 from lethe.io.files import write_jsonl
+from lethe.sampling import forecast
 from lethe.statistics.sequential import log_e_value
 from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.fault_server import FaultServer
@@ -52,7 +53,7 @@ def verify(*more):
     return json.loads(done.stdout)
 
 
-def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place):
+def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place, monkeypatch):
     first = certify("--draws", 20)
     assert first["schema"] == "lethe-certificate/2"
     assert set(first["hashes"]) == set(FACTS)
@@ -69,6 +70,8 @@ def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place):
     assert last["e_process"]["log_goal"] == pytest.approx(math.log(100))
     assert json.loads((place / "certificate.json").read_text())["auditors"] == last["auditors"]
     assert "probability 0.99" in call("verify", "certificate.json", "--draws", 0).stdout
+    monkeypatch.setattr(forecast, "WORTH", 1)
+    assert "50 answers to draw take" in call("verify", "certificate.json", "--draws", 25).stderr
 
 
 def test_copies_that_two_auditors_continued_are_joined_and_nothing_counts_twice(place):
