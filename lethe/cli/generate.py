@@ -10,7 +10,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -18,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from lethe.errors import BadArguments, BadValue, LetheError, visible
+from lethe.errors import BadArguments, BadValue, visible
 from lethe.io.files import plain
 
 if TYPE_CHECKING:
     from lethe.api.result import View
+    from lethe.cli.hooks import Answer
 
 SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
 PYTHON = ("tokenizer", "scratch", "folder", "ask", "worst")  # parameters that no command line can give
@@ -53,17 +53,6 @@ class Command:
         from lethe.cli import hooks
 
         return getattr(importlib.import_module(self.module), self.function), getattr(hooks, self.function, None)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A result with what a command adds: keys of `--json`, sentences for people, and how the command ends once shown."""
-
-    result: Any
-    json: Mapping[str, object] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    status: int = 0
-    error: LetheError | None = None
 
 
 class LetheCommand(TyperCommand):
@@ -103,6 +92,7 @@ def built(name: str, command: Command) -> TyperCommand:
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
     from lethe.api.result import Measurement
+    from lethe.cli.hooks import Answer
 
     function, hook = command.load()
     returned = function.__globals__[function.__annotations__["return"].partition(" ")[0]]

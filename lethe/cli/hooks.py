@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from lethe.cli.generate import Answer
 from lethe.config.evaluating import EXACT
-from lethe.errors import BadFile, BadInput, BadValue, plural, visible
+from lethe.errors import BadFile, BadInput, BadValue, LetheError, plural, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +28,17 @@ END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input
 Given = dict[str, Any]
 Call = Callable[..., Any]
 ReadKey = Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A result with what a command adds: keys of `--json`, sentences for people, and how the command ends once shown."""
+
+    result: Any
+    json: Mapping[str, object] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    status: int = 0
+    error: LetheError | None = None
 
 
 def fresh(name: str, path: Path, endings: tuple[str, ...], *inputs: Path) -> Path:
@@ -115,12 +126,12 @@ def bounds(
         write_json(place, bound_records(result.questions, result.metric))
         written = {"inspect": str(place)}
     elif to == "mlflow":
-        from lethe.tracking.runs import log_bounded
+        from lethe.tracking import log_bounded
 
         counts = {"questions": len(result.prompts), "answers": sum(one.n for one in result.prompts)}
         counts["missing"] = sum(one.missing for one in result.prompts)
         params = {"alpha": result.settings.alpha, **parameters_of(result.log.log if result.log else None)}
-        logged = log_bounded(source.name, counts, result.model.bounds, params, result.to_frame(), Path.cwd())
+        logged = log_bounded(source.name, counts, result.model.bounds, params, result.to_frame())
         written = {"mlflow": logged}
     if given.get("labels"):  # a person's labels, not the verdicts, say whether an answer leaks
         name, bound = result.worst_by_labels() or (None, None)
@@ -401,13 +412,13 @@ def score_log(
         write_rows(out, result.table)
     run = None
     if to == "mlflow":
-        from lethe.tracking.runs import log_bounded
+        from lethe.tracking import log_bounded
 
         numbers: dict[str, float] = {}
         for name, *counts in result.rows():
             keys = zip(("scored", "missing", "mean"), counts, strict=True)
             numbers |= {f"{name}_{key}": value for key, value in keys if value is not None}
-        run = log_bounded(result.log.path.name, numbers, {}, parameters_of(result.log), result.table, Path.cwd())
+        run = log_bounded(result.log.path.name, numbers, {}, parameters_of(result.log), result.table)
     place = (
         f"The records are in {out}: inspect score {given['log']} --scorer precomputed_scores -S scores={out}"
         if to == "inspect"

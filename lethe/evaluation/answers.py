@@ -16,8 +16,6 @@ from lethe.scoring import CUT
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.evaluation.run import Model
-
     Tables = Mapping[str, pd.DataFrame]
 
 
@@ -80,18 +78,18 @@ def answer_parts(answers: Tables, split: str, columns: Sequence[str]) -> Iterato
 
 
 def scored(
-    model: Model, split: str, scorer: str, without: Sequence[str] = (), cut_off: bool = False
+    answers: Tables, split: str, scorer: str, without: Sequence[str] = (), cut_off: bool = False
 ) -> list[np.ndarray]:
-    """Scores of the sampled answers, in sampling order, one array per question.
+    """A model's scores of the sampled answers, in sampling order, one array per question.
 
     Empty where the scorer judged no answer, or where the questions differ in n: a pooled mean would weight them unequally,
     and an n that depends on the answers allows no interval for a fixed n.
     """
-    if scorer not in answer_columns(model.answers, split):
+    if scorer not in answer_columns(answers, split):
         return []
     groups: list[np.ndarray] = []
-    ended = CUT if CUT in answer_columns(model.answers, split) else "finish_reason"
-    for part in answer_parts(model.answers, split, [scorer, *([ended] if cut_off else [])]):
+    ended = CUT if CUT in answer_columns(answers, split) else "finish_reason"
+    for part in answer_parts(answers, split, [scorer, *([ended] if cut_off else [])]):
         sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
         if cut_off:
             sampled = sampled.assign(**{scorer: sampled[scorer].where(~sampled[ended].isin((CUT_OFF, 1.0)))})
@@ -107,23 +105,15 @@ def enough(groups: Sequence[np.ndarray]) -> bool:
     return bool(groups) and len(groups[0]) >= 2 and len(groups) * len(groups[0]) >= 4
 
 
-def judges(scorer: str | None, models: list[Model]) -> bool:
+def judges(scorer: str, models: Iterable[Tables]) -> bool:
     """Whether a scorer judged the forget answers of at least one model, and gave only 0 and 1 to those of every model."""
     counts = [0]
-    for model in models if scorer else ():  # the scores of one model in memory at a time
-        groups = scored(model, "forget", scorer or "")
+    for answers in models:  # the scores of one model in memory at a time
+        groups = scored(answers, "forget", scorer)
         if not all(np.isin(group[~np.isnan(group)], (0.0, 1.0)).all() for group in groups):
             return False
         counts.append(len(groups))
     return any(counts)
-
-
-def unjudged(model: Model) -> list[str]:
-    """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
-    leaks = {question.prompt_id: question.numbers.row("leak") for question in model.questions}
-    bounded = {name for name, row in leaks.items() if row and row.upper is not None}
-    # None is bounded where there is no 0/1 scorer, or where all questions stopped early.
-    return [name for name in leaks if name not in bounded] if bounded else []
 
 
 BINS = 25  # of a histogram of scores in [0, 1]
@@ -185,11 +175,11 @@ def worst_answers(questions: Iterable[QuestionAnswers], most: int) -> list[Drawn
     return sorted(first, key=lambda answer: answer.rank, reverse=True)[:most]
 
 
-def judged(model: Model, ranking: Sequence[str]) -> bool:
-    """Whether one of the scorers judged any forget answer of the model."""
-    columns = answer_columns(model.answers, "forget")
+def judged(answers: Tables, ranking: Sequence[str]) -> bool:
+    """Whether one of the scorers judged any forget answer of a model."""
+    columns = answer_columns(answers, "forget")
     scorers = [name for name in ranking if name in columns]
-    parts = answer_parts(model.answers, "forget", scorers) if scorers else ()
+    parts = answer_parts(answers, "forget", scorers) if scorers else ()
     return any(not part[scorers].isna().all(axis=None) for part in parts)
 
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
-from lethe.evaluation.answers import answer_parts, enough, scored, unjudged
+from lethe.evaluation.answers import answer_parts, enough, scored
 from lethe.evaluation.run import Model, Question, Run
 from lethe.statistics import many_prompts
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
@@ -48,7 +48,7 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
     If a judge's error was measured, the interval covers the true leak probability and comes from samples. Samples and exact
     bounds together take half the level each, and the ends that both allow hold together: no rule chooses between them.
     """
-    groups, exact = scored(model, "forget", scorer, unjudged(model)), model.exact
+    groups, exact = scored(model.answers, "forget", scorer, model.unjudged), model.exact
     if not enough(groups):
         return None
     if model.calibration:
@@ -103,7 +103,7 @@ def _joined(model: Model, exact: Certificates) -> bool:
     if exact.how.note or not all(tree.rho for tree in exact.trees):
         return False  # a note: the bounds are of probabilities as one machine computes them
     asked = {prompt for part in answer_parts(model.answers, "forget", ()) for prompt in part["prompt_id"].unique()}
-    return {tree.id for tree in exact.trees} == asked - set(unjudged(model))
+    return {tree.id for tree in exact.trees} == asked - set(model.unjudged)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def diversity(split: str) -> Quantity:
 
 def _measure(split: str, scorer: str, interval: Callable[[many_prompts.Groups, float], Interval]) -> Measure:
     def measure(model: Model, alpha: float) -> Interval | None:
-        groups = scored(model, split, scorer)
+        groups = scored(model.answers, split, scorer)
         return interval(groups, alpha) if enough(groups) else None
 
     return measure

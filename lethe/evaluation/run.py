@@ -121,6 +121,14 @@ class Model(_Numbered):
         return self.numbers.row("epsilon_star", "given answers")
 
     @cached_property
+    def unjudged(self) -> list[str]:
+        """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
+        leaks = {question.prompt_id: question.numbers.row("leak") for question in self.questions}
+        bounded = {name for name, row in leaks.items() if row and row.upper is not None}
+        # None is bounded where there is no 0/1 scorer, or where all questions stopped early.
+        return [name for name in leaks if name not in bounded] if bounded else []
+
+    @cached_property
     def stopped(self) -> bool:
         """Whether a rule could stop the questions early."""
         return self.numbers.row("certified", "anytime") is not None
@@ -173,7 +181,7 @@ class Run:
     def binary(self) -> str | None:
         """The scorer ``metrics.binary`` where it judged forget answers, and by 0 and 1 alone."""
         scorer = self.params.metrics.binary
-        return scorer if judges(scorer, self.models) else None
+        return scorer if scorer and judges(scorer, (model.answers for model in self.models)) else None
 
     @property
     def missing_by_stage(self) -> dict[str, list[str]]:

@@ -216,7 +216,7 @@ class _Deciding:
     def _graded(self, model: Model) -> Ends | None:
         """The ends of the mean score of each question: bounds by betting at the one level that is asked."""
         leak, cut_off = self.run.params.metrics.leak, self.run.params.sample.truncated == "missing"
-        groups = scored(model, "forget", leak, cut_off=cut_off)
+        groups = scored(model.answers, "forget", leak, cut_off=cut_off)
         if not groups or model.stopped:
             return None
         scores = np.array(groups)

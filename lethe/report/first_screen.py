@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from lethe.config.schema import Params
-from lethe.evaluation.answers import unjudged
 from lethe.evaluation.findings import judged_by
 from lethe.evaluation.prompts import SHOWN_QUERIES
 from lethe.evaluation.run import Model, Run
@@ -165,7 +164,7 @@ def between(band: tuple[Bound, Bound] | None) -> str:
 def gaps(run: Run) -> list[str]:
     """The questions that the scorer of the verdict cannot judge, and the scores that are missing, one sentence each."""
     sentences, binary = [], run.params.metrics.binary
-    if run.models and (without := unjudged(run.models[0])):  # the questions are the same for every model
+    if run.models and (without := run.models[0].unjudged):  # the questions are the same for every model
         more = f" and {len(without) - NAMED:,} more" if len(without) > NAMED else ""
         why = "they have no keywords" if binary == "keyword_leak" else "they are out of its scope"
         of = f"{len(without):,} of {plural(len(run.models[0].questions), run.words.question)}"

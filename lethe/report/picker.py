@@ -37,7 +37,7 @@ def drawn(run: Run) -> dict[str, Drawn]:
 
 def worst(model: Model, run: Run, answers: Drawn) -> list[DrawnAnswer] | None:
     """At most ``SHOWN`` answers by the page's rule, a missing score as zero; None if no answer was judged."""
-    if not answers or not judged(model, ranking(run)):
+    if not answers or not judged(model.answers, ranking(run)):
         return None
     return worst_answers(answers.values(), SHOWN)
 

@@ -8,6 +8,8 @@ The server is MLFLOW_TRACKING_URI, or else a database in the repository. If the 
 runs go to the repository's database, and to the server the next time it answers. LETHE_TRACKING=off logs nothing.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import fcntl
@@ -15,11 +17,17 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from lethe.errors import BadInput
+from lethe.errors import BadInput, LetheError
 from lethe.io.files import read_json, write_json
 from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_before, read_pipeline
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lethe.statistics.bound import Bound
 
 PATIENCE = 2.0  # seconds a server may take to accept a connection
 CHANGE_TAG = "lethe.change"  # of the newest pipeline: whether something got worse, or better
@@ -64,6 +72,25 @@ def mark_newest(change: str, text: str, home: Path) -> str:
     except Exception as error:  # whatever MLflow raises
         return f"MLflow: the change is not marked at {without_password(uri)} ({type(error).__name__})."
     return ""
+
+
+def log_bounded(
+    name: str,
+    numbers: Mapping[str, float],
+    bounds: Mapping[str, Bound],
+    params: Mapping[str, object],
+    table: pd.DataFrame,
+) -> str:
+    """Log results read from a file to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where."""
+    home = Path.cwd()
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
+    address = without_password(uri)
+    if not answers(uri):
+        raise LetheError(f"MLflow: {address} does not answer. Start the server, or unset MLFLOW_TRACKING_URI.")
+    from lethe.tracking import runs
+
+    place = (home / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
+    return f"{runs.log_bounded(uri, place, name, numbers, bounds, params, table)} at {address}"
 
 
 def store(home: Path) -> str:

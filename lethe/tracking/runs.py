@@ -15,8 +15,6 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
-from lethe import tracking
-from lethe.errors import LetheError
 from lethe.process import git
 from lethe.results import quantities
 from lethe.statistics.bound import Bound
@@ -148,20 +146,16 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
 
 
 def log_bounded(
+    uri: str,
+    place: str | None,
     name: str,
     numbers: Mapping[str, float],
     bounds: Mapping[str, Bound],
     params: Mapping[str, object],
     table: pd.DataFrame,
-    home: Path,
 ) -> str:
-    """Log results read from a file to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or tracking.store(home.resolve())
-    address = tracking.without_password(uri)
-    if not tracking.answers(uri):
-        raise LetheError(f"MLflow: {address} does not answer. Start the server, or unset MLFLOW_TRACKING_URI.")
+    """Log results read from a file; return the start of a sentence that says where."""
     client = client_of(uri)
-    place = (home.resolve() / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
     tags = _guarantees(bounds) | {"lethe.kind": "log"}
     run_id = client.create_run(experiment_of(client, place, LOGS), run_name=name, tags=tags).info.run_id
     values = {**numbers, **{key: bound.value for key, bound in bounds.items()}}
@@ -169,7 +163,7 @@ def log_bounded(
     _log_numbers(client, run_id, values, own)
     _log_tables(client, run_id, {"questions.json": table})
     client.set_terminated(run_id)
-    return f"MLflow: run {name!r} ({run_id}) in experiment {LOGS!r} at {address}"
+    return f"MLflow: run {name!r} ({run_id}) in experiment {LOGS!r}"
 
 
 def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:

@@ -147,7 +147,7 @@ def test_each_source_takes_half_the_level_whatever_came_out(run, rho, leaks):
     found = certified(run.forget, 0.03, 0.9, rho, leaks)
     joined = with_exact(run, npo=found)
     model = next(model for model in joined.models if model.name == "npo")
-    sampled = share_interval(scored(model, "forget", "keyword_leak"), ALPHA / 2)
+    sampled = share_interval(scored(model.answers, "forget", "keyword_leak"), ALPHA / 2)
     exact = mean_leak_interval(
         [(tree.masses, tree.remainder) for tree in found.trees], [tree.lower for tree in found.trees], ALPHA / 2
     )
