@@ -96,7 +96,10 @@ class MissingColumn(BadFile):
     def __init__(self, path: str | PathLike, column: str, present: Iterable[str]):
         self.column, self.present = column, sorted(map(str, present))
         problem = f"no column {column!r}; its columns are {', '.join(self.present) or '(none)'}"
-        super().__init__(path, problem, f"Rename the column that holds these values to {column!r}.")
+        remedy = f"Rename the column that holds these values to {column!r}."
+        if column == "text" and "score" in self.present:
+            remedy = f"Bound its scores with `lethe bounds {path}`, or add the answers as a column 'text'."
+        super().__init__(path, problem, remedy)
 
 
 class BadParam(BadInput):
@@ -229,7 +232,7 @@ def _not_installed(cause: BaseException) -> LetheError | None:
     for requirement in requirements:
         if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
             remedy = f"`pip install 'lethe[{extra[1]}]'`, or `pip install '.[{extra[1]}]'` in a clone"
-            return BadInput(f"This needs the package {package}, which is not installed: {remedy}.")
+            return BadInput(f"This needs the extra {extra[1]} ({package} is not installed): {remedy}.")
     return None
 
 

@@ -193,9 +193,10 @@ def test_the_judged_answers_of_jailbreakbench(shared):
 
 
 def test_broken_tables(tmp_path):
-    (tmp_path / "a.csv").write_text("prompt_id,answer\na,b\n")
-    with pytest.raises(MissingColumn, match="text"):
-        read_log(tmp_path / "a.csv")
+    for column, remedy in (("answer", "Rename"), ("score", "lethe bounds")):
+        (tmp_path / "a.csv").write_text(f"prompt_id,{column}\na,1\n")
+        with pytest.raises(MissingColumn, match=f"text.*{remedy}"):
+            read_log(tmp_path / "a.csv")
     with pytest.raises(BadRow, match="sample"):
         read_log(write_lines(tmp_path / "a.jsonl", [ROWS[1] | {"sample": 0.5}]))
     with pytest.raises(BadRow, match="text"):
