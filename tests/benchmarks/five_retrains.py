@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.five_retrains`` reads data/ of this folder, or of ``--folder``, after `lethe run --preset
 five-retrains`, and prints how often each word was given; a model that never saw the forget set should never leak. With
-``--write docs/verdict.md`` the table replaces what stands between ``<!-- retrains -->`` and ``<!-- end retrains -->``.
+``--write docs/evidence.md`` the table replaces what stands between ``<!-- retrains -->`` and ``<!-- end retrains -->``.
 """
 
 from collections import Counter
