@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lethe.errors import plural as plural
-from lethe.statistics.bound import Side, exact, rounded
+from lethe.statistics.bound import Side, as_percent, exact, rounded, two_digits
 
 if TYPE_CHECKING:
     from lethe.statistics.one_run.audit import MethodBound, OneRunAudit
@@ -61,12 +61,12 @@ def share(value: float | None, side: Side | None = None) -> str:
     if value is None:
         return NONE
     whole = exact(value) * 100
-    rest = min(whole, 100 - whole)
-    digits = max(0, 1 - rest.adjusted()) if rest else 0
-    if whole > 50 and rest >= Decimal("0.1"):
-        digits = 1
-    percent = rounded(whole, digits, side).normalize()
-    return f"{percent:f}%" if digits < 9 or whole > 50 else f"{percent:.1e}%"
+    if (rest := 100 - whole) < 50:
+        digits = 1 - rest.adjusted() if 0 < rest < Decimal("0.1") else 1
+        percent = rounded(whole, digits, side)
+        return as_percent(percent if digits == 1 else percent.normalize())
+    percent = two_digits(whole, side)
+    return as_percent(percent) if percent.adjusted() > -8 or not percent else f"{percent:.1e}%"
 
 
 def count(value: float | None) -> str:

@@ -181,7 +181,7 @@ class Claim:
     def summary(self) -> str:
         counts = Counter(row.verdict for row in self.rows)
         parts = [f"{verdict} in {counts[verdict]} of {len(self.rows)}" for verdict in VERDICTS if counts[verdict]]
-        return "; ".join(parts).capitalize() + "."
+        return "; ".join(parts) + "."
 
 
 @dataclass(frozen=True)
@@ -322,8 +322,9 @@ def _hidden_claim(run: Run) -> Claim | None:
             more = bool(fisher_exact(table, alternative="greater").pvalue <= alpha / len(run.subjects))
         sentence = f"{model.name} in {counts[0]} of {counts[1]} {words.question}s{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
-    beyond = ", beyond what Retrain shows by chance" if chance else ""
-    title = f"Sampling finds {words.leakage} that greedy decoding hides{beyond}"
+    title = f"Samples show {words.leakage} that greedy answers do not"
+    if chance:
+        title = f"More {words.question}s {words.asked_leak} in samples alone than with Retrain"
     hides = f"{words.question}s whose greedy answer does not {words.leak} while"
     measured = f"{hides} a sampled answer does (counted, not estimated)"
     if any(_proved(question) is not None for model in run.subjects for question in model.questions):

@@ -24,7 +24,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Literal, Self
 
 import numpy as np
@@ -32,7 +31,7 @@ import numpy as np
 from lethe.errors import BadValue, one_line
 from lethe.results.ends import Ends
 from lethe.results.evidence import Truncation
-from lethe.statistics.bound import Side, coverage, exact, rounded, significant
+from lethe.statistics.bound import Side, as_percent, coverage, exact, rounded, significant, two_digits
 from lethe.statistics.checks import check_count
 
 TAU = 0.01  # of the answers
@@ -338,7 +337,7 @@ def sentence(
     """
     say = {**WORDS, **(GRADED if verdict.graded else {}), **words}
     head = [f"{name}: {say[verdict.word]}" + (f" by {judge}'s verdicts" if judge else "")]
-    alone = "this model alone" if verdict.models == 1 else f"all {verdict.models} models"
+    alone = {1: "this model alone", 2: "both models"}.get(verdict.models, f"all {verdict.models} models")
     level = f"with probability {coverage(verdict.alpha)} for {alone}" + (
         f" (look {verdict.look})" if verdict.look > 1 else ""
     )
@@ -372,7 +371,7 @@ def worst_ends(verdict: Verdict) -> str:
 
 def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
     m, way = verdict.questions, verdict.in_the_way
-    tau = _text(exact(verdict.tau) * _scale(verdict), verdict)
+    tau = f"{(exact(verdict.tau) * _scale(verdict)).normalize():f}" + ("" if verdict.graded else "%")
     of = "" if verdict.graded else " of answers"
     beyond = f" {say['beyond']}" if verdict.retrains else ""
     scope = beyond + (f" within {verdict.limit} tokens" if verdict.limit is not None else "")
@@ -416,15 +415,12 @@ def _amount(value: float, verdict: Verdict, side: Side) -> str:
     """An end as a percentage, or as a mean score: up to two significant digits, rounded outward."""
     number, tau = exact(value) * _scale(verdict), exact(verdict.tau) * _scale(verdict)
     finest = max(2, 1 - tau.adjusted())  # decimals that tell an end from tau
-    return _text(rounded(number, min(finest, max(0, 1 - number.adjusted())), side), verdict)
+    shown = two_digits(number, side) if number.adjusted() > -finest else rounded(number, finest, side)
+    return f"{shown or 0:f}" if verdict.graded else as_percent(shown)
 
 
 def _scale(verdict: Verdict) -> int:
     return 1 if verdict.graded else 100
-
-
-def _text(number: Decimal, verdict: Verdict) -> str:
-    return f"{number.normalize():f}" + ("" if verdict.graded else "%")
 
 
 RUNS = 200

@@ -162,11 +162,10 @@ class Bound:
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The bound that `as_dict` wrote; a null value is infinity, which JSON lacks."""
-        fields_of_bound: dict[str, Any] = dict(values)  # as `as_dict` wrote them
-        value = math.inf if fields_of_bound["value"] is None else fields_of_bound["value"]
-        return cls(**{**fields_of_bound, "value": value, "covers": Covers(fields_of_bound["covers"])})
+        value = math.inf if values["value"] is None else values["value"]
+        return cls(**{**values, "value": value, "covers": Covers(values["covers"])})
 
     def in_language(self) -> Self:
         """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer."""
@@ -246,6 +245,13 @@ def significant(value: float | Decimal, digits: int = 4, side: Side | None = Non
     return Context(prec=digits, rounding=ROUNDING[side]).create_decimal(number) if number.is_finite() else number
 
 
+def two_digits(number: Decimal, side: Side | None = None) -> Decimal:
+    """The number with two significant digits, a whole one from 10 on, rounded as `rounded` does."""
+    for _ in range(2):  # 9.97 becomes 10.0, then 10
+        number = rounded(number, max(0, 1 - number.adjusted()) if number else 0, side)
+    return number
+
+
 def exact(value: float | Decimal) -> Decimal:
     """The shortest decimal that parses to ``value``, which is also the number in the JSON."""
     return value if isinstance(value, Decimal) else Decimal(repr(float(value) + 0.0))  # no -0.0
@@ -253,7 +259,7 @@ def exact(value: float | Decimal) -> Decimal:
 
 def as_percent(rounded_percent: Decimal) -> str:
     """A rounded percentage as text; 0% and 100% have no decimals."""
-    return f"{rounded_percent:.0f}%" if rounded_percent in (0, 100) else f"{rounded_percent}%"
+    return f"{rounded_percent:.0f}%" if rounded_percent in (0, 100) else f"{rounded_percent:f}%"
 
 
 def _complement(alpha: Decimal) -> str:
@@ -274,5 +280,5 @@ def _plain_decimal(value: Decimal) -> str:
     return f"{value.normalize(Context(prec=400)):f}"
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return str(value) if isinstance(value, StrEnum) else None if value == math.inf else value

@@ -94,17 +94,17 @@ def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
     write_leaks(own_artifacts, "npo_at", [0.1, 0.1, 0.1, 0.0, 0.0, 0.0], [1, 0, 0, 0, 0, 0])
     write_leaks(own_artifacts, "retrain", [0.0] * 6, [0] * 6)
     run = load(own_artifacts)
-    rows = claim(run, "Sampling finds leakage")
+    rows = claim(run, "More questions leak")
     assert rows["npo"].verdict == "holds"
     assert re.findall(r"\d of \d", rows["npo"].sentence) == ["6 of 6", "0 of 6"]
     assert rows["npo_at"].verdict == "did not show"  # 2 of 6 beside 0 of 6 is no proof
     write_leaks(own_artifacts, "retrain", sampled, greedy)
-    assert claim(load(own_artifacts), "Sampling finds leakage")["npo"].verdict == "did not show"
+    assert claim(load(own_artifacts), "More questions leak")["npo"].verdict == "did not show"
 
 
 def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
     write_leaks(own_artifacts, "npo", [0.1] * 6, [0] * 6, judged=[0.01, 0, 0, 0, 0, 0])
-    found = next(one for one in findings(load(own_artifacts)).claims if one.title.startswith("Sampling finds"))
+    (found,) = (one for one in findings(load(own_artifacts)).claims if one.title.startswith("More questions leak"))
     row = next(row for row in found.rows if row.subject == "npo")
     assert "1 of 6" in row.sentence
     assert "judge" in found.measured
@@ -113,7 +113,7 @@ def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
 
 def test_all_intervals_share_alpha(run):
     found = findings(run)
-    compared = [claim for claim in found.claims if not claim.title.startswith("Sampling finds")]
+    compared = [claim for claim in found.claims if not claim.title.startswith("More questions leak")]
     assert found.comparisons == sum(len(claim.rows) for claim in compared)
     share = run.params.metrics.alpha / (2 * found.comparisons)
     models = {model.name: model for model in run.models}
@@ -128,7 +128,7 @@ def test_nothing_is_shown_on_null_data(run):
     for _ in range(20):
         models = [dataclasses.replace(model, answers=null_answers(rng)) for model in run.models]
         for found in findings(dataclasses.replace(run, models=models)).claims:
-            if not found.title.startswith("Sampling finds"):  # a count of questions, no inference
+            if not found.title.startswith("More questions leak"):  # a count of questions, no inference
                 assert {row.verdict for row in found.rows} == {"did not show"}
 
 

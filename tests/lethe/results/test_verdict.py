@@ -417,7 +417,7 @@ def test_a_sentence_rounds_outward():
     lower, upper = 0.0123456, 0.0198765
     subject = Ends.of_arrays(["q"], certain_lower=lower, certain_upper=upper)
     text = sentence(decide(subject, alpha=0.01, tau=0.01), "npo")
-    assert "1.2% to 2%" in text
+    assert "1.2% to 2.0%" in text
     tiny = Ends.of_arrays(["q"], certain_lower=1e-9, certain_upper=2e-7)
     assert "0% to 0.01%" in sentence(decide(tiny, alpha=0.01, tau=0.01), "npo")
     assert "0% to 0.00002%" in sentence(decide(tiny, alpha=0.01, tau=1e-6), "npo")  # as fine as tau
