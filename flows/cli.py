@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,7 @@ from lethe.errors import LetheError, plural
 
 if TYPE_CHECKING:
     from flows.record import RunRecord
+    from flows.workspace import Order
 
 STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "game": "game",
@@ -109,8 +110,8 @@ def run(
         watch(int(parent))
     workspace.prepare(root)
     with temporary_server(root):  # it starts while this process imports and reads what it needs
-        how = {"wanted": stages or (), "jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler}
-        news, experiment, error = _run_changed(root, set_ or [], preset, name, **how)
+        order = workspace.Order(stages or (), pull, push, jobs, scheduler)
+        news, experiment, error = _run_changed(root, set_ or [], preset, name, order)
     _conclude(news, experiment, error, as_json)
     if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
         standard().print(f"Gate closed: {visible(worse[0].sentence())}.")
@@ -118,28 +119,28 @@ def run(
 
 
 def _run_changed(
-    root: Path, set_: list[str], preset: str | None, name: str | None, **how: Any
+    root: Path, set_: list[str], preset: str | None, name: str | None, order: Order
 ) -> tuple[RunRecord | None, dict[str, str | None], LetheError | None]:
-    """Change params.yaml and run the pipeline, ``how``: arguments of its `run`; return the record, experiment and error."""
+    """Change params.yaml and run the pipeline by ``order``; return the record, experiment and error."""
     from flows import record, remote, settings, workspace
     from flows.overview import standard
     from lethe import config
     from lethe.config.load import parse
 
-    if how["pull"] or how["push"]:
+    if order.pull or order.push:
         remote.require(root)
     changes = [*(settings.read_preset(preset).items() if preset else ()), *map(parse, set_)]
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
-        if how["wanted"]:
-            workspace.check_stages(root, how["wanted"], settings.changed(root / config.FILE, changes)[1])
+        if order.wanted:
+            workspace.check_stages(root, order.wanted, settings.changed(root / config.FILE, changes)[1])
         for line in settings.change_here(root, changes):
             standard().print(line)
         settings.check(config.load(), root)
         workspace.keep_params(root)
         from flows import pipeline
 
-        error = pipeline.run(**how)
+        error = pipeline.run(order)
         experiment: dict[str, str | None] = {}
         params = root / config.FILE
         edited = not params.is_file() or params.read_bytes() != (root / workspace.PARAMS_COPY).read_bytes()
@@ -148,7 +149,7 @@ def _run_changed(
                 "params.yaml changed during the run. The run used the values with which it began; run `lethe run` again "
                 "for the new ones." + (" Not kept as a DVC experiment." if changes else "")
             )
-        if changes and error is None and not edited and not how["wanted"]:
+        if changes and error is None and not edited and not order.wanted:
             experiment["experiment"], sentence = workspace.save_experiment(name)
             standard().print(sentence)
         return record.read(root), experiment, error

@@ -20,11 +20,12 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from lethe.process import PARAMS, die_with_parent
 
 if TYPE_CHECKING:
+    from dvc.output import Output
     from dvc.repo import Repo
 
 
@@ -39,7 +40,7 @@ def opened() -> Repo:
     place, copy = os.path.abspath("params.yaml"), os.environ.get(PARAMS)
 
     class Files(LocalFileSystem):
-        def open(self, path: Any, mode: str = "r", **options: Any) -> Any:
+        def open(self, path: str | os.PathLike, mode: str = "r", **options: object) -> IO:
             return super().open(copy if os.path.abspath(path) == place else path, mode, **options)
 
     return Repo(os.getcwd(), fs=Files() if copy else None, _wait_for_lock=True)
@@ -65,7 +66,7 @@ def status_of_command() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def reproduce(stage: str, pull: bool = False) -> dict[str, Any]:
+def reproduce(stage: str, pull: bool = False) -> dict[str, object]:
     from dvc.exceptions import DvcException
     from dvc.lock import LockError
     from dvc.stage.exceptions import StageCmdFailedError
@@ -84,7 +85,7 @@ def reproduce(stage: str, pull: bool = False) -> dict[str, Any]:
             return {"state": "failed", "status": number, "tail": tail}
 
 
-def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[str, Any]:
+def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[str, object]:
     with opened() as repo:
         repo.scm_context.quiet = True  # else DVC repeats after each stage how to track dvc.lock with git
         changed = repo.reproduce([stage], single_item=True, pull=pull)
@@ -102,7 +103,7 @@ def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[
     return {"state": "restored", "status": 0, "tail": ""}
 
 
-def save(name: str | None) -> dict[str, Any]:
+def save(name: str | None) -> dict[str, object]:
     try:
         with opened() as repo:
             revision = repo.experiments.save(name=name, force=True)
@@ -111,7 +112,7 @@ def save(name: str | None) -> dict[str, Any]:
         return {"name": None, "reason": " ".join(str(error).split()) or type(error).__name__}
 
 
-def outputs_of(repo: Repo, stages: Collection[str]) -> list[Any]:
+def outputs_of(repo: Repo, stages: Collection[str]) -> list[Output]:
     return [out for stage in repo.index.stages if getattr(stage, "name", "") in stages for out in stage.outs]
 
 
@@ -169,7 +170,7 @@ def _command(pid: int) -> str:
     return f"`{command}` (process {pid})" if command and pid != os.getpid() else ""
 
 
-def damaged(outs: Iterable[Any]) -> Iterator[Any]:
+def damaged(outs: Iterable[Output]) -> Iterator[Output]:
     """Yield DVC's outputs whose content is not that of their hash, after their removal here and in the cache."""
     for out in outs:
         if not out.use_cache or not out.hash_info or out.hash_info.name != MD5 or not os.path.exists(out.fs_path):
@@ -189,7 +190,7 @@ def damaged(outs: Iterable[Any]) -> Iterator[Any]:
         yield out
 
 
-def _wrong(out: Any) -> Iterator[str]:
+def _wrong(out: Output) -> Iterator[str]:
     name = out.hash_info.value
     if not name.endswith(".dir"):
         if _md5(out.fs_path) != name:

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -20,17 +20,18 @@ from pydantic import Field, ValidationError
 from lethe.config.fields import Count, Section, Seed
 from lethe.config.load import parse, read_preset
 from lethe.errors import BadParam, BadValue
+from lethe.io.files import Json
 from lethe.report.sweep_figure import Figure, SweepClaim
 
 RANGE = re.compile(r"\s*(uniform|log|whole)\s*\(([^(),]+),([^(),]+)\)\s*")
 LEGAL_RANGE = "uniform(LOW, HIGH), log(LOW, HIGH) with LOW above 0, or whole(LOW, HIGH), LOW below HIGH"
-Axis = list[Any] | str
+Axis = list[Json] | str
 PRESETS = Path(__file__).parent / "sweeps"
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    settings: tuple[tuple[str, Any], ...]
+    settings: tuple[tuple[str, Json], ...]
     label: str = ""  # replaces the name made from the values
 
     @property
@@ -104,7 +105,7 @@ def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point
     """Return the points of ``count`` draws without doubles; more draws of a seed begin with the fewer."""
     laws = {key: range_of(key, values) if isinstance(values, str) else values for key, values in axes.items()}
 
-    def draw(law: Range | list[Any], generator: np.random.Generator) -> Any:
+    def draw(law: Range | list[Json], generator: np.random.Generator) -> Json:
         return law.draw(generator) if isinstance(law, Range) else law[int(generator.integers(len(law)))]
 
     generators = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(count))
@@ -117,7 +118,7 @@ class Random(Section):
 
 
 class SweepPreset(Section):
-    params: dict[str, Any]
+    params: dict[str, Json]
     axes: Annotated[dict[str, Axis], Field(min_length=1)]
     random: Random | None
     figure: Figure

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from prefect import flow, get_client, tags, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -31,7 +31,7 @@ from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.context import TagsContext
 from prefect.exceptions import ObjectNotFound
-from prefect.futures import wait
+from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.server.schemas.schedules import CronSchedule as Calendar
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
@@ -225,19 +225,19 @@ def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
     return Completed(message=f"{plural(ran, 'stage')} ran, {len(stages) - ran} up to date")
 
 
-def run(wanted: Sequence[str] = (), pull: bool = False, **how: Any) -> LetheError | None:
-    """Run the wanted stages and what they need (default: all) in this process, under the folder's lock; return the error."""
+def run(order: workspace.Order) -> LetheError | None:
+    """Run the wanted stages and what they need in this process, under the folder's lock; return the error."""
     if OwnServer.running is None:
         require()  # another's server must answer before anything runs
-    if pull:
+    if order.pull:
         standard().print(remote.pull(Path.cwd()))
     graph = workspace.read_graph(Path.cwd())
     require()  # the run's own server starts while DVC reads the repository; both take equally long
-    this = Run(graph.towards(wanted) if wanted else graph)
+    this = Run(graph.towards(order.wanted) if order.wanted else graph)
     token = RUN.set(this)
     try:
         with tags(folder_tag()):
-            state = pipeline(pull=pull, return_state=True, **how)
+            state = pipeline(order.jobs, False, order.pull, order.push, order.scheduler, return_state=True)
     except Exception as error:
         # Where Prefect's server goes before the record is whole, the flow's own last state counts.
         if (reason := lost(error)) is None:
@@ -286,7 +286,7 @@ def stages_of(graph: workspace.Graph) -> list[Stage]:
 def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Runner) -> None:
     """Run every stale stage once its inputs are up to date; of more than `TASKS` stages, clean ones become no tasks."""
     ended: queue.Queue[Stage] = queue.Queue()
-    futures: dict[str, Any] = {}
+    futures: dict[str, PrefectFuture] = {}
     running = 0
     pending = list(stages)
     while pending or running:
@@ -351,7 +351,7 @@ def signals_stop(processes: Runner) -> Iterator[list[int]]:
         for number, handler in former.items():
             signal.signal(number, handler)
 
-    def handle(number: int, _frame: Any) -> None:
+    def handle(number: int, _frame: object) -> None:
         received.append(number)
         restore()
         processes.stop()
@@ -420,7 +420,7 @@ def next_time(schedule: CronSchedule) -> datetime:
         raise BadValue("--cron", schedule.cron, "a date that the calendar has") from None
 
 
-def serve(schedule: CronSchedule, how: Mapping[str, Any]) -> None:
+def serve(schedule: CronSchedule, how: Mapping[str, object]) -> None:
     """Run the pipeline at its times, one run at a time, until a signal ends it; ``how``: arguments of `pipeline`."""
     following = next_time(schedule)
     require()

@@ -6,7 +6,6 @@ import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -19,7 +18,7 @@ from lethe.config.schema import ANSWERS, CALIBRATION, LABELS, PLAIN, Params
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash
 from lethe.evaluation.labels import read_labels
-from lethe.io.files import write_text
+from lethe.io.files import Json, write_text
 from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
 
@@ -74,7 +73,7 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
     return changes, stream.getvalue()
 
 
-def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
+def _attacks_in_their_place(document: dict[str, Json]) -> list[str]:
     """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes."""
     models, attacks = document.get("models"), document.get("attacks")
     if not isinstance(models, dict) or not isinstance(attacks, dict):
@@ -91,7 +90,7 @@ def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
     return [*changes, *(line for name in moved for line in _references(document, name))]
 
 
-def _references(document: dict[str, Any], name: str) -> list[str]:
+def _references(document: dict[str, Json], name: str) -> list[str]:
     models, attacks, changes = document["models"], document["attacks"], []
     report = document.get("report")
     for role in ("base", "retrain"):
@@ -129,7 +128,7 @@ def _number(value: float) -> str:
     return text.replace("e", ".0e", 1) if "e" in text and "." not in text else text
 
 
-def _short(value: Any, limit: int = 60) -> str:
+def _short(value: object, limit: int = 60) -> str:
     text = str(dict(value) if isinstance(value, dict) else value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

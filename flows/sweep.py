@@ -27,7 +27,7 @@ from flows.grid import Point, SweepPreset
 from flows.overview import standard
 from flows.workspace import RESULTS, no_source
 from lethe import tracking
-from lethe.io.files import SCHEMA_VERSION, write_json
+from lethe.io.files import SCHEMA_VERSION, Json, write_json
 from lethe.results import table
 from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
@@ -60,7 +60,7 @@ def copy(source: str, target: str) -> None:
 
 
 @task(cache_policy=NO_CACHE)
-def run_point(folder: str, jobs: int) -> dict[str, Any]:
+def run_point(folder: str, jobs: int) -> dict[str, Json]:
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
     environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -71,7 +71,7 @@ def run_point(folder: str, jobs: int) -> dict[str, Any]:
 
 
 @flow(name="lethe sweep")
-def run_points(folders: list[str], jobs: int) -> list[dict[str, Any]]:
+def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
     futures = [run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders]
     names = {future.task_run_id: Path(folder).name for future, folder in zip(futures, folders, strict=True)}
     begun = time.monotonic()
@@ -136,7 +136,7 @@ def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
     return DaskTaskRunner(address=scheduler)
 
 
-def concluded(preset: SweepPreset | None, result: dict[str, Any], place: Path) -> list[str]:
+def concluded(preset: SweepPreset | None, result: dict[str, Json], place: Path) -> list[str]:
     from lethe.report.sweep_figure import axes_figure, outcome, sweep_figure
 
     picture = place.with_suffix(".png")
@@ -151,7 +151,7 @@ def concluded(preset: SweepPreset | None, result: dict[str, Any], place: Path) -
     return [*(one.sentence for one in outcomes), f"Figure: {picture}"]
 
 
-def shown(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+def shown(result: dict[str, Json]) -> tuple[list[str], list[list[object]]]:
     """Return the columns, and one row per model and point, of the models that differ between points."""
     rows = result["rows"]
     axes, metrics = _axes(result), _shown(result)
@@ -168,21 +168,21 @@ def shown(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     ]
 
 
-def _axes(result: dict[str, Any]) -> list[str]:
+def _axes(result: dict[str, Json]) -> list[str]:
     return list(dict.fromkeys(key for values in result["points"].values() for key in values))
 
 
-def _shown(result: dict[str, Any]) -> list[str]:
+def _shown(result: dict[str, Json]) -> list[str]:
     return list(dict.fromkeys(key for row in result["rows"] for key in headline(row)))
 
 
-def _bound(row: dict[str, Any], key: str) -> Bound | None:
+def _bound(row: dict[str, Json], key: str) -> Bound | None:
     """Return the value of a column as a `Bound` if it has a guarantee: a bound rounds itself."""
     guarantee, value = row.get("bounds", {}).get(key), row.get(key)
     return None if guarantee is None or value is None else Bound.from_dict({"value": value, **guarantee})
 
 
-def guarantee_notes(result: dict[str, Any]) -> list[str]:
+def guarantee_notes(result: dict[str, Json]) -> list[str]:
     notes = {
         f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}."
         for row in result["rows"]

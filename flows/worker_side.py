@@ -9,10 +9,13 @@ import sys
 import tarfile
 import tempfile
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed import Worker
 
 
-def bring_up(parcel: bytes, folder: str, job: dict[str, Any], topic: str) -> dict[str, Any]:
+def bring_up(parcel: bytes, folder: str, job: dict[str, object], topic: str) -> dict[str, object]:
     """Run one stage in a new folder, or in ``folder`` where ``parcel`` is empty; each line it prints becomes an event."""
     from distributed import get_worker
 
@@ -45,7 +48,7 @@ def unpack(parcel: bytes, folder: str) -> None:
         archive.extractall(folder)
 
 
-def start(folder: str, job: dict[str, Any]) -> subprocess.Popen:
+def start(folder: str, job: dict[str, object]) -> subprocess.Popen:
     path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [sys.executable, "-m", "flows.workers"],
@@ -63,7 +66,7 @@ def start(folder: str, job: dict[str, Any]) -> subprocess.Popen:
     return process
 
 
-def follow(process: subprocess.Popen, worker: Any, topic: str) -> list[str]:
+def follow(process: subprocess.Popen, worker: "Worker", topic: str) -> list[str]:
     """Pass the lines of the process on until it ends, and return the last; end it with its task."""
     key, ended = str(worker.get_current_task()), threading.Event()
 

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
 
@@ -26,7 +26,11 @@ from flows.dvc_child import reproduce, silence
 from flows.workspace import Reproduced, no_source
 from lethe.config.load import read_yaml
 from lethe.errors import BadFile, LetheError
+from lethe.io.files import Json
 from lethe.process import die_with_parent, no_telemetry
+
+if TYPE_CHECKING:
+    from distributed import Future
 
 SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the scheduler's first answer
 PATIENCE = 10  # seconds between two looks at the cluster
@@ -49,7 +53,7 @@ class Workers:
             if clean:
                 remote.push(root, clean)
         self._lock = threading.Lock()  # one thread at a time changes dvc.lock and calls DVC here
-        self._futures: list[Any] = []
+        self._futures: list[Future] = []
 
     def _connected(self, address: str) -> tuple[int, bool]:
         import cloudpickle
@@ -67,7 +71,7 @@ class Workers:
         gpus = any(worker.get("resources", {}).get(GPU) for worker in workers)
         return sum(worker["nthreads"] for worker in workers), gpus
 
-    def _workers(self) -> list[dict[str, Any]]:
+    def _workers(self) -> list[dict[str, Json]]:
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
     def close(self) -> None:
@@ -125,7 +129,7 @@ class Workers:
                 self._take(stage, answer["entry"])
         return Reproduced(answer["state"], answer["status"], answer["tail"])
 
-    def _result(self, future: Any, stage: str, say: Callable[[str, str], None]) -> dict[str, Any]:
+    def _result(self, future: "Future", stage: str, say: Callable[[str, str], None]) -> dict[str, Json]:
         waiting = False
         while True:
             try:
@@ -135,9 +139,9 @@ class Workers:
                     waiting = True
                     say(stage, WAITS)
 
-    def _take(self, stage: str, entry: Mapping[str, Any]) -> None:
+    def _take(self, stage: str, entry: Mapping[str, Json]) -> None:
         lock = self.root / "dvc.lock"
-        content: dict[str, Any] = {"schema": "2.0", "stages": {}}
+        content: dict[str, Json] = {"schema": "2.0", "stages": {}}
         if lock.exists():
             content = read_yaml(lock)
         content["stages"][stage] = dict(entry)
@@ -167,7 +171,7 @@ def packed(root: Path) -> bytes:
     return whole.getvalue()
 
 
-def stage_here(job: Mapping[str, Any]) -> dict[str, Any]:
+def stage_here(job: Mapping[str, Json]) -> dict[str, Json]:
     """Run one stage in the folder of this process: on a worker, in the folder that its sources were unpacked into."""
     root, stage = Path.cwd(), str(job["stage"])
     own = not job["shared"]
@@ -183,7 +187,7 @@ def stage_here(job: Mapping[str, Any]) -> dict[str, Any]:
     result["entry"] = None
     if result["state"] in ("ran", "unchanged", "restored") and own:
         remote.push(root, [stage], run_cache=False)
-        written: dict[str, Any] = read_yaml(root / "dvc.lock")
+        written: dict[str, Json] = read_yaml(root / "dvc.lock")
         result["entry"] = written["stages"][stage]
     return result
 

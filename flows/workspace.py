@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from flows.dvc_child import holder, mend_locks, other_command
 from lethe.errors import BadFile, BadValue, LetheError, StageFailed
-from lethe.io.files import alone, write_text
+from lethe.io.files import Json, alone, write_text
 from lethe.process import PARAMS, cores, git
 
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
@@ -32,6 +32,16 @@ RESULTS = Path("data/sweeps")  # of sweeps
 # What a copy of the sources that can run the stages leaves out.
 LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
 NOT_SOURCES = (SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
+
+
+class Order(NamedTuple):
+    """What one run shall do: bring the ``wanted`` stages up to date (none named: all), ``jobs`` at once."""
+
+    wanted: Sequence[str] = ()
+    pull: bool = False
+    push: bool = False
+    jobs: int | None = None
+    scheduler: str | None = None
 
 
 class Busy(LetheError):
@@ -283,7 +293,7 @@ class Processes:
             return Reproduced("stopped") if self.stopped else Reproduced("failed", 1, last)
         return Reproduced(answer["state"], answer["status"], answer["tail"] or last)
 
-    def call(self, job: dict[str, Any], say: Callable[[str], None]) -> tuple[dict[str, Any] | None, str]:
+    def call(self, job: dict[str, object], say: Callable[[str], None]) -> tuple[dict[str, Json] | None, str]:
         """Have a child do a job of `flows.dvc_child`; return its answer, None if it died, and its last lines."""
         reading, writing = os.pipe()
         with open(reading, encoding="utf-8") as answer:
@@ -300,7 +310,7 @@ class Processes:
             text = answer.read()
         return json.loads(text) if text else None, "\n".join(tail)
 
-    def _start(self, job: dict[str, Any], descriptor: int) -> subprocess.Popen:
+    def _start(self, job: dict[str, object], descriptor: int) -> subprocess.Popen:
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.dvc_child", json.dumps(job), str(descriptor)],
             stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ Each public name loads its dependencies at first use, so that ``import lethe`` i
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lethe.api import audit as audit
@@ -44,7 +44,7 @@ _PUBLIC |= {"audit": "lethe.api.audit", "register": "lethe.registry:register"}
 __all__ = ["__version__", *_PUBLIC]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _PUBLIC[name].partition(":")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from inspect_ai.scorer import Metric, SampleScore, metric
@@ -80,7 +80,7 @@ class EarlyStopping:
             return None
         self.skipped[id] += 1
         n = len(test.scores)
-        decided: dict[str, Any] = {"verdict": test.verdict, "decided_at": n}
+        decided: dict[str, object] = {"verdict": test.verdict, "decided_at": n}
         return EarlyStop(id=id, epoch=epoch, reason=f"{test.verdict} after {n} epochs", metadata=decided)
 
     async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:
@@ -93,7 +93,7 @@ class EarlyStopping:
             self.tests[id].update(np.array([high]), np.array([low]))
             self.taken[id] += 1
 
-    async def complete_task(self) -> dict[str, Any]:
+    async def complete_task(self) -> dict[str, object]:
         """Return the verdicts, for `results.early_stopping.metadata` of the log."""
         return {
             **{name: getattr(self, name) for name in ("tau", "tau_leak", "alpha")},
@@ -106,7 +106,7 @@ class EarlyStopping:
         """Return the watched score, NaN if there is none; a score outside [0, 1] is an error."""
         if not scores or (self.scorer is not None and self.scorer not in scores):
             return math.nan
-        value: Any = scores[self.scorer if self.scorer is not None else next(iter(scores))].score.value
+        value = scores[self.scorer if self.scorer is not None else next(iter(scores))].score.value
         if self.key is not None:
             value = value.get(self.key) if isinstance(value, dict) else None
         return _in_unit(score_value(value))

@@ -16,7 +16,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import lm_eval.api.metrics
 import lm_eval.filters  # noqa: F401  (lm-eval registers its own names only while there are no others)
@@ -25,6 +24,7 @@ from lm_eval.api.filter import Filter
 from lm_eval.api.registry import register_aggregation, register_filter
 
 from lethe.errors import BadInput, BadValue
+from lethe.io.files import Json
 from lethe.scoring import open_scorer
 from lethe.scoring.verdicts import Question
 from lethe.statistics.betting import mean_upper
@@ -32,9 +32,9 @@ from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, pooled_average
 
-Document = Mapping[str, Any]
+Document = Mapping[str, Json]
 Score = Callable[[Sequence[str], Document], Sequence[float]]
-Process = Callable[[Document, Sequence[Any]], dict[str, Any]]
+Process = Callable[[Document, Sequence[Json]], dict[str, object]]
 
 COPIES = (
     "The repeats of each document are one text, like copies of a greedy answer; a bound needs independent draws. Check "
@@ -125,7 +125,7 @@ def bounded(
     check_alpha(alpha)
     prefix, zero_or_one, scores_of = _opened(scorer, name, binary)
 
-    def process_results(doc: Document, results: Sequence[Any]) -> dict[str, Any]:
+    def process_results(doc: Document, results: Sequence[Json]) -> dict[str, object]:
         one = isinstance(results[0], str)
         answers = [results[0]] if one else list(results[0])
         if not answers:

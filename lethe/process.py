@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from lethe.errors import LetheError, ParamsChanged, of_the_machine, visible
 from lethe.instruction_set import fix_instruction_set
@@ -68,7 +68,7 @@ def _leave(error: LetheError) -> NoReturn:
     sys.exit(error.exit_status)
 
 
-def _values_of_stage() -> dict[str, Any]:
+def _values_of_stage() -> dict[str, object]:
     """Return the values of params.yaml that DVC records for this stage; none under `lethe run`, which made a copy."""
     name, listing, file = os.environ.get("DVC_STAGE"), Path("dvc.yaml"), Path("params.yaml")
     if not name or PARAMS in os.environ or not listing.is_file() or not file.is_file():

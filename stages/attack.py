@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from lethe.config.evaluating import Drawing
 from lethe.config.schema import Attack
 from lethe.evaluation.attack_counts import counts_of
 from lethe.io.artifacts import read_split
-from lethe.io.files import SCHEMA_VERSION, atomic_folder, flat_numbers, write_json
+from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, flat_numbers, write_json
 from lethe.io.tables import write_parquet
 from lethe.models import checkpoints
 from lethe.models.checkpoints import InMemory, prepare_torch
@@ -75,14 +75,14 @@ def run(settings: Params, root: Path, name: str) -> None:
 
 
 def _write_rows(
-    name: str, headline: Mapping[str, object], result: Mapping[str, Any], curve: Sequence[Point], root: Path
+    name: str, headline: Mapping[str, object], result: Mapping[str, Json], curve: Sequence[Point], root: Path
 ) -> None:
     rows = table.Rows(name)
     for key, value in flat_numbers(headline).items():
         rows.add("audit", "number", "run", value, item=key)
     for point, counted in zip(curve, result["counts"], strict=True):
-        place: dict[str, Any] = {"at": point.budget, "evidence": counted}
-        rows.add("audit", "attacked", "run", point.mean, point.lower, point.upper, **place)
+        ends = (point.lower, point.upper)
+        rows.add("audit", "attacked", "run", point.mean, *ends, at=point.budget, evidence=counted)
     rows.add("audit", "record", "run", evidence=result)
     table.write(table.place(root, "attack", name), rows.rows)
 

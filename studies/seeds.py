@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from flows import workspace
 from flows.grid import Point
@@ -23,13 +22,13 @@ from lethe.errors import MissingArtifact, plural
 from lethe.evaluation.findings import Verdict, findings
 from lethe.evaluation.run import Run, load
 from lethe.evaluation.standing import standings
-from lethe.io.files import read_artifact
+from lethe.io.files import Json, read_artifact
 from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
 from lethe.text import NONE
 
 FOLDER = workspace.SCRATCH / "seeds"
-Summary = dict[str, Any]  # what `--json` prints; its bounds are `Bound`
+Summary = dict[str, Json]  # what `--json` prints; its bounds are `Bound`
 VERDICTS: dict[str, Verdict] = {"holds": "holds", "opposite": "the opposite holds", "not_shown": "did not show"}
 Table = tuple[str, list[str], list[list[str]], list[str]]  # title, columns, rows and notes for people
 STEP = 10  # from one seed to the next: the seeds of params.yaml differ by 1, so no two runs share one
@@ -178,7 +177,7 @@ def claim_table(summary: Summary) -> Table:
     return f"In how many of {plural(len(summary['seeds']), 'seed')} each claim held", ["claim", *further], rows, []
 
 
-def listed(counts: Sequence[Mapping[str, Any]], how: str) -> str:
+def listed(counts: Sequence[Mapping[str, Json]], how: str) -> str:
     """The models for which a claim came out so, each with its number of seeds, the highest first."""
     ordered = sorted(counts, key=lambda count: (-count[how], count["model"]))
     return ", ".join(f"{count['model']} {count[how]}" for count in ordered if count[how]) or "-"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -164,7 +164,7 @@ class Score(fields.Section):
 
     @field_validator("scorers", mode="before")
     @classmethod
-    def _scorers_exist(cls, entries: Any) -> Any:
+    def _scorers_exist(cls, entries: object) -> object:
         if not isinstance(entries, list):
             return entries
         checked: list[str | dict[str, ScorerParams]] = []
@@ -216,7 +216,7 @@ class JudgeEntry(fields.Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _its_judge_checks_the_rest(cls, value: Any) -> Any:
+    def _its_judge_checks_the_rest(cls, value: object) -> object:
         if not isinstance(value, dict) or isinstance(value.get("params"), ScorerParams):
             return value
         common = {key: value[key] for key in ("judge", "labelled") if key in value}

@@ -1,8 +1,8 @@
-"""Types for the sections of params.yaml: ranges of numbers, names, and the section of a registry's member."""
+"""Types for the sections of params.yaml: ranges, names, the section of a registry's member; pydantic's errors in words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, ClassVar, Generic, TypeVar
 
 import pydantic_core as core
 from pydantic import (
@@ -16,7 +16,9 @@ from pydantic import (
     create_model,
 )
 
-from lethe.errors import BadParam, BadValue
+from lethe.errors import BadInput, BadParam, BadValue, ParamsClash
+from lethe.io.files import Json
+from lethe.registry import Member
 
 
 def _no_truth(value: object) -> object:
@@ -71,12 +73,10 @@ class WithParams(Generic[P]):
 class Direct(Section):
     """A section that code makes, not a file: a value out of range raises `BadValue`, which names the field."""
 
-    def __init__(self, **values: Any):
+    def __init__(self, **values: object):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            from lethe.config.load import bad_param
-
             wrong = bad_param(error, values, "", type(self))
             if isinstance(wrong, BadParam):
                 wrong = BadValue(wrong.key, wrong.got, wrong.legal)
@@ -94,7 +94,7 @@ class Complete:
     ) -> core.CoreSchema:
         fields = {name: field for name, field in source.model_fields.items() if name not in self.but}
         required = {name: (field.rebuild_annotation(), ...) for name, field in fields.items()}
-        whole: Any = create_model(source.__name__, __base__=source, **required)  # type: ignore[call-overload]
+        whole: type[Section] = create_model(source.__name__, __base__=source, **required)  # type: ignore[call-overload]
 
         def checked(value: object) -> object:
             if not isinstance(value, source):
@@ -139,7 +139,7 @@ class OrAuto:
 class NameIn:
     """For ``Annotated[str, ...]``: a name in the registries or ``also``; ``quoted``: as errors quote fixed choices."""
 
-    registries: tuple[Mapping[str, Any], ...]
+    registries: tuple[Mapping[str, Member], ...]
     also: tuple[str, ...] = ()
     quoted: bool = False
 
@@ -163,7 +163,7 @@ class MemberOf:
     ``needs``: one sentence about the whole section lists the missing keys beyond those of the base.
     """
 
-    registry: Mapping[str, Any]
+    registry: Mapping[str, Member]
     tag: str
     base: type[Section]
     needs: bool = False
@@ -200,3 +200,107 @@ class MemberOf:
         if not self.needs or len(missing) < len(problems) or of_all.intersection(missing):
             return error
         return ValueError(f"{value[self.tag]} needs {', '.join(missing)}, which the entry lacks")
+
+
+def bad_param(error: ValidationError, value: dict[str, object], source: str, model: type[BaseModel]) -> BadInput:
+    """Return the first problem in Lethe's words, unknown keys first, as one may be a misspelt key; and the others' keys."""
+    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    first, location = problems[0], _location(problems[0])
+    key, *others = dict.fromkeys(".".join(_location(one)) for one in problems)
+    also = f" (also wrong: {', '.join(others)})" if others else ""
+    if first["type"] == "value_error" and isinstance(first["input"], dict):
+        return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
+    got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
+    return BadParam(key, got, _legal(first, _Walk(location, value, model)), source, also)
+
+
+def _location(problem: core.ErrorDetails) -> list[str]:
+    return [str(part) for part in problem["loc"] if part != "[key]"]
+
+
+class _Words(str):
+    __repr__ = str.__str__
+
+
+# What is legal where a kind of error leaves no other word; the fields are those of pydantic's context.
+LEGAL = {
+    "no_member": "{legal}",
+    "literal_error": "{expected}",
+    "value_error": "{error}",
+    "too_long": "at most {max_length} entries",
+    "string_too_short": "text that is not empty",
+    "string_type": "text",
+    "list_type": "a list",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "model_attributes_type": "a section of keys",
+}
+NUMBERS = {"int": "an integer", "float": "a number", "finite": "a finite number"}  # by the first word of the kind
+ENDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}
+
+
+def _legal(problem: core.ErrorDetails, walk: "_Walk") -> str:
+    kind, context, keys = problem["type"], problem.get("ctx", {}), ", ".join(walk.keys)
+    if kind == "extra_forbidden":
+        return f"one of the keys {', '.join(walk.keys_above)}" if walk.keys_above else "absent"
+    if kind == "string_pattern_mismatch" or (kind == "string_too_long" and context["max_length"] == LONGEST_NAME):
+        dot = ", '.'" if "." in context.get("pattern", "") else ""
+        return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
+    if kind == "dict_type":
+        return f"a dictionary of names, each with {f'the keys {keys}' if keys else 'a section of keys'}"
+    if kind == "model_type":
+        return f"the keys {keys}" if keys else "a section of keys"
+    if kind == "too_short":
+        return f"at least {context['min_length']} {'entry' if context['min_length'] == 1 else 'entries'}"
+    if kind in LEGAL:
+        return LEGAL[kind].format(**context)
+    # the whole legal range of a number, such as "above 0 and at most 0.5", not only the violated end
+    number = NUMBERS.get(kind.partition("_")[0])
+    ends = [f"{words} {walk.range[name]}" for name, words in ENDS.items() if name in walk.range]
+    if number or kind.startswith(("greater_than", "less_than", "multiple_of")):
+        return " ".join(filter(None, [number, " and ".join(ends)]))
+    return problem["msg"].replace("Input should be ", "").replace("Field required", "a value here")
+
+
+class _Walk:
+    """The path through the models to a key, with the keys of the section there and above, and the range of its number."""
+
+    def __init__(self, location: list[str], value: Json, section: object):
+        self.range: dict[str, object] = {}
+        self.keys, self.keys_above = _keys(section), []
+        member: MemberOf | None = None
+        kinds: dict[str, type[Section]]
+        for part in location:
+            self.keys_above, value = self.keys, value.get(part) if isinstance(value, dict) else None
+            if field := getattr(section, "model_fields", {}).get(part):
+                metadata = [*field.metadata, *_parts(field.annotation)]
+                # a pydantic Field holds its constraints
+                parts = [own for one in metadata for own in getattr(one, "metadata", None) or [one]]
+                self.range = {name: getattr(own, name) for own in parts for name in ENDS if hasattr(own, name)}
+                section = _section_of(field.annotation)
+                member = next((one for one in metadata if isinstance(one, MemberOf)), None)
+            elif part in (kinds := getattr(section, "sections", dict)()):  # of `Data`
+                section = kinds[part]
+            elif member is not None:  # the name of an entry: the keys are those of the named member
+                section, member = (isinstance(value, dict) and member.model(value)) or None, None
+            # any other name in a dictionary: ``section`` is already the model of the values
+            self.keys = _keys(section)
+
+
+def _keys(section: object) -> list[str]:
+    return [*getattr(section, "model_fields", ()), *getattr(section, "sections", dict)()]
+
+
+def _parts(annotation: object) -> Iterator[object]:
+    """Yield the metadata of `Annotated` anywhere inside ``annotation``, such as for the numbers in a list."""
+    yield from getattr(annotation, "__metadata__", ())
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _parts(argument)
+
+
+def _section_of(annotation: object) -> object:
+    """Return the model inside ``dict[Name, Model]``, ``Model | None`` or ``Annotated[...]``."""
+    if isinstance(annotation, type) and not getattr(annotation, "__args__", None):
+        return annotation
+    inner = map(_section_of, reversed(getattr(annotation, "__args__", ())))
+    return next((section for section in inner if hasattr(section, "model_fields")), annotation)

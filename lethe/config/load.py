@@ -1,18 +1,18 @@
-"""YAML files, presets and keys of the command line; params.yaml, checked before anything runs; pydantic's errors in words."""
+"""YAML files, presets and keys of the command line; params.yaml, checked before anything runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
-from lethe.config.fields import LONGEST_NAME, MemberOf
-from lethe.config.schema import FILE, Data, EvaluationParams, Params
-from lethe.errors import BadFile, BadInput, BadParam, BadValue, ParamsClash
+from lethe.config.fields import bad_param
+from lethe.config.schema import FILE, EvaluationParams, Params
+from lethe.errors import BadFile, BadParam, BadValue
+from lethe.io.files import Json
 from lethe.process import PARAMS
 
 M = TypeVar("M", bound=BaseModel)
@@ -20,7 +20,7 @@ DEEPEST = 50  # levels of lists and keys
 MOST = 100_000  # values on one level
 
 
-def load_yaml(text: str) -> Any:
+def load_yaml(text: str) -> Json:
     """Read YAML 1.2, as DVC does (PyYAML reads 026 as 22, 1:30 as 90); raise `YAMLError`, also for a duplicate key."""
     from ruamel.yaml import YAML
 
@@ -44,7 +44,7 @@ def read_yaml(path: str | os.PathLike) -> dict[str, object]:
     return value
 
 
-def parse_yaml(text: str, path: str | os.PathLike) -> Any:
+def parse_yaml(text: str, path: str | os.PathLike) -> Json:
     """Parse ``text`` as YAML without duplicate keys; errors name ``path``."""
     from ruamel.yaml.constructor import DuplicateKeyError
     from ruamel.yaml.error import YAMLError
@@ -65,11 +65,11 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Any:
         raise BadFile(path, f"not valid YAML{where}" + (f": {problem}" if problem else "")) from None
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: Json) -> None:
     """Raise `RecursionError` beyond `DEEPEST` levels, `ValueError` beyond `MOST` values: aliases can stand for billions."""
     level = [value]
     for _ in range(DEEPEST):
-        inner: list[Any] = []
+        inner: list[Json] = []
         for each in level:
             if isinstance(each, (dict, list)):
                 inner += each.values() if isinstance(each, dict) else each
@@ -145,108 +145,3 @@ def validate(value: dict[str, object], source: str = FILE, model: type[BaseModel
 
 def evaluation_params(**sections: object) -> EvaluationParams:
     return validate(sections, "lethe eval", EvaluationParams)
-
-
-def bad_param(
-    error: ValidationError, value: dict[str, object], source: str, model: type[BaseModel] = Params
-) -> BadInput:
-    """Return the first problem in Lethe's words, unknown keys first, as one may be a misspelt key; and the others' keys."""
-    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-    first, location = problems[0], _location(problems[0])
-    key, *others = dict.fromkeys(".".join(_location(one)) for one in problems)
-    also = f" (also wrong: {', '.join(others)})" if others else ""
-    if first["type"] == "value_error" and isinstance(first["input"], dict):
-        return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
-    got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
-    return BadParam(key, got, _legal(first, _Walk(location, value, model)), source, also)
-
-
-def _location(problem: ErrorDetails) -> list[str]:
-    return [str(part) for part in problem["loc"] if part != "[key]"]
-
-
-class _Words(str):
-    __repr__ = str.__str__
-
-
-# What is legal where a kind of error leaves no other word; the fields are those of pydantic's context.
-LEGAL = {
-    "no_member": "{legal}",
-    "literal_error": "{expected}",
-    "value_error": "{error}",
-    "too_long": "at most {max_length} entries",
-    "string_too_short": "text that is not empty",
-    "string_type": "text",
-    "list_type": "a list",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "model_attributes_type": "a section of keys",
-}
-NUMBERS = {"int": "an integer", "float": "a number", "finite": "a finite number"}  # by the first word of the kind
-ENDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}
-
-
-def _legal(problem: ErrorDetails, walk: _Walk) -> str:
-    kind, context, keys = problem["type"], problem.get("ctx", {}), ", ".join(walk.keys)
-    if kind == "extra_forbidden":
-        return f"one of the keys {', '.join(walk.keys_above)}" if walk.keys_above else "absent"
-    if kind == "string_pattern_mismatch" or (kind == "string_too_long" and context["max_length"] == LONGEST_NAME):
-        dot = ", '.'" if "." in context.get("pattern", "") else ""
-        return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
-    if kind == "dict_type":
-        return f"a dictionary of names, each with {f'the keys {keys}' if keys else 'a section of keys'}"
-    if kind == "model_type":
-        return f"the keys {keys}" if keys else "a section of keys"
-    if kind == "too_short":
-        return f"at least {context['min_length']} {'entry' if context['min_length'] == 1 else 'entries'}"
-    if kind in LEGAL:
-        return LEGAL[kind].format(**context)
-    # the whole legal range of a number, such as "above 0 and at most 0.5", not only the violated end
-    number = NUMBERS.get(kind.partition("_")[0])
-    ends = [f"{words} {walk.range[name]}" for name, words in ENDS.items() if name in walk.range]
-    if number or kind.startswith(("greater_than", "less_than", "multiple_of")):
-        return " ".join(filter(None, [number, " and ".join(ends)]))
-    return problem["msg"].replace("Input should be ", "").replace("Field required", "a value here")
-
-
-class _Walk:
-    """The path through the models to a key, with the keys of the section there and above, and the range of its number."""
-
-    def __init__(self, location: list[str], value: Any, section: Any):
-        self.range: dict[str, Any] = {}
-        self.keys, self.keys_above = _keys(section), []
-        member: MemberOf | None = None
-        for part in location:
-            self.keys_above, value = self.keys, value.get(part) if isinstance(value, dict) else None
-            if field := getattr(section, "model_fields", {}).get(part):
-                metadata = [*field.metadata, *_parts(field.annotation)]
-                # a pydantic Field holds its constraints
-                parts = [own for one in metadata for own in getattr(one, "metadata", None) or [one]]
-                self.range = {name: getattr(own, name) for own in parts for name in ENDS if hasattr(own, name)}
-                section = _section_of(field.annotation)
-                member = next((one for one in metadata if isinstance(one, MemberOf)), None)
-            elif section is Data and Data.section(part):
-                section = Data.section(part)
-            elif member is not None:  # the name of an entry: the keys are those of the named member
-                section, member = (isinstance(value, dict) and member.model(value)) or None, None
-            # any other name in a dictionary: ``section`` is already the model of the values
-            self.keys = _keys(section)
-
-
-def _keys(section: Any) -> list[str]:
-    return [*getattr(section, "model_fields", ()), *(Data.sections() if section is Data else ())]
-
-
-def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield the metadata of `Annotated` anywhere inside ``annotation``, such as for the numbers in a list."""
-    yield from getattr(annotation, "__metadata__", ())
-    for argument in getattr(annotation, "__args__", ()):
-        yield from _parts(argument)
-
-
-def _section_of(annotation: Any) -> Any:
-    """Return the model inside ``dict[Name, Model]``, ``Model | None`` or ``Annotated[...]``."""
-    if isinstance(annotation, type) and not getattr(annotation, "__args__", None):
-        return annotation
-    inner = map(_section_of, reversed(getattr(annotation, "__args__", ())))
-    return next((section for section in inner if hasattr(section, "model_fields")), annotation)

@@ -4,11 +4,12 @@ import copy
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from lethe.config import evaluating, fields
+from lethe.io.files import Json
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
 
 FILE = "params.yaml"
@@ -28,7 +29,7 @@ class Data(fields.Section, extra="allow"):
 
     @model_validator(mode="before")
     @classmethod
-    def _kinds_check_their_sections(cls, value: object) -> Any:
+    def _kinds_check_their_sections(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
         checked = dict(value)
@@ -60,8 +61,8 @@ class Data(fields.Section, extra="allow"):
         return getattr(DATASETS[kind], "Params", None) if kind in DATASETS else None
 
     @staticmethod
-    def sections() -> list[str]:
-        return [kind for kind in DATASETS if Data.section(kind)]
+    def sections() -> dict[str, type[fields.Section]]:
+        return {kind: model for kind in DATASETS if (model := Data.section(kind))}
 
 
 class Lora(fields.Section):
@@ -292,7 +293,7 @@ NEUTRAL = {
 PROMPTS = ("train.recipe.prompt", "sample.prompt")
 
 
-def _sections(values: Any, key: str) -> Iterator[tuple[str, dict[str, Any], str]]:
+def _sections(values: Json, key: str) -> Iterator[tuple[str, dict[str, Json], str]]:
     """Yield each dotted key that matches ``key``, the section that holds it and its last part; ``*`` means every entry."""
     sections = [("", values)]
     *parents, last = key.split(".")
@@ -340,7 +341,7 @@ class Params(fields.Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _neutral_places_are_none(cls, values: Any) -> Any:
+    def _neutral_places_are_none(cls, values: Json) -> Json:
         values = copy.deepcopy(values)
         for key, place in NEUTRAL.items():
             for path, section, last in _sections(values, key):

@@ -23,7 +23,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, NamedTuple, Self, TypeVar
+from typing import Annotated, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
@@ -32,6 +32,7 @@ from lethe.config.load import read_yaml, validate
 from lethe.data.rows import Text
 from lethe.errors import BadFile
 from lethe.io.artifacts import Reference, Row
+from lethe.io.files import Json
 
 PARTS = ("system", "shots", "wording", "prefix", "turns")
 PLAIN = {"system": "", "shots": "", "wording": "{question}", "prefix": "", "turns": ""}
@@ -177,7 +178,7 @@ def read_language(path: str | os.PathLike) -> Language:
     return Language(str(path), parts, file.share)
 
 
-def _choice(part: str, entry: Any, number: int) -> Choice:
+def _choice(part: str, entry: _Entry, number: int) -> Choice:
     text, answer = getattr(entry, "text", None) or "", getattr(entry, "answer", None) or ""
     examples = tuple((pair.question, pair.answer) for pair in getattr(entry, "examples", None) or ())
     followups = tuple(getattr(entry, "followups", None) or ())
@@ -187,7 +188,7 @@ def _choice(part: str, entry: Any, number: int) -> Choice:
 
 def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
     """The language as an artifact, with mean probabilities over ``rows``; ``references``: other answers than the row's."""
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, Json] = {}
     references: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         for production in productions(language, row):

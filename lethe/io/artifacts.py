@@ -138,8 +138,7 @@ def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
         for part in parts:
             if writer is None:
                 first = pa.Table.from_pandas(part, preserve_index=False).schema
-                metadata = {**(first.metadata or {}), files.METADATA: str(files.SCHEMA_VERSION).encode()}
-                schema = first.with_metadata(metadata)
+                schema = first.with_metadata({**(first.metadata or {}), **files.STAMP})
                 writer = stack.enter_context(pq.ParquetWriter(temporary, schema))
             table = pa.Table.from_pandas(part, schema=schema, preserve_index=False)
             writer.write_table(table.replace_schema_metadata(schema.metadata))

@@ -22,11 +22,18 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from lethe.errors import LetheError
 from lethe.instruction_set import own_kernels
-from lethe.io.files import plain, write_text
+from lethe.io.files import Json, plain, write_text
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from pydantic import BaseModel
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 REGISTRY = "lethe.registry"
 KERNELS = "lethe.instruction_set"  # decides the last bits of every number, so every closure contains this module
@@ -221,10 +228,8 @@ def _installed(*distributions: str) -> dict[str, str | None]:
     return by_name
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    return value.model_dump(mode="json")
+def _plain(value: "DataclassInstance | BaseModel") -> dict[str, object]:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value.model_dump(mode="json")
 
 
 def _below(module: str, packages: Iterable[str]) -> bool:
@@ -250,7 +255,7 @@ def keep(path: Path, value: object) -> None:
     write_text(path, f"{_digest(text.encode())}\n{text}\n")
 
 
-def recall(path: Path) -> Any:
+def recall(path: Path) -> Json:
     """Return the value that `keep` wrote; None where the file is missing, unreadable or damaged."""
     try:
         first, _, content = path.read_bytes().partition(b"\n")
@@ -270,32 +275,32 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class Store(MutableMapping[Any, Any]):
+class Store(MutableMapping[K, V]):
     """JSON values by name, in files below ``scratch`` whose names hash ``key``, which is a `cache_key`, and the name."""
 
     def __init__(self, scratch: Path, key: str):
         self.scratch, self.key = scratch, key
-        self.places: dict[Any, Path] = {}
+        self.places: dict[K, Path] = {}
 
-    def place(self, name: Any) -> Path:
+    def place(self, name: K) -> Path:
         if name not in self.places:
             key = digest(self.key, name)
             self.places[name] = self.scratch / key[:2] / f"{key}.json"
         return self.places[name]
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: K) -> V:
         value = recall(self.place(name))
         if value is None:
             raise KeyError(name)
         return value
 
-    def __setitem__(self, name: Any, value: Any) -> None:
+    def __setitem__(self, name: K, value: V) -> None:
         keep(self.place(name), value)
 
-    def __delitem__(self, name: Any) -> None:
+    def __delitem__(self, name: K) -> None:
         self.place(name).unlink()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         return (name for name, place in self.places.items() if place.is_file())
 
     def __len__(self) -> int:
@@ -307,7 +312,7 @@ class Store(MutableMapping[Any, Any]):
             place.unlink(missing_ok=True)
 
 
-class Levels(Store):
+class Levels(Store[tuple[int, float], float]):
     """Solved Berk-Jones levels by (n, alpha), below LETHE_CACHE or the user's cache; no place to write costs time only."""
 
     def __init__(self, folder: Path | None = None):

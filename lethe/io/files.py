@@ -24,8 +24,10 @@ from typing import Any, TypeVar
 from lethe.errors import BadFile, BadRow, LetheError, OtherSchema
 
 T = TypeVar("T")
+Json = Any  # a value of parsed JSON or YAML, or a cell of a table, that nothing has checked yet
 SCHEMA_VERSION = 1
 KEY, METADATA = "schema", b"lethe_schema"
+STAMP = {METADATA: str(SCHEMA_VERSION).encode()}  # in the metadata of a Parquet file
 FIRST = 1  # the version of an artifact that names none
 SUFFIX = ".tmp"
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux constants: linux/fcntl.h, linux/fs.h
@@ -127,8 +129,8 @@ def alone(path: Path, taken: Callable[[str], LetheError]) -> Iterator[None]:
         yield
 
 
-def _empty_file(**place: Any) -> str:
-    handle, name = tempfile.mkstemp(**place)
+def _empty_file(prefix: str, suffix: str, dir: Path) -> str:
+    handle, name = tempfile.mkstemp(suffix, prefix, dir)
     os.close(handle)
     return name
 
@@ -180,7 +182,7 @@ def write_json(path: str | os.PathLike, value: object) -> None:
         file.write("\n")
 
 
-def read_json(path: str | os.PathLike) -> Any:
+def read_json(path: str | os.PathLike) -> Json:
     return _parsed(path, 1, read_text(path))
 
 
@@ -202,16 +204,16 @@ def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
-        row = _parsed(path, number, line, object_pairs_hook=without_doubles)
+        row = _parsed(path, number, line, without_doubles)
         if not isinstance(row, dict):
             raise BadRow(path, number, f"got {type(row).__name__}, expected a JSON object")
         rows.append((number, row))
     return rows
 
 
-def _parsed(path: str | os.PathLike, line: int, text: str, **how: Any) -> Any:
+def _parsed(path: str | os.PathLike, line: int, text: str, members: Callable | None = None) -> Json:
     try:
-        value = json.loads(text, **how)
+        value = json.loads(text, object_pairs_hook=members)
         # Possibly a lone surrogate, which neither a UTF-8 file nor a terminal can take.
         if r"\ud" in text or r"\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()
@@ -227,7 +229,7 @@ def _parsed(path: str | os.PathLike, line: int, text: str, **how: Any) -> Any:
         raise BadRow(path, line, str(error).split(";")[0]) from None
 
 
-def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_doubles(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """The object of these pairs; raises `ValueError` where a key appears twice, whose later value would hide the earlier."""
     members = dict(pairs)
     if len(members) < len(pairs):
@@ -235,7 +237,7 @@ def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def doubled(names: Iterable[Any]) -> Any:
+def doubled(names: Iterable[T]) -> T | None:
     seen = set()
     for name in names:
         if name in seen:
@@ -295,7 +297,7 @@ def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None)
         )
 
 
-def read_artifact(path: str | os.PathLike) -> Any:
+def read_artifact(path: str | os.PathLike) -> Json:
     """Read a JSON artifact; raise `OtherSchema` where another release of Lethe wrote an object of another version."""
     value = read_json(path)
     if isinstance(value, dict):

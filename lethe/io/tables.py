@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, shortened
-from lethe.io.files import METADATA, SCHEMA_VERSION, atomic_file, check_metadata, doubled, read_jsonl, read_text
+from lethe.io.files import STAMP, Json, atomic_file, check_metadata, doubled, read_jsonl, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,9 +43,7 @@ def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
 def write_arrow(path: str | os.PathLike[str], arrow: pa.Table) -> None:
     import pyarrow.parquet as pq
 
-    arrow = arrow.replace_schema_metadata(
-        {**(arrow.schema.metadata or {}), METADATA: str(SCHEMA_VERSION).encode()}
-    )
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **STAMP})
     with atomic_file(path) as temporary:
         pq.write_table(arrow, temporary)
 
@@ -251,7 +249,7 @@ def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) ->
     return np.array([_number(value, path, column, place) for place, value in enumerate(values)])
 
 
-def _number(value: Any, path: str | os.PathLike, column: str, place: int) -> float:
+def _number(value: Json, path: str | os.PathLike, column: str, place: int) -> float:
     import pandas as pd
 
     # Spelled-out NaN is a missing value, not a broken cell.
@@ -310,7 +308,7 @@ def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
 class LabelledAnswer(NamedTuple):
     text: str
     label: int
-    item: Mapping[str, Any]
+    item: Mapping[str, Json]
 
 
 def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:

@@ -137,7 +137,9 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
     # With output_loading_info the function returns a pair, which the library's annotation omits.
-    load_pair = cast("Callable[..., tuple[PreTrainedModel, dict[str, Any]]]", AutoModelForCausalLM.from_pretrained)
+    load_pair = cast(
+        "Callable[..., tuple[PreTrainedModel, dict[str, list[str]]]]", AutoModelForCausalLM.from_pretrained
+    )
     with refusals(folder):
         model, loading = load_pair(folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **TRUSTED)
     # transformers initialises missing weights at random, and a random model remembers nothing.
@@ -287,7 +289,7 @@ def _merge(base: Path, folder: Path, place: Path) -> None:
     if has_tokenizer(folder):
         tokenizer = load_tokenizer(folder)
     with refusals(folder):
-        joined: Any = PeftModel.from_pretrained(model.cpu(), str(folder))
+        joined = PeftModel.from_pretrained(model.cpu(), str(folder))
         merged = joined.merge_and_unload(safe_merge=True)
     with atomic_folder(place) as temporary:
         save(temporary, merged, tokenizer)

@@ -11,7 +11,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class FirstToken:
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        more: dict[str, Any] = dict(self.one_logit)
+        more: dict[str, object] = dict(self.one_logit)
         if self.takes_positions:
             more["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0).to(device)
         with torch.inference_mode():
@@ -156,7 +156,7 @@ def prepare_vllm(instead: str, **more: str) -> None:
         os.environ.setdefault(name, value)
 
 
-def start_vllm(folder: Path, dtype: str, context: int | None, on_cpu: bool, alone: bool, **more: Any) -> LLM:
+def start_vllm(folder: Path, dtype: str, context: int | None, on_cpu: bool, alone: bool, **more: object) -> LLM:
     """Start vLLM on a model folder; ``alone``: in this process, which on a CPU saves starting two."""
     from vllm import LLM
 

@@ -8,7 +8,7 @@ answers are judged once, so a run judges fewer. Likelihoods and exact bounds are
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lethe.config import Params
 from lethe.config.evaluating import Sample, ScorerParams
@@ -17,7 +17,7 @@ from lethe.data.prompt_language import read_language
 from lethe.data.rows import load_splits
 from lethe.errors import BadInput
 from lethe.io.artifacts import Row
-from lethe.io.files import read_json
+from lethe.io.files import Json, read_json
 from lethe.models import checkpoints
 from lethe.models.training import ROWS
 from lethe.registry import JUDGES, METHODS
@@ -35,7 +35,7 @@ PUBLISHED = {
     "forget05": {"forget": 200, "retain": 3800, "world": 117, "real_authors": 100},
     "forget10": {"forget": 400, "retain": 3600, "world": 117, "real_authors": 100},
 }
-Cost = dict[str, Any]  # an entry of the keys models, judges and stages of `lethe plan --json`
+Cost = dict[str, Json]  # an entry of the keys models, judges and stages of `lethe plan --json`
 
 
 def questions_of(params: Params, questions: int | None) -> dict[str, int]:
@@ -73,7 +73,7 @@ def size_of(folder: Path) -> ModelSize | None:
     return ModelSize(parameter_count(folder), cache, stored)
 
 
-def _stated(folder: Path | None) -> dict[str, Any]:
+def _stated(folder: Path | None) -> dict[str, Json]:
     return read_json(folder / "config.json") if folder and (folder / "config.json").is_file() else {}
 
 

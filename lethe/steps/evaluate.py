@@ -20,9 +20,9 @@ from lethe.evaluation.findings import findings
 from lethe.evaluation.labels import read_labels
 from lethe.evaluation.run import load
 from lethe.evaluation.standing import doubt, standings
-from lethe.io.artifacts import Row, read_parts, write_splits
+from lethe.io.artifacts import Asked, Row, read_parts, write_splits
 from lethe.io.cache import digest
-from lethe.io.files import SCHEMA_VERSION, alone, read_artifact, write_json
+from lethe.io.files import SCHEMA_VERSION, Json, alone, read_artifact, write_json
 from lethe.io.tables import read_calibration
 from lethe.models.checkpoints import InMemory, Origin, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
@@ -40,7 +40,7 @@ EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare`
 
 ABOVE = "above"  # the 0/1 scorer made of a graded one
 # The arguments of `lethe.evaluate`: keys of the sections sample and metrics, tau, and skip_too_long.
-How = Mapping[str, Any]
+How = Mapping[str, Json]
 
 
 def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -> dict[str, list[Row]]:
@@ -213,7 +213,7 @@ def _fitting(
 
 
 def _last_prompt(encoder: Encoder, row: Row, followups: Sequence[str]) -> tuple[int, ...]:
-    questions: list[Any] = [row, *({"question": text} for text in followups)]
+    questions: list[Asked] = [row, *(Asked(question=text) for text in followups)]
     return encoder.conversation(questions[-1], before=[(question, "") for question in questions[:-1]])
 
 
@@ -299,7 +299,7 @@ def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt
     binary = scorer if scorer is None or is_binary(scorer) else ABOVE
     entry = {ABOVE: {"scorer": scorer, "above": how["above"]}} if binary == ABOVE else binary
     n = how["n"]
-    sections: dict[str, Any] = {
+    sections: dict[str, object] = {
         "models": {
             name: {"path": SERVED, "served": source} if isinstance(source, Endpoint) else {"path": str(source)}
         },

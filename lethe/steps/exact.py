@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -221,9 +221,9 @@ def _finished(
     scratch: Path,
     source: Source,
     settings: ExactSettings,
-    decisive: tuple[Any, ...],
+    decisive: tuple[object, ...],
     questions: Sequence[Question],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, object]],
 ) -> MutableMapping[str, dict]:
     key = cache_key(
         "lethe.sampling.answer_tree",

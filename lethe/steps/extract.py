@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from lethe.config.evaluating import Extract, ExtractSettings, Model, Sample
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import Row, read_split
 from lethe.io.cache import Store, cache_key, versions
-from lethe.io.files import restored
+from lethe.io.files import Json, restored
 from lethe.models.checkpoints import Source, prepare_torch
 from lethe.models.encoding import Encoder
 from lethe.progress import progress
@@ -159,7 +159,7 @@ class Work:
     predictor: ModelPredictor
     law: Law
     settings: ExtractSettings
-    done: MutableMapping[str, dict[str, Any]]
+    done: MutableMapping[str, dict[str, Json]]
 
     def announce(self, windows: Sequence[Window], searched: Sequence[Window]) -> None:
         """Say what is left to do: from the scan of a few windows, and from the first search, which is kept."""

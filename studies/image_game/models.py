@@ -12,16 +12,17 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from lethe.config.fields import Count, Positive, Section, Weight
+from lethe.config.fields import Count, Integer, Positive, Real, Section, Weight
 from lethe.data.images import Images
 from lethe.errors import BadValue
 from lethe.io.files import atomic_folder
@@ -30,7 +31,6 @@ from lethe.models.training import batches
 
 if TYPE_CHECKING:
     from lethe.audits.unlearning_game.rounds import Job
-    from studies.image_game.play import ImageGameParams, ImageLearning, Privacy
 
 WEIGHTS, LOGITS = "model.safetensors", "logits.npy"
 CEILING = 10.0  # on F^(-1/4): without a ceiling the noise on a weight with zero information would be infinite
@@ -41,6 +41,25 @@ NETWORKS = {
     "resnet20": ((3, 3, 3), 16),
     "resnet18": ((2, 2, 2, 2), 64),
 }
+
+
+class ImageLearning(Section):
+    network: Literal["resnet8", "resnet14", "resnet20", "resnet18"]
+    optimiser: Literal["sgd", "rmsprop"]
+    lr: Positive
+    momentum: Annotated[Real, Field(ge=0, lt=1)]
+    weight_decay: Annotated[Real, Field(ge=0)]
+    epochs: Count
+    batch: Annotated[Integer, Field(ge=2)]
+    milestones: list[Count]
+
+
+class Privacy(Section):
+    """DP-SGD: the budget of one record, and the clipping norm of its gradient."""
+
+    epsilon: Positive
+    delta: Annotated[Real, Field(gt=0, lt=1)]
+    clip: Positive
 
 
 class Block(nn.Module):
@@ -209,15 +228,18 @@ class Fisher(DefenderParams):
     noise: Positive
 
 
+D = TypeVar("D", bound=DefenderParams)
+
+
 @dataclass(frozen=True)
-class Task:
+class Task(Generic[D]):
     """A defender's input: ``network`` is a copy to change in place, or None; ``settings`` is its checked params entry."""
 
     network: ResNet | None
     retain: Points
     forget: Points
     learn: Callable[[Points], ResNet]
-    settings: Any
+    settings: D
     seed: int
 
     @property
@@ -235,7 +257,7 @@ class Defender:
     afresh: bool = False
 
 
-def fisher(task: Task) -> ResNet:
+def fisher(task: Task[Fisher]) -> ResNet:
     """Fisher forgetting (Golatkar et al. 2020, eq. 8): w becomes w + noise * F^(-1/4) n, with n standard normal.
 
     F is the diagonal of the Fisher information on the retain set, so a weight that this set determines hardly moves.
@@ -272,7 +294,7 @@ def fisher_information(
     return {name: value / len(images) for name, value in total.items()}
 
 
-def ft_final(task: Task) -> ResNet:
+def ft_final(task: Task[Descent]) -> ResNet:
     """FtFinal: fine-tune the last layer on the retain set and freeze all earlier layers (Goel et al. 2023)."""
     with torch.no_grad():  # the frozen layers run only once
         features = torch.cat([task.learned.eval().features(part) for part in task.retain.images.split(1024)])
@@ -284,7 +306,7 @@ def ft_final(task: Task) -> ResNet:
     return task.learned
 
 
-def retr_final(task: Task) -> ResNet:
+def retr_final(task: Task[Descent]) -> ResNet:
     """RetrFinal: as FtFinal, from a last layer that is initialised anew (Goel et al. 2023)."""
     with torch.random.fork_rng():
         torch.manual_seed(task.seed)
@@ -292,7 +314,7 @@ def retr_final(task: Task) -> ResNet:
     return ft_final(task)
 
 
-def neg_grad(task: Task) -> ResNet:
+def neg_grad(task: Task[NegGrad]) -> ResNet:
     """NegGrad: descend ``retain_weight`` times the retain loss minus the forget loss (Golatkar et al. 2020).
 
     A weight of 0 is plain gradient ascent. The size of the forget set decides the number of steps.
@@ -322,19 +344,26 @@ DEFENDERS = {
 }
 
 
-def make(images: Images, settings: ImageGameParams, job: Job, start: Path | None, place: Path) -> None:
+def make(
+    images: Images,
+    recipe: ImageLearning,
+    privacy: Privacy | None,
+    entry: DefenderParams | None,
+    job: Job,
+    start: Path | None,
+    place: Path,
+) -> None:
     """Write the model of a job into a folder, with its logits on the whole data set."""
     torch.set_num_threads(1)
-    recipe, privacy = settings.learning, settings.privacy
 
     def learned(data: Points) -> ResNet:
         return learn(data, images.classes, recipe, privacy, job.seed)
 
     retain = points(images, job.retain, job.labels)
-    if job.method is None:
+    if entry is None:
         network = learned(retain)
     else:
-        given, entry = None, settings.methods[job.method]
+        given = None
         if start is not None:
             given = build(recipe.network, retain.images.shape[1], images.classes, 0, privacy is not None)
             given.load_state_dict(load_file(start / WEIGHTS))

@@ -24,14 +24,14 @@ from lethe.audits import SCRATCH, AuditResult, Runner, in_processes
 from lethe.audits.unlearning_game import RoundsParams
 from lethe.audits.unlearning_game import result as results
 from lethe.audits.unlearning_game.rounds import NOTHING, Adversary, Game, Job, Played, Shadow, ThresholdAttack
-from lethe.config.fields import Count, Integer, MemberOf, Name, NameIn, Positive, Real, Section, Seed, Share
+from lethe.config.fields import Count, Integer, MemberOf, Name, NameIn, Section, Seed, Share
 from lethe.config.schema import GameParams
 from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
 from lethe.io.cache import digest, versions
 from lethe.statistics.unlearning_game import Split, group_bound
-from studies.image_game.models import DEFENDERS, LOGITS, DefenderParams, make
+from studies.image_game.models import DEFENDERS, LOGITS, DefenderParams, ImageLearning, Privacy, make
 
 SMALLEST_SPREAD = 1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
 FLOOR = -15.0  # lower log-probabilities add no information and would dominate the attack network's input
@@ -193,25 +193,6 @@ class ImageData(Section):
     seed: Seed
 
 
-class ImageLearning(Section):
-    network: Literal["resnet8", "resnet14", "resnet20", "resnet18"]
-    optimiser: Literal["sgd", "rmsprop"]
-    lr: Positive
-    momentum: Annotated[Real, Field(ge=0, lt=1)]
-    weight_decay: Annotated[Real, Field(ge=0)]
-    epochs: Count
-    batch: Annotated[Integer, Field(ge=2)]
-    milestones: list[Count]
-
-
-class Privacy(Section):
-    """DP-SGD: the budget of one record, and the clipping norm of its gradient."""
-
-    epsilon: Positive
-    delta: Annotated[Real, Field(gt=0, lt=1)]
-    clip: Positive
-
-
 class ImageGameParams(RoundsParams):
     kind: Literal["images"]
     data: ImageData
@@ -269,7 +250,8 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         return modules, facts
 
     def make(self, job: Job) -> None:
-        make(self.images, self.settings, job, self.beginning(job), self.place(job))
+        settings, entry = self.settings, self.settings.methods.get(job.method or "")
+        make(self.images, settings.learning, settings.privacy, entry, job, self.beginning(job), self.place(job))
 
     def observe(self, job: Job) -> np.ndarray:
         return np.load(self.place(job) / LOGITS)

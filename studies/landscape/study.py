@@ -6,11 +6,11 @@ into training set and population. Finished runs stay under a hash of what decide
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from lethe.config.fields import Alpha, Count, Positive, Section, Seed
 from lethe.config.load import parse, read_preset, section_of
 from lethe.errors import BadFile, BadParam, BadValue, MissingColumn, plural
 from lethe.io.cache import cache_key, digest, versions
-from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
+from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, read_json, write_json
 from lethe.io.tables import read_table
 from lethe.report.svg import COLOURS, MARKS, picture
 from lethe.statistics.bound import level
@@ -32,31 +32,10 @@ from lethe.statistics.epsilon_star.parametric import Scale, rejected_sides
 from lethe.statistics.epsilon_star.ratios import mechanism_epsilon, recommended_delta
 from lethe.text import number
 from studies.landscape import training
+from studies.landscape.training import Classification, Network, Optimiser, Strategy
 from studies.simulation import fit_p_values, goodness_of_fit
 
 FILES = Path(__file__).parent / "presets"
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """One way to train: a baseline (``epsilon``, ``clip`` None) or DP-SGD; ``microbatches`` None: each record is clipped."""
-
-    epochs: int
-    batch: int
-    epsilon: float | None = None
-    clip: float | None = None
-    microbatches: int | None = None
-
-    @property
-    def group(self) -> str:
-        return "no DP" if self.epsilon is None else f"DP, ε = {self.epsilon:g}"
-
-    @property
-    def name(self) -> str:
-        if self.epsilon is None:
-            return plural(self.epochs, "epoch", "epochs")
-        groups = plural(self.microbatches, "microbatch", "microbatches") if self.microbatches else "single records"
-        return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {groups}"
 
 
 class Data(Section):
@@ -65,15 +44,6 @@ class Data(Section):
     points: Count | None
     population: Annotated[float, Field(gt=0, lt=1)]
     seed: Seed
-
-
-class Network(Section):
-    hidden: list[Count]
-
-
-class Optimiser(Section):
-    lr: Positive
-    momentum: Annotated[float, Field(ge=0, lt=1)]
 
 
 class Baseline(Section):
@@ -126,16 +96,6 @@ SEPARATION = 0.5  # generated purchases: sd of a class's log-odds around each fe
 
 Side = tuple[np.ndarray, np.ndarray]  # features and labels
 Loaded = tuple[np.ndarray, np.ndarray, int, str]  # features, labels, number of classes, a note
-
-
-@dataclass(frozen=True)
-class Classification:
-    """Training set and population: each has features (n, d) float32 and labels (n,) int64 in 0..``classes``-1."""
-
-    train: tuple[np.ndarray, np.ndarray]
-    population: tuple[np.ndarray, np.ndarray]
-    classes: int
-    note: str
 
 
 def load(kind: str, source: str | None, points: int | None, population: float, seed: int) -> Classification:
@@ -232,10 +192,10 @@ def _digits(source: str | None, points: int | None, rng: np.random.Generator) ->
 
 QUANTITIES = ("utility_train", "utility_population", "epsilon_star", "epsilon_star_cut", "epsilon_lower")
 # of a quantity over the runs
-SPREAD: dict[str, Callable[..., Any]] = {"mean": np.mean, "min": np.min, "max": np.max}
+SPREAD: dict[str, Callable[..., np.float64]] = {"mean": np.mean, "min": np.min, "max": np.max}
 OUT = Path("data/landscapes")
 SCRATCH = Path(".lethe/scratch/landscape")
-Measured = dict[str, Any]  # a strategy or a whole landscape, under the keys of result.json
+Measured = dict[str, Json]  # a strategy or a whole landscape, under the keys of result.json
 
 
 class Landscape:
@@ -271,7 +231,8 @@ class Landscape:
         )
 
     def make(self, strategy: Strategy, run: int) -> None:
-        training.make(self.data, self.settings, self.delta, strategy, run, self.place(strategy, run))
+        own, place = self.settings, self.place(strategy, run)
+        training.make(self.data, own.network, own.optimiser, own.seed, self.delta, strategy, run, place)
 
     def losses(self, strategy: Strategy, run: int) -> tuple[np.ndarray, np.ndarray]:
         with np.load(self.place(strategy, run) / training.LOSSES) as arrays:

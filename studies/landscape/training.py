@@ -6,15 +6,18 @@ This module imports all code that decides a run. A run's key therefore holds the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from lethe.errors import LibraryChanged
+from lethe.config.fields import Count, Positive, Section
+from lethe.errors import LibraryChanged, plural
 from lethe.io.files import atomic_folder, write_json
 from lethe.models.dp_sgd import make_private, noise_multiplier
 from lethe.models.training import batches
@@ -23,9 +26,48 @@ from lethe.statistics.two_sample import auc
 if TYPE_CHECKING:
     from opacus.optimizers import DPOptimizer
 
-    from studies.landscape.study import Classification, LandscapeSettings, Strategy
-
 LOSSES, UTILITY = "losses.npz", "utility.json"
+
+
+class Network(Section):
+    hidden: list[Count]
+
+
+class Optimiser(Section):
+    lr: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to train: a baseline (``epsilon``, ``clip`` None) or DP-SGD; ``microbatches`` None: each record is clipped."""
+
+    epochs: int
+    batch: int
+    epsilon: float | None = None
+    clip: float | None = None
+    microbatches: int | None = None
+
+    @property
+    def group(self) -> str:
+        return "no DP" if self.epsilon is None else f"DP, ε = {self.epsilon:g}"
+
+    @property
+    def name(self) -> str:
+        if self.epsilon is None:
+            return plural(self.epochs, "epoch", "epochs")
+        groups = plural(self.microbatches, "microbatch", "microbatches") if self.microbatches else "single records"
+        return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {groups}"
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Training set and population: each has features (n, d) float32 and labels (n,) int64 in 0..``classes``-1."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    population: tuple[np.ndarray, np.ndarray]
+    classes: int
+    note: str
 
 
 class Recipe(NamedTuple):
@@ -136,14 +178,21 @@ def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
 
 
 def make(
-    data: Classification, settings: LandscapeSettings, delta: float, strategy: Strategy, run: int, place: Path
+    data: Classification,
+    architecture: Network,
+    optimiser: Optimiser,
+    seed: int,
+    delta: float,
+    strategy: Strategy,
+    run: int,
+    place: Path,
 ) -> None:
     torch.set_num_threads(1)
     sides = {"train": data.train, "population": data.population}
     tensors = {name: torch.from_numpy(features) for name, (features, _) in sides.items()}
-    seed = int(np.random.SeedSequence([settings.seed, run]).generate_state(1)[0] >> 1)
-    network = build(tensors["train"].shape[1], settings.network.hidden, data.classes, seed)
-    recipe = Recipe(settings.optimiser.lr, settings.optimiser.momentum, strategy.epochs, strategy.batch, seed)
+    seed = int(np.random.SeedSequence([seed, run]).generate_state(1)[0] >> 1)
+    network = build(tensors["train"].shape[1], architecture.hidden, data.classes, seed)
+    recipe = Recipe(optimiser.lr, optimiser.momentum, strategy.epochs, strategy.batch, seed)
     labels = torch.from_numpy(data.train[1])
     if strategy.epsilon is None:
         learn(network, tensors["train"], labels, recipe)

@@ -7,10 +7,10 @@ rows, recipe, seed, code and libraries. A killed run therefore resumes.
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import chain, product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -211,7 +211,7 @@ def pool_of(params: MetaParams) -> tuple[PoolModel, ...]:
             for name, path in zip(names, paths, strict=True)
         ]
 
-    def trained(role: Role, counts: Mapping[Any, int]) -> Iterator[PoolModel]:
+    def trained(role: Role, counts: Mapping[Knows, int] | Mapping[Lacks, int]) -> Iterator[PoolModel]:
         for number, kind in enumerate(kind for kind, count in counts.items() for _ in range(count)):
             name = f"{role}-{number:02d}-{kind}"
             seed, own = seed_of(meta.seed, name), meta.pool.recipes[number % len(meta.pool.recipes)]
@@ -368,14 +368,13 @@ class Workshop:
             return weights.Quantise(
                 weights.QuantiseParams(kind="quantise", bits=(rounding.bits,), group=rounding.group)
             )
+        relearn = partial(weights.RelearnParams, kind="relearn", rows="forget")
         if state == "relearned":
             whole = self.meta.relearn
             steps = whole.epochs * -(-len(self.splits["forget"]) // whole.batch)
-            settings: dict[str, Any] = {"steps": (steps,), "batch": whole.batch, "lr": whole.lr}
-            return WholeSet(weights.RelearnParams(kind="relearn", rows="forget", **settings))
+            return WholeSet(relearn(steps=(steps,), batch=whole.batch, lr=whole.lr))
         few = self.meta.predict
-        settings = {"count": few.count, "steps": (few.steps,), "batch": few.batch, "lr": few.lr}
-        return weights.Relearn(weights.RelearnParams(kind="relearn", rows="forget", **settings))
+        return weights.Relearn(relearn(count=few.count, steps=(few.steps,), batch=few.batch, lr=few.lr))
 
 
 def text_of(prompt: str) -> str:

@@ -9,7 +9,7 @@ them. Each canary therefore has an independent channel, exactly that of DP-SGD w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -25,7 +25,7 @@ from lethe.models.training import Losses
 from lethe.statistics.one_run.counts import Guesses
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 class Params(OneRunParams):
@@ -76,7 +76,7 @@ def train_and_guess(settings: Params) -> Guesses:
         steps=settings.steps,
         **_as_implemented(settings),
     )
-    weight = network[1].weight
+    weight = network[1].get_parameter("weight")
     loss = torch.zeros(settings.canaries, dtype=torch.float64)
     of_steps = Losses("training with canaries", settings.steps, settings.lr)
     for step, (images, labels, canary) in enumerate(loader):
@@ -87,7 +87,7 @@ def train_and_guess(settings: Params) -> Guesses:
         mean.backward()
         _put_canaries(network, weight, places, canary, LONGER * settings.clip)
         optimiser.step()
-        # step() leaves the released gradient in .grad: the noisy sum over the expected batch size.
+        assert weight.grad is not None  # what step() releases: the noisy sum over the expected batch size
         released = weight.grad.flatten()[places].double() * optimiser.expected_batch_size / settings.clip
         loss += torch.log1p(settings.q * torch.expm1((released - 0.5) / settings.noise_multiplier**2))
     of_steps.check(network.parameters())
@@ -95,7 +95,7 @@ def train_and_guess(settings: Params) -> Guesses:
     return Guesses(bits, (score > 0).astype(np.int8), np.abs(score))
 
 
-def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], Any, Tensor]:
+def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Sequential, Tensor]:
     """Return the canaries' bits, the training rows (image, label, canary or -1), the network and each canary's coordinate."""
     import torch
     from torch import nn
@@ -127,13 +127,13 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], Any, Ten
     return bits, rows, network, places
 
 
-def _put_canaries(network: Any, weight: Any, places: Tensor, canary: Tensor, size: float) -> None:
+def _put_canaries(network: nn.Module, weight: Tensor, places: Tensor, canary: Tensor, size: float) -> None:
     """Replace the gradient of each canary's row by one of a single coordinate and of norm ``size``; Opacus gives every
     parameter the attribute ``grad_sample``."""
     mine = canary >= 0
     for parameter in network.parameters():
-        parameter.grad_sample[mine] = 0.0
-    flat = weight.grad_sample.view(len(canary), -1)
+        vars(parameter)["grad_sample"][mine] = 0.0
+    flat = vars(weight)["grad_sample"].view(len(canary), -1)
     flat[mine.nonzero().flatten(), places[canary[mine]]] = size
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +31,7 @@ from lethe.text import epsilon_statement
 
 if TYPE_CHECKING:
     import pandas as pd
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 Mechanism = Literal["gaussian", "laplace", "approx-dp", "subsampled-gaussian", "dp-sgd"]
@@ -55,8 +56,8 @@ def rows_of(audit: OneRunAudit) -> list[Result]:
     for point in audit.curve or ():
         parameter = dict(list(point.items())[:2])  # epsilon and the family's parameter
         for one in audit.results:
-            place: dict[str, Any] = {"item": one.method, "at": point["epsilon"], "evidence": parameter}
-            rows.add("audit", "p_value", "run", point[one.method], **place)
+            p, epsilon = point[one.method], point["epsilon"]
+            rows.add("audit", "p_value", "run", p, item=one.method, at=epsilon, evidence=parameter)
     settings = {key: value for key, value in vars(audit).items() if key not in ("results", "verdict", "curve")}
     if audit.verdict:
         settings["verdict"] = asdict(audit.verdict)
@@ -171,7 +172,7 @@ def _pair(strength: float, q: float, steps: int) -> Atoms:
     return from_losses(*removed, *added)
 
 
-def _sides(loss: Any) -> list[tuple[np.ndarray, np.ndarray, float]]:
+def _sides(loss: PrivacyLossDistribution) -> list[tuple[np.ndarray, np.ndarray, float]]:
     """Return losses, probabilities and infinite mass of a `PrivacyLossDistribution`, without and with the canary: private
     names of dp-accounting, which offers no public access to the masses."""
     sides = []

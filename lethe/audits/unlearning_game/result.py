@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits import AuditResult
+from lethe.io.files import Json
 from lethe.statistics.bound import Bound
 from lethe.statistics.unlearning_game import CertifiedBound, Quality, unlearning_quality
 from lethe.text import listing
@@ -79,7 +80,7 @@ class PlayedMethod:
     mia_score: float
     performance: dict[str, float] = field(default_factory=dict)
     confusion: Confusion | None = None
-    leakage: Mapping[str, Any] | None = None
+    leakage: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ def headline_bounds(result: GameResult) -> dict[str, Bound]:
     bounds: dict[str, Bound] = {}
     for name, method in result.methods.items():
         ends = method.quality.ends()
-        leaks: Any = method.leakage or {}
+        leaks = method.leakage or {}
         for key in LEAKAGE_BOUNDS if leaks else ():
             if guarantee := leaks["guarantees"][key]:
                 ends[f"leakage_{key}"] = Bound.from_dict({**guarantee, "value": leaks[key]})

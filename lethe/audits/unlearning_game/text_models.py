@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.config.schema import Method, TrainRecipe, UnlearnRecipe
 from lethe.io.artifacts import Row
 from lethe.io.files import atomic_folder
 from lethe.models import checkpoints
@@ -21,9 +21,6 @@ from lethe.models.training import learn
 from lethe.unlearning.loop import second_answers, unlearn
 from lethe.unlearning.protocol import Before
 
-if TYPE_CHECKING:
-    from lethe.audits.unlearning_game.text_game import Params
-
 MODEL, ANSWERS = "model", "answers.npz"
 
 
@@ -31,8 +28,10 @@ def make(
     rows: Sequence[Row],
     retain: Sequence[int] | np.ndarray,
     forget: Sequence[int] | np.ndarray,
-    settings: Params,
-    method: str | None,
+    learning: TrainRecipe,
+    unlearning: UnlearnRecipe,
+    entry: Method | None,
+    label: str,
     seed: int,
     start: Path | None,
     place: Path,
@@ -41,17 +40,16 @@ def make(
 
     checkpoints.prepare_torch()
     if start is None:
-        model, tokenizer, _ = learn([rows[i] for i in retain], rows, settings.learning, seed, "learn")
+        model, tokenizer, _ = learn([rows[i] for i in retain], rows, learning, seed, "learn")
     else:
         torch.manual_seed(seed)
         model, tokenizer = checkpoints.load(start / MODEL)
-    encoder, padding = Encoder(tokenizer, settings.learning.prompt), tokenizer.pad_token_id or 0
-    if method in settings.methods:
+    encoder, padding = Encoder(tokenizer, learning.prompt), tokenizer.pad_token_id or 0
+    if entry is not None:
         forgotten, retained = ([encoder.example(rows[i]) for i in side] for side in (forget, retain))
-        seeded = settings.unlearning.model_copy(update={"seed": seed})
-        entry = settings.methods[method]
+        seeded = unlearning.model_copy(update={"seed": seed})
         second = second_answers(entry, [rows[i] for i in forget], Before(model, encoder, seed))
-        unlearn(model, forgotten, retained, seeded, entry, padding, f"unlearn {method}", second)
+        unlearn(model, forgotten, retained, seeded, entry, padding, label, second)
     answers = answer_tokens(model.eval(), [encoder.example(row) for row in rows], padding)
     with atomic_folder(place) as folder:
         checkpoints.save(folder / MODEL, model, tokenizer)

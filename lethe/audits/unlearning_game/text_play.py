@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from lethe.audits import SCRATCH, Runner, in_processes
+from lethe.audits.unlearning_game import TextParams as Params
 from lethe.audits.unlearning_game.result import HALVES, AttackOutcome, GameResult
 from lethe.audits.unlearning_game.rounds import Game, Job, Shadow, ThresholdAttack
-from lethe.audits.unlearning_game.text_game import Params
 from lethe.audits.unlearning_game.text_models import make, observe
 from lethe.config.schema import Data
 from lethe.data.rows import load_splits
@@ -118,7 +118,9 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
     def make(self, job: Job) -> None:
         retain, forget = self.of(job.retain), self.of(job.forget)
         start = self.beginning(job)
-        make(self.rows, retain, forget, self.settings, job.method, job.seed, start, self.place(job))
+        settings, entry = self.settings, self.settings.methods.get(job.method or "")
+        recipes = (settings.learning, settings.unlearning, entry, f"unlearn {job.method}")
+        make(self.rows, retain, forget, *recipes, job.seed, start, self.place(job))
 
     def observe(self, job: Job) -> list[AnswerTokens]:
         return observe(self.place(job))

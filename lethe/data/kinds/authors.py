@@ -7,7 +7,7 @@ world facts, asked in three phrasings, and held-out authors that no model is tra
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -16,9 +16,10 @@ from lethe.config.fields import Integer, Section
 from lethe.config.load import load_yaml
 from lethe.config.schema import SHARES, Data
 from lethe.io.artifacts import Row
+from lethe.io.files import Json
 
 PERTURBED, WRONG = 5, 3  # wrong answers per question about an author and about the world, as in TOFU
-WORDS: dict[str, Any] = load_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+WORDS: dict[str, Json] = load_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 POOLS: dict[str, list[str]] = WORDS["pools"]
 TEMPLATES: dict[str, list[list[str]]] = WORDS["templates"]  # by attribute: three questions and three answers
 FACTS: dict[str, dict[str, str]] = WORDS["facts"]  # by kind: subject -> answer

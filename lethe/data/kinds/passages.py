@@ -7,7 +7,7 @@ first character.
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from lethe.config.fields import Count, Integer, Place, Section
 from lethe.config.schema import Data
 from lethe.errors import BadFile, BadValue
 from lethe.io.artifacts import Row
-from lethe.io.files import read_text
+from lethe.io.files import Json, read_text
 
 Range = tuple[Integer, Integer]
 
@@ -77,7 +77,7 @@ def _spans(split: str, ranges: list[Range], edges: list[int], in_chapters: bool)
 
 
 def _windows(text: str, spans: list[tuple[int, int]], options: Params) -> list[Row]:
-    rows: list[Any] = []
+    rows: list[Json] = []
     for start, end in spans:
         words = [match.span() for match in re.finditer(r"\S+", text[start:end])]
         for at in range(0, len(words) - options.prefix - options.suffix + 1, options.stride):

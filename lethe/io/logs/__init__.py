@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, plural, shortened
 from lethe.io.artifacts import GREEDY
+from lethe.io.files import Json
 from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_team
 from lethe.io.logs._log import Format, Log, Table, as_text
 from lethe.io.logs._untrusted import Source, decode, first_line
@@ -163,17 +163,18 @@ def _read(path: Path, filter: str | None) -> Log:
         return replace(_read_table(path), format=TABLE.name)
     with path.open("rb") as file:
         archive = file.read(2) == b"PK"
-    source: Any = path if archive else Source(path)
-    form = inspect_ai.FORMAT if archive else next((one for one in FORMATS if one.recognises(source.first)), None)
+    source = None if archive else Source(path)
+    first = source.first if source else {}
+    form = inspect_ai.FORMAT if archive else next((one for one in FORMATS if one.recognises(first)), None)
     if form is None:
-        raise BadFile(path, _unknown(source.first), "Known are " + "; ".join(one.holds for one in FORMATS) + ".")
+        raise BadFile(path, _unknown(first), "Known are " + "; ".join(one.holds for one in FORMATS) + ".")
     if filter is not None and form is not lm_eval.FORMAT:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
-    log = form.read(source) if filter is None else lm_eval.read(source, filter)
+    log = form.read(source or path, *([] if filter is None else [filter]))
     return replace(log, format=form.name)
 
 
-def _unknown(first: Mapping[str, Any]) -> str:
+def _unknown(first: Mapping[str, Json]) -> str:
     if "configs" in first and "results" in first:
         return "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
     if first and all(isinstance(value, (int, float)) for value in first.values()):

@@ -4,14 +4,15 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from lethe.errors import BadFile, BadValue, shortened
+from lethe.io.files import Json
 
 KEYS = ("prompt_id", "sample")
 MOST_COLUMNS = 1000  # untrusted dictionaries give one score per key; more columns would exhaust the memory
@@ -37,13 +38,13 @@ class Log:
     refused: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
     model: str | None = None
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Json] = field(default_factory=dict)
     draws: str = "unknown"
     stopping: str = "fixed"
     refusal: str | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    stated: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Json] = field(default_factory=dict)
 
     def lines(self, *own: tuple[str, str | None]) -> list[str]:
         """Return lines for people: the run, a reader's ``own`` facts (None is left out), warnings and notes."""
@@ -122,8 +123,8 @@ class Format(NamedTuple):
 
     name: str
     holds: str
-    recognises: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Any], Log]
+    recognises: Callable[[Mapping[str, Json]], bool]
+    read: Callable[..., Log]
 
 
 NO_SCORES = "left out: the log holds no scores (score its texts with `lethe score`)"
@@ -134,11 +135,11 @@ class Table:
 
     def __init__(self, path: Path, more: Iterable[str] = (), first: int = 1):
         self.path, self.more, self.first = path, tuple(more), first
-        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        self._rows: dict[tuple[str, int], dict[str, Json]] = {}
         self._scores: dict[tuple[str, int], dict[str, float]] = {}
         self._columns: dict[str, str] = {}  # of a score's name
         self._problems: list[tuple[str, int, str, str | None]] = []
-        self._prompts: dict[str, dict[str, Any]] = {}
+        self._prompts: dict[str, dict[str, Json]] = {}
         self._absent: Counter[str] = Counter()
         self._planned = 0
         self._excused: set[tuple[str, int]] = set()
@@ -169,7 +170,7 @@ class Table:
         self,
         prompt_id: str,
         sample: int,
-        text: Any,
+        text: Json,
         scores: Mapping[str, float],
         missing: str = "no generation",
         **more: object,
@@ -220,11 +221,11 @@ class Table:
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key in self._rows
 
-    def _count(self, columns: Mapping[str, Any]) -> None:
+    def _count(self, columns: Mapping[str, object]) -> None:
         if len(columns) > MOST_COLUMNS:
             raise BadFile(self.path, f"holds more than {MOST_COLUMNS} scores; no table can show them")
 
-    def _whole(self, prompt_id: str, name: str, value: Any) -> None:
+    def _whole(self, prompt_id: str, name: str, value: object) -> None:
         """Refuse a lone surrogate: JSON can hold it, but no UTF-8 file and no terminal can."""
         if isinstance(value, str):
             try:
@@ -258,23 +259,16 @@ class Table:
         refusal: str | None = None,
         warnings: Iterable[str] = (),
         notes: Iterable[str] = (),
-        **facts: Any,
+        **facts: Json,
     ) -> Log:
         """Return the log of these answers; ``copied`` says why repeats are copies, and ``scores`` orders the columns."""
         if copied:
             draws, refusal = "copies", f"{copied}: the {self.most()} answers {COPIES}"
         same = [SAME_TEXTS] if self._equal_texts() and not refusal else []
-        return Log(
-            tool=tool.strip(),
-            draws=draws,
-            refusal=refusal,
-            warnings=(*warnings, *same),
-            notes=tuple(notes),
-            **facts,
-            **self._tables(scores),
-        )
+        log, sentences = self._tables(tool.strip(), scores), (*warnings, *same)
+        return replace(log, draws=draws, refusal=refusal, warnings=sentences, notes=tuple(notes), **facts)
 
-    def _tables(self, scores: Iterable[str] | None) -> dict[str, Any]:
+    def _tables(self, tool: str, scores: Iterable[str] | None) -> Log:
         if not self._rows:
             raise BadFile(self.path, "holds no answers")
         names = tuple(dict.fromkeys(self._columns.values() if scores is None else map(_column, scores)))
@@ -296,15 +290,8 @@ class Table:
             for name in names
             if name in self._judges and len(self._judges[name]) < len(self._prompts)
         }
-        return {
-            "path": self.path,
-            "answers": answers,
-            "scores": names,
-            "prompts": self._prompt_table(),
-            "problems": problems,
-            "missing": self._missing(answers, names, judges),
-            "judges": judges,
-        }
+        missing = self._missing(answers, names, judges)
+        return Log(self.path, tool, answers, names, self._prompt_table(), problems, missing, judges=judges)
 
     def _prompt_table(self) -> pd.DataFrame:
         counts = Counter(prompt_id for prompt_id, _ in self._rows)
@@ -346,19 +333,19 @@ def number(value: object) -> float:
     return math.nan
 
 
-def as_object(value: Any) -> dict[str, Any]:
+def as_object(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def as_text(value: Any) -> str | None:
+def as_text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def conversation(messages: Sequence[tuple[Any, Any]]) -> str:
+def conversation(messages: Sequence[tuple[Json, Json]]) -> str:
     if len(messages) == 1 and isinstance(messages[0][1], str):
         return messages[0][1]
     named = [{"role": role, "content": text} for role, text in messages]
@@ -389,7 +376,7 @@ def chosen(settings: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _setting(value: Any) -> float | None:
+def _setting(value: Json) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

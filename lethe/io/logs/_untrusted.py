@@ -12,10 +12,10 @@ import zlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 from lethe.errors import BadFile, BadRow, reason_of, shortened
-from lethe.io.files import without_doubles
+from lethe.io.files import Json, without_doubles
 
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
 BOM = b"\xef\xbb\xbf"
@@ -31,7 +31,7 @@ ENTRY_ALWAYS_LEGAL = 1 << 26  # bytes to which an entry of any size may expand
 ENCRYPTED = 1
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     members = without_doubles(pairs)
     if members.keys() >= {"id", "epoch", "input", "output"}:  # a sample of Inspect
         for name in UNREAD:
@@ -46,7 +46,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_members)
 
 
-def decode(path: Path, content: bytes, line: int = 1, entry: str = "") -> Any:
+def decode(path: Path, content: bytes, line: int = 1, entry: str = "") -> Json:
     """Return the JSON value of a text that begins on ``line`` of the file, or that is an ``entry`` of an archive."""
 
     def broken(lines_before: int | None, problem: str) -> BadFile | BadRow:
@@ -104,21 +104,21 @@ class Source:
         if not more:
             self.document = value
         first = next(iter(value), None) if isinstance(value, list) else value
-        self.first: dict[str, Any] = first if isinstance(first, dict) else {}
+        self.first: dict[str, Json] = first if isinstance(first, dict) else {}
 
     @cached_property
-    def document(self) -> Any:
+    def document(self) -> Json:
         if (size := self.path.stat().st_size) > LARGEST:
             raise too_large(self.path, size)
         return decode(self.path, self.path.read_bytes())
 
     @property
-    def object(self) -> dict[str, Any]:
+    def object(self) -> dict[str, Json]:
         if not isinstance(self.document, dict):
             raise BadFile(self.path, f"holds {type(self.document).__name__}, expected an object")
         return self.document
 
-    def lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def lines(self) -> Iterator[tuple[int, dict[str, Json]]]:
         """Yield the objects with their lines from 1, one at a time in memory; the items of a document that is a list."""
         if "document" in vars(self):
             whole = self.document
@@ -135,14 +135,14 @@ class Source:
                     yield number, _object(self.path, number, decode(self.path, line, number))
 
 
-def checked(path: Path, where: str, value: Any, kind: type = dict) -> Any:
+def checked(path: Path, where: str, value: Json, kind: type = dict) -> Json:
     if not isinstance(value, kind):
         expected = {"dict": "an object", "list": "a list", "str": "a text"}[kind.__name__]
         raise BadFile(path, f"{where} is {type(value).__name__}, expected {expected}")
     return value
 
 
-def _object(path: Path, number: int, value: Any) -> dict[str, Any]:
+def _object(path: Path, number: int, value: Json) -> dict[str, Json]:
     if not isinstance(value, dict):
         raise BadRow(path, number, f"got {type(value).__name__}, expected a JSON object")
     return value
@@ -194,7 +194,7 @@ class Archive:
         if ends > size:
             raise BadFile(self.path, "its entries reach beyond the end of the file", "The file is cut off.")
 
-    def value(self, entry: zipfile.ZipInfo) -> Any:
+    def value(self, entry: zipfile.ZipInfo) -> Json:
         return decode(self.path, self.read(entry), entry=entry.filename)
 
     def read(self, entry: zipfile.ZipInfo) -> bytes:

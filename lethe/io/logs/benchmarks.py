@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lethe.errors import BadFile, BadRow, plural
+from lethe.io.files import Json
 from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, number
 from lethe.io.logs._untrusted import Source, checked
 
@@ -38,7 +38,7 @@ BOOKKEEPING = re.compile(
 SEVERAL = "with several wordings, whose answers are not draws for one prompt"
 
 
-def _is_harmbench(first: Mapping[str, Any]) -> bool:
+def _is_harmbench(first: Mapping[str, Json]) -> bool:
     lists = (answers for answers in first.values() if isinstance(answers, list) and answers)
     return {"test_case", "generation"} <= as_object(next(lists, [None])[0]).keys()
 
@@ -79,7 +79,7 @@ def _read_harmbench(source: Source) -> Log:
 HARMBENCH = Format("harmbench", "HarmBench completions or results (.json)", _is_harmbench, _read_harmbench)
 
 
-def _is_jailbreakbench(first: Mapping[str, Any]) -> bool:
+def _is_jailbreakbench(first: Mapping[str, Json]) -> bool:
     if isinstance(first.get("jailbreaks"), list) and isinstance(first.get("parameters", {}), dict):
         return True
     summaries = first.get("summaries")
@@ -99,7 +99,7 @@ def _read_jailbreakbench(source: Source) -> Log:
     return _evaluation(path, content)
 
 
-def _artifact(path: Path, content: Mapping[str, Any]) -> Log:
+def _artifact(path: Path, content: Mapping[str, Json]) -> Log:
     table = Table(path, more=["index", "prompt"])
     for place, row in enumerate(content["jailbreaks"], start=1):
         if not isinstance(row, dict) or not isinstance(row.get("behavior"), str):
@@ -110,7 +110,7 @@ def _artifact(path: Path, content: Mapping[str, Any]) -> Log:
     return _jailbreaks(table, "artifact", as_text(stated.get("model")), stated)
 
 
-def _evaluation(path: Path, content: Mapping[str, Any]) -> Log:
+def _evaluation(path: Path, content: Mapping[str, Json]) -> Log:
     table = Table(path, more=["model", "prompt"])
     models = [name for name in content if name != "details"]
     for model in models:
@@ -119,7 +119,7 @@ def _evaluation(path: Path, content: Mapping[str, Any]) -> Log:
     return _jailbreaks(table, "evaluation", ", ".join(models), as_object(content.get("details")))
 
 
-def _submission(path: Path, content: Mapping[str, Any]) -> Log:
+def _submission(path: Path, content: Mapping[str, Json]) -> Log:
     """Read only the attack's own queries: summaries and eval_logs repeat some of the same answers."""
     table = Table(path, more=["model", "prompt"])
     several: set[str] = set()
@@ -142,12 +142,12 @@ def _submission(path: Path, content: Mapping[str, Any]) -> Log:
     if unlogged := [model for model in summaries if model not in (content.get("test_logs") or {})]:
         notes.append(f"no test_logs of {', '.join(unlogged)[:200]}")
     model = ", ".join(content["test_logs"])
-    about: dict[str, Any] = {"task": "submission", "model": model, "stated": stated, "stopping": "early"}
+    about: dict[str, Json] = {"task": "submission", "model": model, "stated": stated, "stopping": "early"}
     return table.log("JailbreakBench", warnings=warnings, notes=notes, **about)
 
 
-def _queries(path: Path, behavior: str, calls: Any) -> list[dict[str, Any]]:
-    queries: list[dict[str, Any]] = []
+def _queries(path: Path, behavior: str, calls: Json) -> list[dict[str, Json]]:
+    queries: list[dict[str, Json]] = []
     for call in calls if isinstance(calls, list) else [calls]:
         if not isinstance(call, list) or len(call) != 2 or not isinstance(call[1], list):
             raise BadFile(path, f"test_logs, {behavior[:80]!r}: expected pairs of a time and a list of queries")
@@ -155,7 +155,7 @@ def _queries(path: Path, behavior: str, calls: Any) -> list[dict[str, Any]]:
     return queries
 
 
-def _judged(table: Table, prompt_id: str, row: Mapping[str, Any], **more: Any) -> None:
+def _judged(table: Table, prompt_id: str, row: Mapping[str, Json], **more: object) -> None:
     verdicts = {name: number(value) for name, value in row.items() if name.startswith("jailbroken")}
     if row.get("prompt") is None and row.get("response") is None:
         table.prompt(prompt_id, planned=0)
@@ -166,7 +166,7 @@ def _judged(table: Table, prompt_id: str, row: Mapping[str, Any], **more: Any) -
 
 
 def _answered(
-    table: Table, prompt_id: str, sample: int, row: Mapping[str, Any], scores: dict[str, float], **more: Any
+    table: Table, prompt_id: str, sample: int, row: Mapping[str, Json], scores: dict[str, float], **more: object
 ) -> None:
     prompt = row.get("prompt")
     if prompt is not None:
@@ -174,13 +174,13 @@ def _answered(
     table.answer(prompt_id, sample, row.get("response"), scores, "no response", prompt=prompt, **more)
 
 
-def _jailbreaks(table: Table, task: str, model: str | None, stated: Mapping[str, Any]) -> Log:
-    about: dict[str, Any] = {"task": task, "model": model, "stated": stated}
+def _jailbreaks(table: Table, task: str, model: str | None, stated: Mapping[str, Json]) -> Log:
+    about: dict[str, Json] = {"task": task, "model": model, "stated": stated}
     log = table.log("JailbreakBench", draws="selected", refusal=SELECTED, **about)
     return replace(log, notes=(NOTE,) if NOT_TRIED in log.missing else ())
 
 
-def _object(path: Path, name: str, value: Any) -> dict[str, Any]:
+def _object(path: Path, name: str, value: Json) -> dict[str, Json]:
     return checked(path, repr(name[:80]), value)
 
 
@@ -233,7 +233,7 @@ def _read_leak_k(source: Source) -> Log:
     return replace(log, notes=tuple(_notes_on_leak_k(sampling, log.scores)))
 
 
-def _of_the_question(row: Mapping[str, Any]) -> dict[str, float]:
+def _of_the_question(row: Mapping[str, Json]) -> dict[str, float]:
     numbers = {name: number(value) for name, value in row.items() if isinstance(value, (int, float))}
     best = as_object(row.get("best_answer")).get("rougeL_recall")
     return numbers | ({"best_answer.rougeL_recall": number(best)} if isinstance(best, (int, float)) else {})
@@ -308,13 +308,13 @@ def _read_open_unlearning(source: Source) -> Log:
     )
 
 
-def _by_index(path: Path, name: str, block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     """Return the rows of a metric; a metric with only an aggregate, such as forget quality, has no rows."""
     rows = checked(path, f"{name[:80]!r}: `value_by_index`", block.get("value_by_index", {}))
     return {index: row for index, row in rows.items() if isinstance(row, dict)}
 
 
-def _generation(table: Table, prompt_id: str, name: str, row: Mapping[str, Any]) -> None:
+def _generation(table: Table, prompt_id: str, name: str, row: Mapping[str, Json]) -> None:
     table.prompt(prompt_id, as_text(row.get("input")))
     scores = {f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS}
     table.answer(prompt_id, 1, row.get("generation"), scores)
@@ -376,7 +376,7 @@ def _read_helm(source: Source) -> Log:
     )
 
 
-def _name_of(entry: Mapping[str, Any]) -> str:
+def _name_of(entry: Mapping[str, Json]) -> str:
     instance, trial = as_object(entry.get("instance")), entry.get("train_trial_index")
     changed = as_object(entry.get("perturbation", instance.get("perturbation"))).get("name")
     parts = [entry.get("instance_id", instance.get("id")), changed, trial if trial else None]

@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from lethe.errors import BadFile, shortened
+from lethe.io.files import Json
 from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, chosen, conversation, number
 from lethe.io.logs._untrusted import Archive, Source, checked
 
@@ -27,7 +28,7 @@ WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 REASONS = {"error": "error", "limit": "limit", "invalidation": "withdrawn"}  # by the member of a sample
 
 
-def recognises(first: Mapping[str, Any]) -> bool:
+def recognises(first: Mapping[str, Json]) -> bool:
     spec = first.get("eval")
     return isinstance(spec, dict) and "task" in spec and "model" in spec
 
@@ -45,7 +46,7 @@ def read(source: Source | Path) -> Log:
 FORMAT = Format("inspect", "Inspect logs (.eval or .json)", recognises, read)
 
 
-def _header(archive: Archive) -> dict[str, Any]:
+def _header(archive: Archive) -> dict[str, Json]:
     entries = {entry.filename: entry for entry in archive.entries}
     for name in (HEADER, START):
         if name in entries:
@@ -61,7 +62,7 @@ def _samples(archive: Archive) -> Iterator[Sample]:
             yield Sample(archive.path, f"its entry {entry.filename[:100]!r}", archive.value(entry))
 
 
-def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Log:
+def _log(path: Path, header: Mapping[str, Json], samples: Iterable[Sample]) -> Log:
     run = Run(path, header)
     read_samples = list(samples)
     names = _names(run, read_samples)
@@ -119,7 +120,7 @@ def _columns(run: Run, samples: Iterable[Sample]) -> list[str]:
     return [column for scorer in dict.fromkeys([*order, *seen]) for column in seen[scorer]]
 
 
-def _notes(run: Run, status: Any, samples: list[Sample], names: Mapping[str | int, str]) -> list[str]:
+def _notes(run: Run, status: Json, samples: list[Sample], names: Mapping[str | int, str]) -> list[str]:
     notes = run.notes()
     if status in UNFINISHED:
         notes.append(
@@ -139,7 +140,7 @@ def _notes(run: Run, status: Any, samples: list[Sample], names: Mapping[str | in
 
 
 class Run:
-    def __init__(self, path: Path, header: Mapping[str, Any]):
+    def __init__(self, path: Path, header: Mapping[str, Json]):
         spec = header.get("eval")
         if not isinstance(spec, dict):
             raise BadFile(path, "has no object `eval`, so the file is not a log of Inspect")
@@ -157,7 +158,7 @@ class Run:
         self.scorers = [name for name in names if isinstance(name, str)]
         steps = [as_object(step) for step in as_list(plan.get("steps"))]
         generating = [step.get("params") for step in steps if step.get("solver") == "generate"]
-        self.sampling: dict[str, Any] = {}  # of the model, the plan and the generating step; later settings win
+        self.sampling: dict[str, Json] = {}  # of the model, the plan and the generating step; later settings win
         for settings in map(as_object, (spec.get("model_generate_config"), plan.get("config"), *generating)):
             self.sampling |= {name: settings[name] for name in SETTINGS if settings.get(name) is not None}
         stopping = self.results.get("early_stopping")
@@ -170,7 +171,7 @@ class Run:
     @property
     def stated(self) -> dict[str, object]:
         """Return the totals of the run and the metrics of each scorer and reducer, over questions, not epochs."""
-        totals: dict[str, Any] = {
+        totals: dict[str, Json] = {
             name: self.results[name] for name in ("total_samples", "completed_samples") if name in self.results
         }
         for score in map(as_object, as_list(self.results.get("scores"))):
@@ -205,21 +206,21 @@ class Run:
         return notes
 
 
-def _is_id(value: Any) -> TypeGuard[int | str]:
+def _is_id(value: Json) -> TypeGuard[int | str]:
     return isinstance(value, (int, str)) and not isinstance(value, bool)
 
 
-def _is_count(value: Any) -> TypeGuard[int]:
+def _is_count(value: Json) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 class Sample:
     """One sample; errors name ``where``. Id and epoch come from the sample, never from the name of an entry."""
 
-    def __init__(self, path: Path, where: str, value: Any):
+    def __init__(self, path: Path, where: str, value: Json):
         value = checked(path, where, value)
-        self.id: Any = value.get("id")
-        self.epoch: Any = value.get("epoch")
+        self.id: Json = value.get("id")
+        self.epoch: Json = value.get("epoch")
         if not _is_id(self.id):
             raise BadFile(path, f"{where}: `id` is {type(self.id).__name__}, expected a text or an integer")
         if not _is_count(self.epoch):
@@ -239,7 +240,7 @@ class Sample:
         self.edited = any(bool(as_object(score).get("history")) for score in given.values())
 
 
-def _content(content: Any) -> Any:
+def _content(content: Json) -> Json:
     """Join the texts of a list of parts as Inspect does; reasoning is not part of the answer."""
     if not isinstance(content, list):
         return "" if content is None else content
@@ -247,7 +248,7 @@ def _content(content: Any) -> Any:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _prompt(given: Any) -> str | None:
+def _prompt(given: Json) -> str | None:
     """Return the question: a text unchanged; several messages as JSON of their roles and texts."""
     if isinstance(given, str):
         return given
@@ -257,7 +258,7 @@ def _prompt(given: Any) -> str | None:
     return conversation([(message.get("role"), _content(message.get("content"))) for message in messages])
 
 
-def _scores(given: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str], tuple[str, ...]]:
+def _scores(given: Mapping[str, Json]) -> tuple[dict[str, float], dict[str, str], tuple[str, ...]]:
     """Return one column per scorer, or one column `scorer.key` per key of a dictionary and per place of a list."""
     scores: dict[str, float] = {}
     columns: dict[str, str] = {}

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
+from lethe.io.files import Json
 from lethe.io.logs._log import NOT_WRITTEN, Format, Log, Table, as_list, as_object, as_text, chosen, number
 from lethe.io.logs._untrusted import Source
 
@@ -32,7 +32,7 @@ DEFAULT_SEED = 1234
 class Line:
     """One line: its answers, or its choices with likelihoods; ``passed``: the texts that the filter passed on as a list."""
 
-    def __init__(self, path: Path, place: int, row: Mapping[str, Any]):
+    def __init__(self, path: Path, place: int, row: Mapping[str, Json]):
         document, name, resps = row.get("doc_id"), row.get("filter", DEFAULT_FILTER), row.get("resps")
         if isinstance(document, bool) or not isinstance(document, (int, str)):
             raise BadRow(path, place, f"`doc_id` is {type(document).__name__}, expected an integer")
@@ -43,7 +43,7 @@ class Line:
             raise BadRow(path, place, "`resps` must be a list of lists of answers")
         self.place, self.document, self.filter = place, str(document), name
         self.prompt = as_text(next(iter(requests[0]), None))
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, Json] = {}
         self.choices: list[dict[str, float]] = []
         if all(isinstance(one[0], list) for one in resps):
             self.texts = [one[1] for one in requests if len(one) > 1 and isinstance(one[1], str)]
@@ -67,7 +67,7 @@ class Line:
         self.metrics = {metric: row.get(metric) for metric in metrics if isinstance(metric, str)}
 
 
-def _requests(path: Path, place: int, requests: Any) -> list[list[Any]]:
+def _requests(path: Path, place: int, requests: Json) -> list[list[Json]]:
     """Return the requests of a document in order, {gen_args_0: {arg_0, arg_1}}; older versions wrote nested lists."""
     if isinstance(requests, dict):
         requests = _numbered(requests, "gen_args_")
@@ -77,11 +77,11 @@ def _requests(path: Path, place: int, requests: Any) -> list[list[Any]]:
     return requests
 
 
-def _numbered(members: Mapping[str, Any], prefix: str) -> list[Any]:
+def _numbered(members: Mapping[str, Json], prefix: str) -> list[Json]:
     return [members.get(f"{prefix}{number}") for number in range(len(members))]
 
 
-def _likelihood(path: Path, place: int, pair: list[Any]) -> dict[str, float]:
+def _likelihood(path: Path, place: int, pair: list[Json]) -> dict[str, float]:
     try:
         likelihood, flag = pair
         if isinstance(flag, str):
@@ -95,7 +95,7 @@ class Run:
     """What the results file of a run says of one task; without such a file only the lines are known, and a note says why."""
 
     def __init__(
-        self, reason: str = "", content: Mapping[str, Any] = MappingProxyType({}), task: str | None = None
+        self, reason: str = "", content: Mapping[str, Json] = MappingProxyType({}), task: str | None = None
     ):
         of_task = {key: as_object(content.get(key)).get(task or "") for key in ("configs", "n-samples", "results")}
         config, stated = as_object(of_task["configs"]), as_object(of_task["results"])
@@ -164,7 +164,7 @@ def _run(path: Path, task: str | None) -> Run:
     return Run("", content, task)
 
 
-def _count(value: Any) -> int | None:
+def _count(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 

@@ -9,9 +9,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from lethe.errors import BadFile, BadRow, plural
+from lethe.io.files import Json
 from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, conversation, number
 from lethe.io.logs._untrusted import Source
 
@@ -28,9 +28,9 @@ COUNTS = ("passed", "fails", "nones", "total", "total_evaluated", "total_process
 class _Report:
     def __init__(self, source: Source):
         self.path, self.table = source.path, Table(source.path)
-        self.setup: dict[str, Any] = {}
+        self.setup: dict[str, Json] = {}
         self.version, self.ended, self.repeated, self.copied, self.copies = "", False, 0, 0, 0
-        self.attempts: dict[str, dict[str, Any] | None] = {}  # the first line, until the second one
+        self.attempts: dict[str, dict[str, Json] | None] = {}  # the first line, until the second one
         self.named: Counter[str] = Counter()
         self.values: dict[tuple[str, str], Counter[float]] = {}  # of a probe and a detector
         self.stated: dict[tuple[str, str], Counter[str]] = {}
@@ -48,7 +48,7 @@ class _Report:
                 self.stated.setdefault(pair, Counter()).update(counts)
             self.ended |= row.get("entry_type") == "completion"
 
-    def _attempt(self, line: int, row: dict[str, Any], uuid: str) -> None:
+    def _attempt(self, line: int, row: dict[str, Json], uuid: str) -> None:
         if row.get("status") != JUDGED:
             self.attempts.setdefault(uuid, row)
             return
@@ -77,7 +77,7 @@ class _Report:
                 own = {detector: number(scores[place]) for detector, scores in results.items()}
                 self.table.answer(name, place + 1, text, own)
 
-    def _prompt(self, row: Mapping[str, Any]) -> str:
+    def _prompt(self, row: Mapping[str, Json]) -> str:
         """Add the prompt of an attempt, and return its name; a buff gives several attempts of a probe one place."""
         name = f"{row.get('probe_classname')}/{row.get('seq')}"
         self.named[name] += 1
@@ -153,10 +153,10 @@ GARAK = Format(
 def _read_promptfoo(source: Source) -> Log:
     """Read the rows, which are in order of completion. The rows of one prompt, variables and test case are the repeats."""
     path, tests = source.path, dict[str, list[_Row]]()
-    head: Mapping[str, Any] = {} if source.first.keys() >= ROW_KEYS else source.object
+    head: Mapping[str, Json] = {} if source.first.keys() >= ROW_KEYS else source.object
     if head and not isinstance(as_object(head.get("results")).get("results"), list):
         raise BadFile(path, "`results.results` must be a list")
-    rows: Iterable[Any] = head["results"]["results"] if head else (row for _, row in source.lines())
+    rows: Iterable[Json] = head["results"]["results"] if head else (row for _, row in source.lines())
     for count, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not isinstance(row.get("promptIdx"), int):
             raise BadFile(path, f"result {count}: expected an object with an integer `promptIdx`")
@@ -169,7 +169,7 @@ def _read_promptfoo(source: Source) -> Log:
 
 
 class _Row:
-    def __init__(self, place: int, row: Mapping[str, Any]):
+    def __init__(self, place: int, row: Mapping[str, Json]):
         response, provider, case = (as_object(row.get(key)) for key in ("response", "provider", "testCase"))
         output, self.problem = response.get("output"), ""
         if output is None or row.get("failureReason") == ERROR:
@@ -185,7 +185,7 @@ class _Row:
         self.prompt_place, self.prompt = row["promptIdx"], as_text(as_object(row.get("prompt")).get("raw"))
 
 
-def _recognises(first: Mapping[str, Any]) -> bool:
+def _recognises(first: Mapping[str, Json]) -> bool:
     rows = as_list(as_object(first.get("results")).get("results"))
     return any(isinstance(row, dict) and row.keys() >= ROW_KEYS for row in (first, *rows[:1]))
 
@@ -193,7 +193,7 @@ def _recognises(first: Mapping[str, Any]) -> bool:
 PROMPTFOO = Format("promptfoo", "promptfoo results (.json or .jsonl)", _recognises, _read_promptfoo)
 
 
-def _metrics(case: Any) -> Iterator[str]:
+def _metrics(case: Json) -> Iterator[str]:
     """Yield the named metrics of a test case, also those inside a set of assertions."""
     for one in as_list(as_object(case).get("assert")):
         if isinstance(as_object(one).get("metric"), str):
@@ -201,7 +201,7 @@ def _metrics(case: Any) -> Iterator[str]:
         yield from _metrics(one)
 
 
-def _log(path: Path, head: Mapping[str, Any], tests: list[list[_Row]]) -> Log:
+def _log(path: Path, head: Mapping[str, Json], tests: list[list[_Row]]) -> Log:
     table = Table(path, more=["model"])
     rows = [row for test in tests for row in test]
     cached = sum(row.cached for row in rows)
