@@ -20,9 +20,10 @@ run: setup
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # At most ten minutes on two cores. The checks of `make lint` take one core for a minute and run beside the tests; what they
-# print comes at the end.
+# print comes at the end. A shell lets a command in the background ignore Ctrl-C, hence the trap.
 test: setup
 	$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
+	trap "kill $$lint" INT TERM; \
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint; checks=$$?; cat .venv/lint.log; exit $$((tests > checks ? tests : checks))
 
