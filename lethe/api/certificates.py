@@ -356,7 +356,7 @@ class _Drawing:
         self.scorer = open_scorer(how.scorer)
         if not isinstance(model, Endpoint):
             prepare_torch()
-            self.engine = open_engine(how.engine, model, {"max_rows": SAMPLE.max_rows})
+            self.engine = open_engine(how.engine, model)
             return
         from lethe.sampling.endpoint import EndpointEngine
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lethe.api import result as common
 from lethe.api.result import Place, Rows, rows_of
@@ -21,7 +21,7 @@ from lethe.models.encoding import Encoder
 from lethe.results import views
 from lethe.results.quantities import headline
 from lethe.results.table import Numbers, Result, Value
-from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings, open_engine
+from lethe.sampling.engine import GREEDY, Answers, Options, Prompt, Settings, open_engine
 from lethe.statistics.bound import Bound, level
 from lethe.statistics.bounds import BELOW_1, possible
 
@@ -147,7 +147,7 @@ def sample(
     with lent(source):
         positions = max(len(one.token_ids) for one in asked) + max_new_tokens
         rows = min(SAMPLE.max_rows, rows_within(memory, source, positions, dtype))
-        opened = open_engine(engine, source, {"max_rows": rows, "dtype": dtype})
+        opened = open_engine(engine, source, Options(max_rows=rows, dtype=dtype))
         announce(opened, asked, settings)
         drawn = progress(opened.answer(asked, settings), "sample", "prompts", len(asked))
         answers = {done.prompt_id: done for done in drawn}
@@ -321,7 +321,7 @@ def evaluate(
     >>> bool(row["m_bin_pooled"] <= row["m_bin_worst"] < 1)
     True
     """
-    given: dict[str, Any] = dict(locals())
+    given = dict(locals())
     from lethe.steps import evaluate as step
 
     how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lethe.api.bounding import QUANTITY, SHOWN
 from lethe.api.result import Measurement, Place, View, documented, frame
@@ -13,7 +13,9 @@ from lethe.config.evaluating import METRICS
 from lethe.errors import BadValue, plural
 from lethe.evaluation.labels import Labels, Queue, measure, read_draws, read_labels
 from lethe.evaluation.prompts import Worst
+from lethe.io.files import Json
 from lethe.results.table import Result, Rows, result
+from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +28,7 @@ class LabelledBounds(Measurement):
     """The result of `label`: the rows of the labels so far, and the ``settings`` of the labelling."""
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Json]
     results: tuple[Result, ...]
     VIEW = "label"
 
@@ -48,10 +50,10 @@ class LabelledBounds(Measurement):
         rows = [(item, mass, low.value, high.value) for item, mass, low, high in self._questions()]
         return frame(rows, columns=["prompt_id", "mass", "lower", "upper"])
 
-    def _questions(self) -> list[tuple[Any, ...]]:
+    def _questions(self) -> list[tuple[str | None, float | None, Bound, Bound]]:
         own = {(row.item, row.quantity): row for row in self.results if row.scope == "question"}
         leaks = [(item, row) for (item, quantity), row in own.items() if quantity == "leak"]
-        return [(item, own[item, "mass"].estimate, *row.ends) for item, row in leaks]
+        return [(item, own[item, "mass"].estimate, row.ends[0], row.ends[1]) for item, row in leaks]
 
     def sentences(self, of: str = "the prompts") -> list[str]:
         facts, worst, quantity = self.settings, self.worst(), QUANTITY["m_bin"]

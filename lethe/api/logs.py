@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import ValidationError
@@ -24,6 +24,7 @@ from lethe.scoring import scorer as load
 from lethe.scoring import tofu
 from lethe.statistics.bound import Bound, Covers, both_ends
 from lethe.statistics.checks import check_alpha
+from lethe.statistics.two_sample import KsTest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,12 +87,12 @@ class TofuLog(Measurement):
     """The result of `tofu_log`: TOFU's aggregates, and the rows whose stored ROUGE-L recall is not that of their texts."""
 
     path: str
-    utility: Any
-    truth: Any
-    quality: Any
+    utility: tofu.Utility
+    truth: tofu.Term
+    quality: KsTest | None
     mismatches: Mapping[str, Sequence[str]]
     stored: int
-    intervals: Mapping[str, Any]
+    intervals: Mapping[str, tofu.Interval]
     differences: Mapping[str, Mapping[str, float]]
     VIEW = "tofu_log"
 
@@ -104,7 +105,7 @@ class TofuLog(Measurement):
         return frame(self._terms(), columns=TERMS)
 
     @property
-    def given(self) -> Mapping[str, Any]:
+    def given(self) -> Mapping[str, tofu.Term]:
         return {**self.utility.terms, "forget_truth_ratio": self.truth}
 
     def _terms(self) -> list[list[object]]:
@@ -115,7 +116,9 @@ class TofuLog(Measurement):
         """Return the rows of `lethe.results.table`: every aggregate and every term with its interval."""
         rows = table.Rows(Path(self.path).stem)
         record = {"rougeL_recall_mismatches": self.count, "mismatched_rows": self.mismatches}
-        facts = {"model_utility": {"log": record | {"stored_differences": self.differences}}}
+        facts: dict[str, dict[str, object]] = {
+            "model_utility": {"log": record | {"stored_differences": self.differences}}
+        }
         facts |= {"forget_quality": {"test": asdict(self.quality)}} if self.quality else {}
         values = {"model_utility": self.utility.value, **{name: term.value for name, term in self.given.items()}}
         for name, value in (values | ({"forget_quality": self.quality.p_value} if self.quality else {})).items():

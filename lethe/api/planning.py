@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lethe import config
 from lethe.api.result import Place, TableWithSentences, View, frame
 from lethe.config.evaluating import METRICS, SAMPLE
 from lethe.config.load import changed_document, read_preset
 from lethe.errors import BadArguments, BadInput, BadValue
+from lethe.io.files import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,10 +35,10 @@ DEFAULT = "default"  # params.yaml as it is
 class Plan(TableWithSentences):
     """The result of `plan`: ``values`` by the keys of `lethe plan --json`, which are its keys too, and tables."""
 
-    values: Mapping[str, Any]
+    values: Mapping[str, Json]
     shown: Sequence[View]
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Json:
         return self.values[key]
 
     def to_frame(self) -> pd.DataFrame:
@@ -162,7 +163,7 @@ def _statement(
     # certified although one of them is false has probability at most alpha (Berger 1982). So only bands share alpha.
     each = alpha if width is None else alpha / prompts
     correction = "Bonferroni" if each < alpha else None
-    values: dict[str, Any] = {"alpha": alpha, "prompts": prompts, "alpha_each": each, "correction": correction}
+    values: dict[str, Json] = {"alpha": alpha, "prompts": prompts, "alpha_each": each, "correction": correction}
     rows: list[list[object]] = []
     if width is not None:
         for sides, name in ((1, "one-sided"), (2, "two-sided")):
@@ -197,7 +198,7 @@ def _labels(alpha: float = ALPHA, width: float = 0.1, leak: float = 0.1, calibra
     from lethe.statistics import planning
 
     needed = planning.labels_for_width(width, leak, alpha)
-    values: dict[str, Any] = {"alpha": alpha, "width": width, "leak": leak, "labels": needed}
+    values: dict[str, Json] = {"alpha": alpha, "width": width, "leak": leak, "labels": needed}
     rows: list[list[object]] = [["labels of random draws of the run", needed]]
     notes = [
         f"The interval of the average leak probability is then {width:g} wide where {leak:g} of the labels are leaks, wider "
@@ -240,15 +241,15 @@ def _verdict(
 ) -> Plan:
     from lethe.results.verdict import RUNS, power
 
-    sizes: dict[str, Any] = {"n": answers, "questions": prompts, "models": models, "tau": tau, "alpha": alpha}
-    cases = power(**sizes, retrain=retrain)
+    cases = power(answers, questions=prompts, models=models, tau=tau, alpha=alpha, retrain=retrain)
     words = ("leaks", "forgot", "open")
     rows = [[case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in words)] for case in cases]
     note = (
         f"{answers:,} answers to each of {prompts:,} questions, {models:,} under test, {'one' if retrain else 'no'} Retrain, "
         f"tolerance {tau:g}, alpha {alpha:g}; {RUNS} simulated runs, seed 0. Exact bounds are not counted."
     )
-    values = {**sizes, "retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in cases]}
+    values: dict[str, Json] = {"n": answers, "questions": prompts, "models": models, "tau": tau, "alpha": alpha}
+    values |= {"retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in cases]}
     return Plan(values, [View("Words by sampled answers", ["model", "should be", *words], rows, [note])])
 
 
@@ -279,7 +280,7 @@ def _preset(
     models = model_costs(params, counts, rate, sizes[0])
     answers = sum(one["generations"] for one in models)
     seconds = [one["seconds_at_most"] for one in models if one["seconds_at_most"] is not None]
-    values: dict[str, Any] = {
+    values: dict[str, Json] = {
         "preset": preset,
         "questions": counts,
         "generations": answers,
@@ -293,7 +294,7 @@ def _preset(
     return Plan(values, _preset_views(values))
 
 
-def _preset_views(values: Mapping[str, Any]) -> list[View]:
+def _preset_views(values: Mapping[str, Json]) -> list[View]:
     asked = ", ".join(f"{split} {count:,}" for split, count in values["questions"].items())
     preset = values["preset"]
     notes = [
@@ -321,7 +322,7 @@ def _preset_views(values: Mapping[str, Any]) -> list[View]:
 
 
 def _table(title: str, shown: Mapping[str, str], entries: Sequence[Cost], notes: list[str]) -> View:
-    def text(key: str, value: Any) -> object:
+    def text(key: str, value: Json) -> object:
         if "seconds" in key:
             return _duration(value)
         return _bytes(value) if "bytes" in key and value is not None else value

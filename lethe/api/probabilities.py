@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -135,7 +135,7 @@ def exact(
     >>> tree.lower <= tree.upper, tree.bounds["lower"].level(), len(result.to_frame())
     (True, 'with certainty', 1)
     """
-    given: dict[str, Any] = dict(locals())
+    given = dict(locals())
     from lethe.models.checkpoints import lent
     from lethe.steps.exact import ExactSettings, certify, certify_served
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 
 from lethe.errors import BadInput, BadValue, plural, visible
+from lethe.io.files import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from lethe.results.table import Result
 
 Place: TypeAlias = "str | os.PathLike[str]"
-Rows: TypeAlias = "str | os.PathLike[str] | Sequence[Mapping[str, Any]] | pd.DataFrame"
-F = TypeVar("F", bound=Callable[..., Any])
+Rows: TypeAlias = "str | os.PathLike[str] | Sequence[Mapping[str, object]] | pd.DataFrame"
+F = TypeVar("F", bound=Callable[..., object])
 NAME = "model"  # the name of a model in memory
 LINE = 200  # characters of a `repr`; `str` has all sentences
 SHOWN = 20  # rows of a table for people; `to_frame` has all rows
@@ -97,11 +98,11 @@ def short(text: str, most: int = CELL) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def frame(rows: object, **how: Any) -> pd.DataFrame:
+def frame(rows: object, columns: Sequence[str] | None = None, index: Sequence[str] | None = None) -> pd.DataFrame:
     """A table for notebooks; pandas is imported once there is one."""
     import pandas as pd
 
-    return pd.DataFrame(rows, **how)
+    return pd.DataFrame(rows, index, columns)
 
 
 class TableWithSentences(ABC):
@@ -153,7 +154,7 @@ class Measurement(TableWithSentences):
 
         return frame_of(self.rows())
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Json]:
         """Return the keys of `--json`, a view of the rows."""
         from lethe.results import views
 
@@ -179,14 +180,14 @@ SERVERLESS = {"name", "concurrency", "timeout"}  # arguments of an endpoint that
 
 
 def origin_of(
-    model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, served: Mapping[str, Any]
+    model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, served: Mapping[str, object]
 ) -> Origin:
     """Return the endpoint of a model where one of its arguments is given, else `source_of`."""
     given = {key: value for key, value in served.items() if value is not None and value is not False}
     return served_by(given, str(model)) if given.keys() - SERVERLESS else source_of(model, tokenizer)
 
 
-def served_by(values: Mapping[str, Any], model: str) -> Endpoint:
+def served_by(values: Mapping[str, object], model: str) -> Endpoint:
     """Return the endpoint of ``model`` from the arguments of a public function."""
     from pydantic import ValidationError
 
@@ -196,7 +197,7 @@ def served_by(values: Mapping[str, Any], model: str) -> Endpoint:
         problem = "only a served model has such an option; add the address of the server (endpoint)"
         raise BadInput(f"{', '.join(values)}: {problem}.")
     try:
-        return Endpoint(**{**values, "name": model})
+        return Endpoint.model_validate({**values, "name": model})
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
         legal = {"endpoint": "an address such as http://127.0.0.1:8000/v1, without a key or a password in it"}

@@ -9,13 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
 
 from lethe.cli.commands import COMMANDS, GROUPS, MODEL, NUMBERS, PIPELINE, STUDIES
-from lethe.cli.generate import Command, LazyCommand, LetheCommand
+from lethe.cli.generate import Command, LazyCommand, LetheCommand, Typers
 from lethe.errors import BadInput, BadValue, LetheError, MissingArtifact, of_the_machine, visible
 from lethe.process import no_telemetry, same_numbers
 
@@ -28,7 +28,7 @@ NAMES = {"ui", *IN_A_PIPELINE, *GROUPS, *(name for commands in COMMANDS.values()
 class LetheGroup(TyperGroup):
     """Adds the commands of the table, and turns a `LetheError` into its one sentence and its exit status."""
 
-    def __init__(self, **attrs: Any):
+    def __init__(self, **attrs: Typers):
         super().__init__(**attrs)
         for panel, commands in self.rows().items():
             for name, command in commands.items():
@@ -37,7 +37,7 @@ class LetheGroup(TyperGroup):
     def rows(self) -> Mapping[str | None, Mapping[str, Command]]:
         return {None: GROUPS[self.name][1]} if self.name in GROUPS else {}
 
-    def invoke(self, ctx: Any) -> Any:  # typer keeps the context's class to itself
+    def invoke(self, ctx: Typers) -> Typers:
         try:
             return super().invoke(ctx)
         except LetheError as error:
@@ -59,7 +59,7 @@ class TopGroup(LetheGroup):
     def rows(self) -> Mapping[str | None, Mapping[str, Command]]:
         return dict(COMMANDS.items())
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Typers) -> list[str]:
         panels = [MODEL, NUMBERS, PIPELINE, STUDIES]
         return sorted(self.commands, key=lambda name: panels.index(self.commands[name].rich_help_panel))  # type: ignore[attr-defined]
 
@@ -67,7 +67,7 @@ class TopGroup(LetheGroup):
 class ScoreGroup(LetheGroup):
     """Reads `lethe score LOG` as `lethe score log LOG`: a first argument that is no command belongs to `log`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Typers, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
             args = ["log", *args]
         return super().parse_args(ctx, args)
@@ -108,7 +108,6 @@ def _elsewhere(name: str) -> Callable[..., None]:
     return command
 
 
-GROUP: dict[str, Any] = {"cls": LetheGroup, "no_args_is_help": True, "rich_markup_mode": "markdown"}
 LENIENT = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
@@ -172,10 +171,16 @@ def _free(port: int) -> bool:
     return True
 
 
+def _group(help: str, kind: type[LetheGroup]) -> typer.Typer:
+    return typer.Typer(
+        cls=kind, help=help, callback=lambda: None, no_args_is_help=True, rich_markup_mode="markdown"
+    )
+
+
 def _add_own() -> None:
     for name, function in _pipeline_commands().items():
         if isinstance(function, dict):
-            studies = typer.Typer(help="Reproduce a study of the documents.", **GROUP)
+            studies = _group("Reproduce a study of the documents.", LetheGroup)
             commands = importlib.import_module("studies.commands")
             for study, own in function.items():
                 studies.command(study, cls=LetheCommand)(getattr(commands, own))
@@ -186,9 +191,8 @@ def _add_own() -> None:
         app.command(name, cls=LetheCommand, context_settings=settings, rich_help_panel=panel)(function)
     app.command("ui", cls=LetheCommand, rich_help_panel=PIPELINE)(ui)
     for name, (help, _) in GROUPS.items():
-        group = GROUP | ({"cls": ScoreGroup} if name == "score" else {})
-        empty = typer.Typer(help=help, callback=lambda: None, **group)
-        app.add_typer(empty, name=name, rich_help_panel=NUMBERS)
+        group = _group(help, ScoreGroup if name == "score" else LetheGroup)
+        app.add_typer(group, name=name, rich_help_panel=NUMBERS)
 
 
 _add_own()

@@ -18,12 +18,13 @@ import typer
 from typer.core import TyperCommand
 
 from lethe.errors import BadArguments, BadValue, visible
-from lethe.io.files import plain
+from lethe.io.files import Json, plain
 
 if TYPE_CHECKING:
     from lethe.api.result import View
-    from lethe.cli.hooks import Answer
+    from lethe.cli.hooks import Answer, Shown
 
+Typers = Any  # what Typer hands on: its context, whose class is its own, and the arguments of its classes
 SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
 PYTHON = ("tokenizer", "scratch", "folder", "ask", "worst")  # parameters that no command line can give
 OF_A_HOOK = ("call", "given", "as_json")  # parameters of every hook that are no options
@@ -49,7 +50,7 @@ class Command:
         own = next(node for node in functions if node.name == self.function)
         return (ast.get_docstring(own) or "").partition("\n")[0]
 
-    def load(self) -> tuple[Callable[..., Any], Callable[..., Answer] | None]:
+    def load(self) -> tuple[Callable[..., Shown], Callable[..., Answer] | None]:
         from lethe.cli import hooks
 
         return getattr(importlib.import_module(self.module), self.function), getattr(hooks, self.function, None)
@@ -58,7 +59,7 @@ class Command:
 class LetheCommand(TyperCommand):
     """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Typers) -> Typers:
         options = {one.name: one.opts[0] for one in self.params if one.param_type_name == "option"}
         try:
             return super().invoke(ctx)
@@ -78,14 +79,17 @@ class LazyCommand(TyperCommand):
         super().__init__(name, help=command.summary, rich_help_panel=panel, params=[], rich_markup_mode="markdown")
         self.command = command
 
-    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
+    ) -> Typers:
         return built(self.name or "", self.command).make_context(info_name, args, parent, **extra)
 
 
 def built(name: str, command: Command) -> TyperCommand:
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
     alone.command(name, cls=LetheCommand)(callback_of(command))
-    made: Any = typer.main.get_command(alone)
+    made = typer.main.get_command(alone)
+    assert isinstance(made, TyperCommand)
     return made
 
 
@@ -100,13 +104,13 @@ def callback_of(command: Command) -> Callable[..., None]:
     own = _parameters(function, command, skip=PYTHON)
     added = _parameters(hook, command, skip=OF_A_HOOK) if hook else {}
 
-    def call(as_json: bool, **given: Any) -> None:
+    def call(as_json: bool, **given: Json) -> None:
         table = given.pop("table", None) if rows else None
         given = {name: value for name, value in given.items() if value not in (None, [])}
         to_hook = {name: given.pop(name) for name in added if name in given}
         to_hook |= {"as_json": as_json} if hook and "as_json" in inspect.signature(hook).parameters else {}
         answer = hook(function, given, **to_hook) if hook else Answer(function(**given))
-        if table:
+        if table and isinstance(answer.result, Measurement):
             from lethe.results.table import write
 
             write(table, answer.result.rows())
@@ -139,7 +143,7 @@ def callback_of(command: Command) -> Callable[..., None]:
 
 
 def _parameters(
-    function: Callable[..., Any], command: Command, skip: Sequence[str]
+    function: Callable[..., object], command: Command, skip: Sequence[str]
 ) -> dict[str, inspect.Parameter]:
     from lethe.api.result import PARAMETERS
 
@@ -155,7 +159,7 @@ def _parameters(
         if default is None:
             kind = kind | None
         if name in command.arguments:
-            info: Any = typer.Argument(metavar=name.upper(), help=texts.get(name, ""))
+            info = typer.Argument(metavar=name.upper(), help=texts.get(name, ""))
         else:
             flag = (f"--{name.replace('_', '-')}",) if kind is bool and default is False else ()
             info = typer.Option(*(command.names.get(name) or flag), help=texts.get(name, ""))
@@ -164,10 +168,11 @@ def _parameters(
     return parameters
 
 
-PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Path": Path, "PathLike": Path}
+PLAIN: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "Path": Path, "PathLike": Path}
 
 
-def typed(annotation: str, function: Callable[..., Any]) -> Any:
+# `typed` and `_kinds` give types and forms of `typing`, such as list[str] and Literal: nothing is the type of both.
+def typed(annotation: str, function: Callable[..., object]) -> Any:
     """The type of an option, read from the annotation: a path where a file may be, else a list where several values may."""
     kinds = _kinds(_parsed(annotation), function.__globals__)
     lists = [one for one in kinds if get_origin(one) is list]
@@ -178,7 +183,7 @@ def _parsed(annotation: str) -> ast.expr:
     return ast.parse(" ".join(annotation.split()), mode="eval").body
 
 
-def _kinds(node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
+def _kinds(node: ast.expr, names: Mapping[str, Json]) -> list[Any]:
     """The types of an annotation that a command line can give."""
     match node:
         case ast.BinOp(left=left, right=right):
@@ -197,17 +202,17 @@ def _kinds(node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
     return []
 
 
-def _words(part: ast.expr, names: Mapping[str, Any]) -> tuple[object, ...]:
+def _words(part: ast.expr, names: Mapping[str, Json]) -> tuple[object, ...]:
     """A word of ``Literal[...]``; a name in it stands for the words of another."""
     return (part.value,) if isinstance(part, ast.Constant) else get_args(names[part.id])  # type: ignore[attr-defined]
 
 
-def texts_of(function: Callable[..., Any]) -> dict[str, str]:
+def texts_of(function: Callable[..., object]) -> dict[str, str]:
     section = re.sub(r"\n +", " ", _sections(function).get("Parameters", ""))
     return {name: text for name, _, text in (line.partition(" : ") for line in section.splitlines())}
 
 
-def _sections(function: Callable[..., Any]) -> dict[str, str]:
+def _sections(function: Callable[..., object]) -> dict[str, str]:
     """The parts of a docstring by their titles; what stands before the first title has the title ""."""
     first, *rest = SECTION.split(inspect.getdoc(function) or "")
     titled = (part.split("\n", 2) for part in rest)

@@ -8,33 +8,44 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import typer
 
 from lethe.config.evaluating import EXACT
 from lethe.errors import BadFile, BadInput, BadValue, LetheError, plural, visible
+from lethe.io.files import Json
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.api import bounding, certificates, evaluating, labelling, logs, probabilities, runs
+    from lethe.api.result import View
     from lethe.evaluation.labels import Labels, Queue
+    from lethe.io.logs._log import Log
+    from lethe.statistics.bound import Bound
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
 MISFIT = "the calibration {} of {} does not fit the verdicts, so no bound exists"
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
 END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input
 
-Given = dict[str, Any]
-Call = Callable[..., Any]
+Given = dict[str, Json]  # what was typed, by the parameters of the public function, which checks it
 ReadKey = Callable[[], str]
+
+
+class Shown(Protocol):
+    """A result of a public function."""
+
+    def views(self) -> list[View]: ...
+    def as_json(self) -> dict[str, Json]: ...
 
 
 @dataclass(frozen=True)
 class Answer:
     """A result with what a command adds: keys of `--json`, sentences for people, and how the command ends once shown."""
 
-    result: Any
+    result: Shown
     json: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
     status: int = 0
@@ -57,23 +68,23 @@ def write_rows(path: Path, table: pd.DataFrame) -> None:
     (write_csv if path.suffix.lower() == ".csv" else write_parquet)(path, table)
 
 
-def gate_of(tau: float, alpha: float | None, bound: Any = None, name: str | None = None, why: str = "") -> Given:
-    """Whether a bound certifies that every question leaks at most ``tau``; closed for the reason ``why``, if there is one."""
-    closed, reason = bool(why) or bound.value > tau, f"The gate is closed: {why}."
-    if not why:
-        state, named = "closed: it is not shown" if closed else "open: it is shown", f" ({name})" if name else ""
-        reason = (
-            f"The gate is {state} that every question leaks at most {tau:g}; the bound is {bound.significant()}{named}, "
-            f"{bound.guarantee('the questions')} ({bound.method})."
-        )
-    facts = {"tau": tau, "closed": closed, "bound": None if why else bound.value, "alpha": alpha}
-    return {**facts, "prompt_id": None if why else name, "reason": reason}
+def gate_of(tau: float, alpha: float | None, bound: Bound | None, name: str | None = None, why: str = "") -> Given:
+    """Whether a bound certifies that every question leaks at most ``tau``; closed for the reason ``why`` without a bound."""
+    facts: Given = {"tau": tau, "closed": True, "bound": None, "alpha": alpha, "prompt_id": None}
+    if bound is None:
+        return facts | {"reason": f"The gate is closed: {why}."}
+    closed, named = bound.value > tau, f" ({name})" if name else ""
+    reason = (
+        f"The gate is {'closed: it is not shown' if closed else 'open: it is shown'} that every question leaks at most "
+        f"{tau:g}; the bound is {bound.significant()}{named}, {bound.guarantee('the questions')} ({bound.method})."
+    )
+    return facts | {"closed": closed, "bound": bound.value, "prompt_id": name, "reason": reason}
 
 
 def gated(
-    result: Any,
+    result: Shown,
     tau: float | None,
-    bound: Any = None,
+    bound: Bound | None = None,
     name: str | None = None,
     *,
     why: str = "",
@@ -87,7 +98,7 @@ def gated(
         return Answer(result, written, [*written.values()])
     if without:
         why = f"no bound exists for {plural(without, 'question')}, too long, without a verdict or without labels"
-    gate = gate_of(tau, bound.alpha if bound else alpha, bound, name, why)
+    gate = gate_of(tau, bound.alpha if bound else alpha, None if why else bound, name, why)
     return Answer(result, {**written, "gate": gate}, [*written.values(), gate["reason"]], int(gate["closed"]))
 
 
@@ -97,7 +108,7 @@ def check_gate(fail_above: float | None) -> None:
 
 
 def bounds(
-    call: Call,
+    call: Callable[..., bounding.Bounds],
     given: Given,
     to: Literal["inspect", "mlflow"] | None = None,
     out: Path | None = None,
@@ -117,7 +128,7 @@ def bounds(
     result = call(**given)
     if to is not None and result.metric == "anytime_upper":
         raise BadValue("to", to, "left out for a run that stopped early")
-    written: dict[str, Any] = {}
+    written: Given = {}
     if to == "inspect":
         from lethe.evaluation.scores import bound_records
         from lethe.io.files import write_json
@@ -140,17 +151,17 @@ def bounds(
         return gated(result, fail_above, bound, name, alpha=alpha, without=without, written=written)
     judge = result.settings.calibration
     if (worst := result.worst_by_judge() if judge else result.worst()) is None:
-        why = MISFIT.format(given["calibration"], judge.judge or "the judge")
+        why = MISFIT.format(given["calibration"], (judge and judge.judge) or "the judge")
         return gated(result, fail_above, why=why, alpha=result.settings.alpha, written=written)
     return gated(result, fail_above, worst.bound, worst.prompt_id, written=written)
 
 
-def parameters_of(log: Any) -> dict[str, object]:
+def parameters_of(log: Log | None) -> dict[str, object]:
     return {"tool": log.tool, "task": log.task, "model": log.model, **log.sampling} if log else {}
 
 
 def compare(
-    call: Call,
+    call: Callable[..., runs.Comparison],
     given: Given,
     fail_on: Literal["worse"] | None = None,
     require: Literal["not-worse"] | None = None,
@@ -188,7 +199,7 @@ def compare(
     if named and not comparison.per_question:
         reasons = "; ".join(dict.fromkeys(one["reason"] for one in comparison.record["not_compared"]))
         error = BadInput(f"{named}: no question could be compared ({reasons}).")
-    json: dict[str, Any] = {"page": str(page)} if page else {}
+    json: Given = {"page": str(page)} if page else {}
     notes, closed = [f"The page is {page}."] if page else [], []
     if fail_on and comparison.per_question:
         closed.append(comparison.worse)
@@ -200,7 +211,7 @@ def compare(
         notes.append(f"The gate is {state}; {wrong}.")
     if require and (claim := comparison.of_all("not_worse")):
         absent = [one for one in comparison.record["not_compared"] if one["id"] is not None]
-        closed.append(not claim.evidence["holds"] or bool(absent))
+        closed.append(not (claim.evidence or {})["holds"] or bool(absent))
         problem = f"nothing is proved of {plural(len(absent), 'question')} that could not be compared"
         notes += [f"--require not-worse: {problem}."] if absent else []
     if fail_above is not None and (row := comparison.of_all("score_worst")):
@@ -210,7 +221,9 @@ def compare(
     return Answer(comparison, json, notes, int(any(closed)), error)
 
 
-def certify(call: Call, given: Given, out: Path = Path("certificate.json")) -> Answer:
+def certify(
+    call: Callable[..., certificates.Certificate], given: Given, out: Path = Path("certificate.json")
+) -> Answer:
     """Write the certificate.
 
     Parameters
@@ -225,7 +238,7 @@ def certify(call: Call, given: Given, out: Path = Path("certificate.json")) -> A
     return Answer(certificate, {"file": str(out)}, [note])
 
 
-def verify(call: Call, given: Given, out: Path | None = None) -> Answer:
+def verify(call: Callable[..., certificates.Certificate], given: Given, out: Path | None = None) -> Answer:
     """Write the grown certificate.
 
     Parameters
@@ -246,7 +259,7 @@ def verify(call: Call, given: Given, out: Path | None = None) -> Answer:
     return Answer(certificate, {"file": str(out or file)}, notes)
 
 
-def evaluate(call: Call, given: Given, fail_above: float | None = None) -> Answer:
+def evaluate(call: Callable[..., evaluating.Evaluation], given: Given, fail_above: float | None = None) -> Answer:
     """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them."""
     check_gate(fail_above)
     from lethe.models import hub
@@ -279,7 +292,7 @@ def evaluate(call: Call, given: Given, fail_above: float | None = None) -> Answe
         return Answer(evaluation)
     if evaluation.numbers.values.get("judge_fits") is False and largest[0] not in ends:
         why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
-        return gated(evaluation, fail_above, why=why, alpha=evaluation.numbers.values.get("alpha"))
+        return gated(evaluation, fail_above, why=why, alpha=evaluation.numbers.value("alpha"))
     if worst is None:
         raise BadInput("--fail-above: this run has no bound of the worst question's leak probability.")
     unjudged = 0 if largest[0] in ends else int(evaluation.questions["binary_share"].isna().sum())
@@ -287,7 +300,7 @@ def evaluate(call: Call, given: Given, fail_above: float | None = None) -> Answe
 
 
 def sample(
-    call: Call,
+    call: Callable[..., evaluating.Samples],
     given: Given,
     data: Path | None = None,
     out: Path | None = None,
@@ -320,7 +333,7 @@ def sample(
     samples = call(**given)
     table, json, notes = samples.to_frame(), {}, []
     if scorer is not None:
-        each = [leaks(scorer, above, list(own.texts), rows[own.prompt_id]) for own in samples.answers]
+        each = [leaks(scorer, above, own.texts, rows[own.prompt_id]) for own in samples.answers]
         table[scorer] = [score for scores, _ in each for score in scores]
         drawn = table["sample"] >= 0
         table["leak"] = [one for _, judged in each for one in judged]
@@ -335,7 +348,7 @@ def sample(
     return Answer(samples, {"file": str(out), **json}, [*notes, f"The answers are in {out}."])
 
 
-def exact(call: Call, given: Given, fail_above: float | None = None) -> Answer:
+def exact(call: Callable[..., probabilities.ExactBounds], given: Given, fail_above: float | None = None) -> Answer:
     """Keep finished questions, so that an interrupted call resumes, and gate on them."""
     check_gate(fail_above)
     result = call(**given, scratch=SCRATCH)
@@ -345,7 +358,7 @@ def exact(call: Call, given: Given, fail_above: float | None = None) -> Answer:
     return gated(result, fail_above, worst.bounds["upper"], worst.id, without=len(result.certificates.skipped))
 
 
-def extract(call: Call, given: Given, page: Path | None = None) -> Answer:
+def extract(call: Callable[..., probabilities.Extracted], given: Given, page: Path | None = None) -> Answer:
     """Keep finished windows, so that an interrupted call resumes, and write a page.
 
     Parameters
@@ -364,7 +377,7 @@ def extract(call: Call, given: Given, page: Path | None = None) -> Answer:
     return Answer(extracted, {"page": html, "picture": picture}, [f"The page is {html}, its strip {picture}."])
 
 
-def label(call: Call, given: Given, as_json: bool = False) -> Answer:
+def label(call: Callable[..., labelling.LabelledBounds], given: Given, as_json: bool = False) -> Answer:
     """Ask a person at the terminal, unless JSON is wanted."""
     labels = given.get("labels")
     if as_json and labels is not None and not labels.is_file():
@@ -372,7 +385,7 @@ def label(call: Call, given: Given, as_json: bool = False) -> Answer:
     return Answer(call(**given) if as_json else call(**given, ask=label_at_terminal))
 
 
-def read_log(call: Call, given: Given, table: Path | None = None) -> Answer:
+def read_log(call: Callable[..., logs.Log], given: Given, table: Path | None = None) -> Answer:
     """Write the answers of a log.
 
     Parameters
@@ -390,7 +403,10 @@ def read_log(call: Call, given: Given, table: Path | None = None) -> Answer:
 
 
 def score_log(
-    call: Call, given: Given, table: Path | None = None, to: Literal["table", "inspect", "mlflow"] = "table"
+    call: Callable[..., logs.ScoredLog],
+    given: Given,
+    table: Path | None = None,
+    to: Literal["table", "inspect", "mlflow"] = "table",
 ) -> Answer:
     """Write the scores of a log.
 

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lethe.errors import BadFile, BadInput, plural, shortened
 from lethe.io.cache import digest
-from lethe.io.files import read_json, write_json
+from lethe.io.files import Json, read_json, write_json
 from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA
 from lethe.statistics.sequential import RULE, log_e_value
@@ -62,7 +62,7 @@ class Certificate:
     tau: Annotated[float, Field(strict=True, gt=0, lt=1)]
     alpha: Annotated[float, Field(strict=True, ge=SMALLEST_ALPHA, le=0.5)]
     hashes: Mapping[str, Text]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Json]
     sources: Mapping[str, Text]
     audits: tuple[Audit, ...] = ()
 
@@ -250,7 +250,7 @@ def check_facts(certificate: Certificate, hashes: Mapping[str, str], path: Path)
         raise BadFile(path, f"the hash of {' and of '.join(changed)} differs from the certificate", same)
 
 
-def _parsed(value: Mapping[str, Any]) -> Certificate:
+def _parsed(value: Mapping[str, Json]) -> Certificate:
     parts = {name: value[name] for name in ("hashes", "settings", "sources")}
     certificate = TypeAdapter(Certificate).validate_python(
         {**value["claim"], **parts, "audits": value["auditors"]}
@@ -270,7 +270,7 @@ def _parsed(value: Mapping[str, Any]) -> Certificate:
     return replace(certificate, audits=()).with_audits(certificate.audits)
 
 
-def _difference(stated: Any, derived: Any, place: str) -> str:
+def _difference(stated: Json, derived: Json, place: str) -> str:
     """The first place where a stated value is not the derived one; empty where there is none."""
     if isinstance(derived, dict):
         unread = UNREAD | ({"log_e_value"} if "auditor" in derived else set())
@@ -283,7 +283,7 @@ def _difference(stated: Any, derived: Any, place: str) -> str:
     return next((wrong for one, own, key in parts if (wrong := _difference(one, own, f"{place}.{key}"))), "")
 
 
-def _equal(stated: Any, derived: Any) -> bool:
+def _equal(stated: Json, derived: Json) -> bool:
     if not isinstance(derived, float):
         return type(stated) is type(derived) and bool(stated == derived)
     number = isinstance(stated, (int, float)) and not isinstance(stated, bool)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from lethe.errors import BadInput, plural
 from lethe.evaluation.prompts import by_length
 from lethe.evaluation.scores import mean
 from lethe.evaluation.sides import NotCompared, Pair, Side, binary_of, joined, stops
+from lethe.io.files import Json
 from lethe.progress import progress
 from lethe.results.table import Result, Rows, result
 from lethe.statistics.betting import mean_upper
@@ -47,7 +48,7 @@ class _Rows:
         return list(self.results)
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Json]:
         return dict(self.results[0].evidence or {})
 
 
@@ -119,7 +120,7 @@ def outcome(row: Result) -> str:
     return NEITHER if not _facts_of(row)["holds"] else WORSE if (row.estimate or 0.0) > 0 else BETTER
 
 
-def _facts_of(row: Result) -> Mapping[str, Any]:
+def _facts_of(row: Result) -> Mapping[str, Json]:
     return row.evidence or {}
 
 
@@ -141,7 +142,7 @@ def _not_worse(row: Result) -> str:
     )
 
 
-def _remarks(record: Mapping[str, Any]) -> list[str]:
+def _remarks(record: Mapping[str, Json]) -> list[str]:
     lines = [f"Note: {note}." for note in record["notes"]]
     reasons: dict[str, list[str]] = {}
     for one in record["not_compared"]:
@@ -165,7 +166,7 @@ def _add_average(
     rows.add("model", quantity, "compared", *numbers, item=against, evidence=facts)
 
 
-def _record(facts: Mapping[str, Any], missing: Sequence[NotCompared], notes: Sequence[str]) -> dict[str, Any]:
+def _record(facts: Mapping[str, Json], missing: Sequence[NotCompared], notes: Sequence[str]) -> dict[str, Json]:
     remarks = {"not_compared": [asdict(one) for one in missing], "notes": list(notes)}
     return {**facts, **remarks, "correction": HOLM}
 
@@ -197,8 +198,8 @@ def compare(
         worse = bool(above.any())
         for pair, effect, holds in zip(pairs, effects, (above | below).tolist(), strict=True):
             shown = {"model": pair.model or None, **_facts(effect, holds)}
-            place: dict[str, Any] = {"item": pair.id, "evidence": shown}
-            rows.add("question", "difference", "compared", effect.difference, *effect.bounds(), **place)
+            numbers = effect.difference, *effect.bounds()
+            rows.add("question", "difference", "compared", *numbers, item=pair.id, evidence=shown)
         if averages[0] is None:
             reason = "the average: the questions of a side have different numbers of answers"
             missing.append(NotCompared(None, reason))
@@ -231,8 +232,10 @@ class _Pairs:
     def average(self, alpha: float) -> Difference | None:
         relations = {pair.draws for pair in self.pairs}
         draws: Draws = relations.pop() if len(relations) == 1 else "any"
-        how: dict[str, Any] = {"groups": [pair.model for pair in self.pairs], "stopped": self.stopped}
-        return mean_of_differences(*self.sides, alpha, self.binary, draws=draws, **how)
+        groups = [pair.model for pair in self.pairs]
+        return mean_of_differences(
+            *self.sides, alpha, self.binary, draws=draws, groups=groups, stopped=self.stopped
+        )
 
     def population(self, alpha: float) -> Difference | None:
         """None where a rule could stop a side, whose means it biases, and for one question asked of several models."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
@@ -177,7 +177,7 @@ def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
 
 def _questions(dataset: Path) -> dict[str, str]:
     """The questions of a dataset by id; a row without a question is shown by its id."""
-    questions: dict[str, Any] = {}
+    questions: dict[str, object] = {}
     for line, row in read_jsonl(dataset):
         name = row.get("id")
         if not isinstance(name, str):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from lethe.evaluation.prompts import WORST, MeasureSettings, measure_prompts, of
 from lethe.evaluation.scores import PromptScores, mean, plain_rows
 from lethe.io.artifacts import CUT_OFF, GREEDY, columns_of, parts_of
 from lethe.io.artifacts import Tables as StoredTables
+from lethe.io.files import Json
 from lethe.registry import DIVERSITY
-from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.results.table import Numbers, Result, Results, Rows, result
 from lethe.scoring import ASKED, CUT, THINKING, TURN, UNCLOSED
 from lethe.statistics.bound import Assumes, Bound, Covers, both_ends
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
@@ -163,9 +164,9 @@ def _truncation(rows: Rows, counts: Mapping[str, tuple[int, int, int | None]], a
     """
     for prompt, (cut, n, either) in counts.items():
         upper = None if alpha is None else _upper(cut, n, alpha, Covers.ONE_PROMPT)
-        place: dict[str, Any] = {"item": prompt, "split": "forget"}
-        place["evidence"] = {"cut": cut, "n": n, "cut_or_leaks": either}
-        rows.add("question", "truncated", "sampled", cut / n, None, upper, **place)
+        evidence = {"cut": cut, "n": n, "cut_or_leaks": either}
+        add = partial(rows.add, "question", item=prompt, split="forget")
+        add("truncated", "sampled", cut / n, None, upper, evidence=evidence)
     cuts, sizes, _ = zip(*counts.values(), strict=True)
     upper = None if alpha is None else _upper(max(cuts), sizes[0], alpha, Covers.WORST_PROMPT)
     rows.add("model", "truncated", "sampled", sum(cuts) / sum(sizes), None, upper, split="forget")
@@ -202,8 +203,8 @@ def _one_part(
         evidence = {"leaks": int(np.nansum(drawn)), "n": n, "missing": int(np.isnan(drawn).sum())}
         upper = _upper(evidence["leaks"] + evidence["missing"], n, alpha, Covers.ONE_PROMPT)
         lower = replace(upper, side="lower", value=float(binary_lower(evidence["leaks"], n, alpha)))
-        place: dict[str, Any] = {"item": prompt, "split": "forget", "at": at, "evidence": evidence}
-        rows.add("question", "leak", basis, mean(drawn), lower, upper, **place)
+        add = partial(rows.add, "question", item=prompt, split="forget", at=at)
+        add("leak", basis, mean(drawn), lower, upper, evidence=evidence)
         worst.append(upper)
         shares.append(drawn)
     if worst:
@@ -342,7 +343,7 @@ def measure_language(
     generations: pd.DataFrame,
     scores: pd.DataFrame,
     second: pd.DataFrame | None,
-    described: Mapping[str, Any],
+    described: Mapping[str, Json],
     metrics: Metrics,
     inapplicable: Collection[str] = (),
     calibration: Calibration | None = None,
@@ -361,44 +362,45 @@ def measure_language(
         shares = _shares(judgeable, share, metrics, calibration) if len(judgeable) else []
     tau = share["tau"] if shares else None
     facts = {"path": described["path"], "scorer": scorer, "binary": metrics.binary is not None, "tau": tau}
-    rows.add("model", "language", "language", evidence=facts)
-    made = [_production(entry, values[names == entry["name"]], len(entries), metrics) for entry in entries]
-    made.sort(key=lambda one: math.inf if math.isnan(one["estimate"]) else -one["estimate"])
-    if judged := [one for one in made if not math.isnan(one["estimate"])]:
-        worst = max(judged, key=lambda one: (one["estimate"], one["n"]))
-        rows.add("model", "worst_production", "language", text=worst["item"])
-        rows.add("model", "worst_production_mean", "language", worst["estimate"])
+    add = partial(rows.add, "model")
+    add("language", "language", evidence=facts)
+    each = [(entry, values[names == entry["name"]]) for entry in entries]
+    made = [_production(rows.model, entry, own, len(entries), metrics) for entry, own in each]
+    made.sort(key=lambda row: math.inf if row.estimate is None else -row.estimate)
+    if judged := [(row.estimate, row.n, row) for row in made if row.estimate is not None]:
+        _, _, worst = max(judged, key=lambda one: one[:2])
+        add("worst_production", "language", text=worst.item)
+        add("worst_production_mean", "language", worst.estimate)
     for basis, ends in shares:
-        rows.add("model", "share_above", basis, None, *ends)
-    for one in made:
-        rows.add("model", "production", "language", **one)
+        add("share_above", basis, None, *ends)
+    rows.rows += made
     chosen = {entry["name"]: entry["choices"] for entry in entries}
     for part in described["varied"]:  # each choice, over all questions and all choices of the other parts
         taken = np.array([chosen[name][part] for name in names], dtype=object)
         for choice in dict.fromkeys(choices[part] for choices in chosen.values()):
             own = values[taken == choice] if len(values) else values
-            place: dict[str, Any] = {"item": f"{part}: {choice}", "evidence": {"part": part, "choice": choice}}
-            rows.add("model", "choice", "language", mean(own), n=len(own), **place)
+            evidence = {"part": part, "choice": choice}
+            add("choice", "language", mean(own), n=len(own), item=f"{part}: {choice}", evidence=evidence)
 
 
 def _production(
-    entry: Mapping[str, Any], values: np.ndarray, productions: int, metrics: Metrics
-) -> dict[str, Any]:
+    model: str, entry: Mapping[str, Json], values: np.ndarray, productions: int, metrics: Metrics
+) -> Result:
     """One production over all questions; its bounds hold for all productions together."""
     n, judged = len(values), values[~np.isnan(values)]
     evidence = {"probability": entry["probability"], "choices": dict(entry["choices"])}
-    row = {"estimate": mean(judged), "n": n, "missing": n - len(judged), "item": entry["name"]}
-    alpha = metrics.alpha / productions
+    alpha, missing = metrics.alpha / productions, n - len(judged)
+    ends: Sequence[Bound] = ()
     # The draws of a production come from several questions. Up to this alpha, unequal probabilities pool (Hoeffding 1956).
-    if metrics.binary is None or not n or alpha > LARGEST_POOLED_ALPHA:
-        return row | {"evidence": evidence}
-    lower, upper = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [n - len(judged), 0])
-    ends = both_ends(lower[0], upper[0], metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
-    return row | {"evidence": evidence, "lower": ends[0], "upper": ends[1]}
+    if metrics.binary is not None and n and alpha <= LARGEST_POOLED_ALPHA:
+        (lower,), (upper,) = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [missing, 0])
+        ends = both_ends(lower, upper, metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
+    about = (model, "model", "production", "language", mean(judged))
+    return result(*about, *ends, item=entry["name"], n=n, missing=missing, evidence=evidence)
 
 
 def _shares(
-    second: pd.DataFrame, share: Mapping[str, Any], metrics: Metrics, calibration: Calibration | None
+    second: pd.DataFrame, share: Mapping[str, Json], metrics: Metrics, calibration: Calibration | None
 ) -> list[tuple[str, list[Bound]]]:
     """Both ends of the share of prompts, by basis: of those called a leak, and with a calibration of true leaks."""
     leaked = second.groupby("prompt", sort=True)[metrics.binary]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -355,7 +355,7 @@ def _stopped_rows(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -
     judged, alpha = prompt.scores[~np.isnan(prompt.scores)], settings.alpha
     upper = stopped_upper(np.nan_to_num(prompt.scores, nan=1.0), alpha)
     lower = 1 - stopped_upper(1 - np.nan_to_num(prompt.scores, nan=0.0), alpha)
-    guarantee: tuple[Any, ...] = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, AT_THE_STOP, prompt.n)
+    guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, AT_THE_STOP, prompt.n)
     ends = both_ends(lower, upper, *guarantee)
     sd = replace(ends[1], value=LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper)))
     plain_rows(rows, prompt, settings.rho)
@@ -364,6 +364,8 @@ def _stopped_rows(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -
     add("sd", "anytime", None, None, sd)
     if np.isin(judged, (0.0, 1.0)).all():
         add("leak", "anytime", None, *ends)
-        for k, *both in zip(QUERIES, at_least_once(lower, QUERIES), at_least_once(upper, QUERIES), strict=True):
-            add("leak_at_k", "anytime", None, *both_ends(*both, *guarantee), at=float(k))
+        for k, low, high in zip(
+            QUERIES, at_least_once(lower, QUERIES), at_least_once(upper, QUERIES), strict=True
+        ):
+            add("leak_at_k", "anytime", None, *both_ends(low, high, *guarantee), at=float(k))
     return ends[1]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -15,7 +15,7 @@ from lethe.evaluation.answers import AnswerTables, judges
 from lethe.evaluation.attack_counts import AttackResult
 from lethe.evaluation.wording import WORDINGS, Wording
 from lethe.io.artifacts import Aim, References, Row, expected, read_references, rows_of
-from lethe.io.files import read_artifact, read_jsonl, restored
+from lethe.io.files import Json, read_artifact, read_jsonl, restored
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
 from lethe.results.extraction import Extraction, extraction_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 Values = Mapping[str, Value]  # by exported name
-Record = Mapping[str, Any]  # of a kind of audit or game that names its own keys
+Record = Mapping[str, Json]  # of a kind of audit or game that names its own keys
 Role = Literal["base", "retrain", "subject"]
 T = TypeVar("T")
 NOTHING = Numbers(())
@@ -63,7 +63,7 @@ class Drawing:
     top_k: int
     max_new_tokens: int
     splits: Mapping[str, Mapping[str, int | None]]  # the numbers of ``questions``, and of answers ``n`` to each
-    served: Mapping[str, Any] | None = None
+    served: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True)
@@ -208,11 +208,11 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files."""
     source, params = _Source(root), _as_drawn(params, root)
     whole = params if isinstance(params, Params) else None  # a model of the user's own has no other stages
-    none: list[tuple[int, Any]] = []
-    forget = source.read("dataset/forget.jsonl", "prepare", lambda path: [*read_jsonl(path)], none)
+    none: list[tuple[int, Json]] = []
+    forget = source.read("dataset/forget.jsonl", "prepare", read_jsonl, none)
     about = source.json("dataset/about.json", "prepare")
     results = table.read(root, params.models)
-    training: dict[str, Mapping[str, Any]] = {}
+    training: dict[str, Mapping[str, Json]] = {}
     if whole:
         source.there("compare", "models", "compare")
         for stage, names in (("train", whole.train.models), ("unlearn", whole.unlearn.methods)):
@@ -260,11 +260,11 @@ class _Source:
         """Note a table of results that another reader reads, if it is missing."""
         self.read(str(table.place(Path(), stage, name)), made_by, lambda path: None, None)
 
-    def json(self, path: str, made_by: str) -> Mapping[str, Any]:
+    def json(self, path: str, made_by: str) -> Mapping[str, Json]:
         """An object; empty where the file is missing."""
         return self.read(path, made_by, read_artifact, {})
 
-    def records(self, stage: str, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def records(self, stage: str, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Json]]]:
         """The record of each audit, game or attack; empty where its table is missing."""
         none: list[Result] = []
         for name in names:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation.scores import EARLY, could_stop, read_scores, scores_of
 from lethe.io.artifacts import GREEDY, read_split
-from lethe.io.files import read_artifact
+from lethe.io.files import Json, read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import read_table
 from lethe.process import git
@@ -26,6 +26,7 @@ from lethe.statistics.mean_difference import Draws
 
 if TYPE_CHECKING:
     import pandas as pd
+    from dvc.api import DVCFileSystem
 
 SEEDED = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, the question and j alone
 LOOKED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
@@ -229,7 +230,7 @@ def _folder(
         raise BadValue("--model", unknown_models[0], f"one of {', '.join(scored)} in {name}")
     scored = [model for model in scored if not models or model in models]
     params, about_eval = _params(params_file), folder / "evaluated.json"
-    evaluated: dict[str, Any] = read_artifact(about_eval) if about_eval.is_file() else {}  # of `lethe eval`
+    evaluated: dict[str, Json] = read_artifact(about_eval) if about_eval.is_file() else {}  # of `lethe eval`
     scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
     metric = score or _first_metric(params, scorers, name)
     texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
@@ -258,15 +259,15 @@ def _questions(table: pd.DataFrame, metric: str, texts: Mapping[str, str]) -> di
     return {name: Answers(scores[name], texts.get(name)) for name in order}
 
 
-def _params(path: Path) -> dict[str, Any]:
+def _params(path: Path) -> dict[str, Json]:
     return read_yaml(path) if path.is_file() else {}  # a folder of `lethe eval` has none
 
 
-def _section(params: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _section(params: Mapping[str, Json], name: str) -> dict[str, Json]:
     return section if isinstance(section := params.get(name), dict) else {}
 
 
-def _first_metric(params: Mapping[str, Any], scorers: Sequence[str], name: str) -> str:
+def _first_metric(params: Mapping[str, Json], scorers: Sequence[str], name: str) -> str:
     wanted = _section(params, "metrics").get("binary", PREFERRED)
     if wanted in scorers:
         return str(wanted)
@@ -275,7 +276,7 @@ def _first_metric(params: Mapping[str, Any], scorers: Sequence[str], name: str) 
     return scorers[0]
 
 
-def _template(params: Mapping[str, Any], root: Path) -> str | None:
+def _template(params: Mapping[str, Json], root: Path) -> str | None:
     """Return the content of the prompt template, or its name if it is not a file (the tokenizer's chat template)."""
     named = _section(params, "sample").get("prompt")
     if not isinstance(named, str):
@@ -283,7 +284,7 @@ def _template(params: Mapping[str, Any], root: Path) -> str | None:
     return path.read_text(encoding="utf-8") if (path := root / named).is_file() else named
 
 
-def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
+def _scorer(params: Mapping[str, Json], metric: str) -> str | None:
     """Return the parameters of the scorer as text, for a comparison."""
     if not (section := _section(params, "score")):
         return None
@@ -292,7 +293,7 @@ def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
     return json.dumps([own, section.get("keyword_match", "word"), marks], sort_keys=True)
 
 
-def _declared(params: Mapping[str, Any], metric: str) -> bool | None:
+def _declared(params: Mapping[str, Json], metric: str) -> bool | None:
     """Whether the scorer or judge of a column gives only 0 and 1; None for a column that this release does not know."""
     try:
         judges = {name: JudgeEntry.model_validate(entry) for name, entry in _section(params, "judges").items()}
@@ -356,7 +357,7 @@ def _commit(revision: str) -> str:
     raise BadFile(revision, problem, remedy)
 
 
-def _fetch(files: Any, paths: Sequence[str], root: Path) -> None:
+def _fetch(files: DVCFileSystem, paths: Sequence[str], root: Path) -> None:
     for path in paths:
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)

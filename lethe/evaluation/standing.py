@@ -5,7 +5,7 @@ is relative to Base, by the mean score of sampled answers to the retain question
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from lethe.errors import plural
 from lethe.evaluation.answers import scored
 from lethe.evaluation.findings import Findings, Quantity, judged_by, judged_exactly, mean_score
 from lethe.evaluation.run import Model, Run
+from lethe.io.files import Json
 from lethe.registry import JUDGES
 from lethe.results import verdict as rule
 from lethe.results.ends import SAME_DRAWS, Ends
@@ -137,8 +138,8 @@ class _Deciding:
         if model.role != "subject":
             return Standing(model.name, None, aspect, missing, verdict)
         utility = None if aspect.word == "reference" else aspect.word
-        how: dict[str, Any] = {"utility": utility, "judge": self._judge, "words": self.run.words.verdict}
-        sentence = missing or rule.sentence(verdict, model.name, **how)
+        words = self.run.words.verdict
+        sentence = missing or rule.sentence(verdict, model.name, utility=utility, judge=self._judge, words=words)
         server = _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
         notes = self._parts(model, verdict) + server
         attention = bool(notes) or verdict.word in ("open", "none")
@@ -255,7 +256,7 @@ class _Deciding:
         return [(quantity, quantity.measure(base, self.level) if base else None) for quantity in quantities]
 
 
-def _of_the_server(served: Mapping[str, Any]) -> str:
+def _of_the_server(served: Mapping[str, Json]) -> str:
     """What a verdict on the answers of a server must say: nothing where all is well."""
     failed = [one for one in served["probes"] if one["needed"] and one["passed"] is False]
     doubts = "; ".join(f"{one['name']} ({one['sentence']})" for one in failed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -109,20 +110,19 @@ def _m_gen(model: Model, references: list, scorer: str) -> Panel:
         model.name, f"above {half.x:g}: bound {number(half.bound, 3, 'upper')} on average" if half else ""
     )
     with drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
+        steps = partial(axes.plot, drawstyle="steps-post")
         for reference, dashes in references:
             if reference and reference.m_gen and reference is not model:
-                _steps(axes, reference.m_gen, "bound", color=MUTED, linewidth=1, dashes=dashes)
-        _steps(axes, model.m_gen, "empirical", color=ACCENT, linewidth=0.8, alpha=0.7)
-        _steps(axes, model.m_gen, "bound", color=ACCENT, linewidth=1.8)
+                steps(*_line(reference.m_gen, "bound"), color=MUTED, linewidth=1, dashes=dashes)
+        steps(*_line(model.m_gen, "empirical"), color=ACCENT, linewidth=0.8, alpha=0.7)
+        steps(*_line(model.m_gen, "bound"), color=ACCENT, linewidth=1.8)
         axes.set(xlim=(0, 1), ylim=(0, 1.02), xticks=TICKS, yticks=TICKS, xlabel=f"{scorer} x")
         _upright(axes, "share of answers above x")
     return panel
 
 
-def _steps(axes: Axes, points: Sequence[TailPoint], key: str, **line: Any) -> None:
-    axes.plot(
-        [point.x for point in points], [getattr(point, key) for point in points], drawstyle="steps-post", **line
-    )
+def _line(points: Sequence[TailPoint], key: str) -> tuple[list[float], list[float]]:
+    return [point.x for point in points], [getattr(point, key) for point in points]
 
 
 def _questions(model: Model, rows: list[tuple[Bound, Question]], words: Wording) -> Panel:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from lethe.audits.unlearning_game.result import GameResult, infinity, label, trends
 from lethe.errors import plural
+from lethe.io.files import Json
 from lethe.report import svg
 from lethe.report.templates import templates
 from lethe.statistics.bound import Bound, Side
@@ -40,14 +41,12 @@ def page(name: str, result: GameResult) -> str:
     )
 
 
-def summary(headline: dict[str, object]) -> dict[str, object]:
+def summary(facts: dict[str, Json]) -> dict[str, Json]:
     """What the main report shows of a game; a headline without methods is shown as it is."""
-    if "methods" not in headline:
-        return headline
-    facts: dict[str, Any] = dict(headline)
-    methods = facts["methods"]
+    if "methods" not in facts:
+        return facts
+    methods, performs = facts["methods"], facts["performs"]
     defenders = {name: row["defender"] for name, row in methods.items()}
-    performs = facts["performs"]
     shown = {
         label(defenders, name): {
             "Q": number(row["quality"]),
@@ -61,8 +60,8 @@ def summary(headline: dict[str, object]) -> dict[str, object]:
     }
     return {
         **{f"{part} set": f"{count(facts[f'{part}_points'])} {facts['unit']}" for part in PARTS},
-        "swapped pairs": headline["pairs"],
-        "models per split": headline["seeds"],
+        "swapped pairs": facts["pairs"],
+        "models per split": facts["seeds"],
         "unlearning quality": shown,
         "trends of the paper": [{"claim": trend["claim"], "held": trend["held"]} for trend in facts["trends"]],
     }
@@ -76,7 +75,7 @@ def at_budget(budget: str) -> str:
     return f"ε = {infinity(budget)}"
 
 
-def leak_columns(leaks: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Side | None]]:
+def leak_columns(leaks: Sequence[Mapping[str, Json]]) -> list[tuple[str, str, Side | None]]:
     """Key, head and side of the numbers on leaks of which a method has one."""
     if not leaks:
         return []
@@ -92,7 +91,7 @@ def leak_columns(leaks: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Sid
     return [one for one in columns if any(own[one[0]] is not None for own in leaks)]
 
 
-def leak_guarantee(leakage: Mapping[str, Any], key: str) -> str:
+def leak_guarantee(leakage: Mapping[str, Json], key: str) -> str:
     """How a bound on the leaks holds, the same for every method; empty where it has no guarantee."""
     guarantee = leakage["guarantees"][key]
     return guarantee and Bound.from_dict({**guarantee, "value": leakage[key]}).guarantee("the forget questions")

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping
 from itertools import groupby
 from types import SimpleNamespace
-from typing import Any
 
 from markupsafe import Markup
 
@@ -146,7 +145,7 @@ def _entry(
     every: list[Column],
     shared: dict[str, int],
     longest: int,
-) -> list[Any] | None:
+) -> list[object] | None:
     """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
     if row is None:
         return None
@@ -159,9 +158,9 @@ def _entry(
     return [*entry, count(answers.drawn), list(answers.histogram), worst]
 
 
-def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[Any]:
+def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[object]:
     scores = _place(shared, [NONE if score is None else f"{score:.3g}" for score in answer.scores])
-    shown = [text_parts(answer.text, most=longest), scores, count(answer.times), count(answer.first)]
+    shown: list[object] = [text_parts(answer.text, most=longest), scores, count(answer.times), count(answer.first)]
     return [*shown, 1] if answer.greedy else shown
 
 

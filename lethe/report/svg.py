@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.typing import RcKeyType
 
 INK, MUTED, RULE, ACCENT, WARM = (f"#01010{digit}" for digit in range(1, 6))
 LIGHT = {"ink": "#1c1d1f", "muted": "#5d6167", "rule": "#e1e1db", "accent": "#2459a9", "warm": "#c2410c"}
@@ -44,7 +45,7 @@ def canvas(width: float, height: float, left: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def house() -> dict[Any, Any]:
+def house() -> dict[RcKeyType, object]:
     """The settings of house.mplstyle, in stand-in colours."""
     from matplotlib import rc_params_from_file
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 from markupsafe import Markup
 
 from lethe.config.schema import MethodParams
 from lethe.evaluation.run import Model, OneRunRecord, Record, Run
+from lethe.io.files import Json
 from lethe.report import svg
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import coverage, level, significant
@@ -161,7 +161,7 @@ def _production(one: Result, mean: Callable[[float | None], str]) -> list[str]:
 def _sentences(
     numbers: Numbers,
     productions: Sequence[Result],
-    facts: Mapping[str, Any],
+    facts: Mapping[str, Json],
     mean: Callable[[float | None], str],
     run: Run,
 ) -> Iterator[str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lethe.errors import BadValue
+from lethe.io.files import Json
 from lethe.results.evidence import AtLevel, LeakCounts, LeakEvidence, Tree, Trees
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding
 from lethe.statistics.checks import SMALLEST_ALPHA
@@ -200,7 +201,7 @@ def _tree(row: Result) -> Tree:
     return masses, remainder, EXACTLY if rounding is None else Rounding(*rounding)
 
 
-def _evidence(row: Result, *keys: str) -> Mapping[str, Any]:
+def _evidence(row: Result, *keys: str) -> Mapping[str, Json]:
     evidence = row.evidence or {}
     if missing := [key for key in keys if key not in evidence]:
         raise BadValue(

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 import numpy as np
 from pydantic import TypeAdapter
 
+from lethe.io.files import Json
 from lethe.results import quantities
-from lethe.results.table import Results, Rows, result
+from lethe.results.table import Result, Results, Rows, result
 from lethe.statistics.answer_tree import EXACT, AgainstRetrain, against_retrain
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How
-
-if TYPE_CHECKING:
-    from lethe.results.table import Result
 
 TREE_ROW = ("question", "leak", "tree")
 TREE = TypeAdapter(AnswerTree)
@@ -31,13 +29,12 @@ def rows_of(certificates: Certificates) -> list[Result]:
     """
     rows, model = Rows(certificates.name), certificates.model
     for tree in certificates.trees:
-        place: dict[str, Any] = {"item": tree.id, "split": "forget"}
+        add = partial(rows.add, "question", "leak", item=tree.id, split="forget")
         ends, whole = tree.bounds, values_of(tree)
-        rows.add("question", "leak", "exact", None, ends["lower"], ends["upper_certain"], **place)
+        add("exact", None, ends["lower"], ends["upper_certain"])
         masses = whole.pop("masses")
         evidence = whole | masses | {"rounding": list(asdict(certificates.rounding).values())}
-        sampled = (ends["lower_sampled"], ends["upper"])
-        rows.add("question", "leak", "tree", None, *sampled, evidence=evidence, **place)
+        add("tree", None, ends["lower_sampled"], ends["upper"], evidence=evidence)
     bounds = model.bounds
     rows.add("model", "leak_worst", "exact", None, bounds["tree_lower_worst"], split="forget")
     rows.add("model", "leak_worst", "tree", None, None, bounds["tree_upper_worst"], split="forget")
@@ -67,7 +64,7 @@ def summary_of(certificates: Certificates) -> Result:
     return result(certificates.name, "model", "summary", "exact", evidence=_without_the_usual(model))
 
 
-def values_of(tree: AnswerTree) -> dict[str, Any]:
+def values_of(tree: AnswerTree) -> dict[str, Json]:
     """Plain numbers, strings, lists and objects; an infinite number of queries is null."""
     values = asdict(tree)
     values["queries_until_half"] = [n if math.isfinite(n) else None for n in tree.queries_until_half]
@@ -75,12 +72,12 @@ def values_of(tree: AnswerTree) -> dict[str, Any]:
     return _without_the_usual(values)
 
 
-def _without_the_usual(values: dict[str, Any]) -> dict[str, Any]:
+def _without_the_usual(values: dict[str, Json]) -> dict[str, Json]:
     """The values without the usual assumption, which the bounds state."""
     return {key: value for key, value in values.items() if key != "assumes" or value != EXACT}
 
 
-def tree_from(values: Mapping[str, Any]) -> AnswerTree:
+def tree_from(values: Mapping[str, Json]) -> AnswerTree:
     """The tree from the plain values that `values_of` made."""
     queries = [math.inf if n is None else n for n in values["queries_until_half"]]
     return TREE.validate_python({**values, "queries_until_half": queries})
@@ -106,8 +103,7 @@ class Excess:
         for name, ratio, p_value, holds in zip(self.ids, own.ratio, own.p_values, own.holds, strict=True):
             bound = Bound(float(ratio), "lower", own.alpha, Covers.ONE_PROMPT, own.assumes, own.method)
             evidence = {"p_value": float(p_value), "holds": bool(holds)}
-            place: dict[str, Any] = {"item": name, "split": "forget", "evidence": evidence}
-            rows.add("question", "excess", "exact", None, bound, **place)
+            rows.add("question", "excess", "exact", None, bound, item=name, split="forget", evidence=evidence)
         facts = {"factor": own.factor, "of_lowers": self.of_lowers}
         rows.add("model", "excess", "exact", self.median, evidence=facts, split="forget")
         rows.add("model", "above_retrain", "exact", int(own.holds.sum()), split="forget")

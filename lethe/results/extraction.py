@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 
+from lethe.io.files import Json
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
 from lethe.results.table import Result, Results, Rows
@@ -118,17 +118,17 @@ def rows_of(text: Extraction) -> list[Result]:
     rows = Rows(text.name)
     rounding = list(asdict(text.rounding).values())
     for passage in text.passages:
-        place: dict[str, Any] = {"item": passage.id, "split": passage.split}
+        add = partial(rows.add, "question", item=passage.id, split=passage.split)
         certain = both_ends(*text.ends(passage), 0.0, Covers.ONE_PROMPT, EXACT, METHOD)
-        rows.add("question", "verbatim", "exact", passage.p_z, *certain, evidence=_queries(passage), **place)
+        add("verbatim", "exact", passage.p_z, *certain, evidence=_queries(passage))
         if (near := passage.near) and (ends := text.interval(passage)):
             certain = both_ends(ends.lower, ends.upper_certain, 0.0, Covers.ONE_PROMPT, EXACT, TREE)
-            rows.add("question", "near_verbatim", "exact", None, *certain, **place)
+            add("near_verbatim", "exact", None, *certain)
             sampled = both_ends(ends.lower_sampled, ends.upper, text.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
-            sample: dict[str, Any] = {"rho": near.remainder.rho, "sampled": near.remainder.sampled}
-            sample |= {"sampled_leaks": near.remainder.leaks, "rows": near.rows, "rounding": rounding}
-            evidence = {**asdict(near.masses), **sample}
-            rows.add("question", "near_verbatim", "tree", None, *sampled, evidence=evidence, **place)
+            sample = {"rho": near.remainder.rho, "sampled": near.remainder.sampled}
+            sample |= {"sampled_leaks": near.remainder.leaks, "rows": near.rows}
+            evidence = {**asdict(near.masses), **sample, "rounding": rounding}
+            add("near_verbatim", "tree", None, *sampled, evidence=evidence)
     facts = {"rounding": rounding, "alpha": text.alpha}
     rows.add("model", "windows", "exact", len(text.p_z), evidence=facts)
     hits = text.p_z >= EXTRACTABLE
@@ -168,7 +168,7 @@ def extraction_of(
     return Extraction(name, tuple(passages), Rounding(*windows.evidence["rounding"]), windows.evidence["alpha"])
 
 
-def _near(evidence: Mapping[str, Any]) -> Near:
+def _near(evidence: Mapping[str, Json]) -> Near:
     masses = Masses(**{each.name: evidence[each.name] for each in fields(Masses)})
     return Near(
         masses, Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"]), evidence["rows"]

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from lethe.io.files import Json
 from lethe.results import quantities
 from lethe.results.quantities import Quantity
-from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bound import Bound, Covers, Side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ class Result:
     method: str = ""
     n: int | None = None
     missing: int | None = None
-    evidence: Mapping[str, Any] | None = None
+    evidence: Mapping[str, Json] | None = None
     text: str | None = None
 
     @property
@@ -87,7 +88,7 @@ class Result:
         """The ends with a guarantee, the lower one first."""
         return [end for end in (self.lower_bound, self.upper_bound) if end]
 
-    def _bound(self, side: Any, value: float | None, alpha: float | None) -> Bound | None:
+    def _bound(self, side: Side, value: float | None, alpha: float | None) -> Bound | None:
         if value is None or alpha is None:
             return None
         return Bound(value, side, alpha, Covers(self.covers), self.assumes, self.method, self.n)
@@ -104,6 +105,18 @@ class Result:
         return list(zip(self.names(), values, bounds, strict=True))
 
 
+class Further(TypedDict, total=False):
+    """Other fields of a row."""
+
+    item: str | None
+    split: str | None
+    at: float | None
+    n: int | None
+    missing: int | None
+    evidence: Mapping[str, Json] | None
+    text: str | None
+
+
 def result(
     model: str,
     scope: str,
@@ -112,13 +125,13 @@ def result(
     estimate: float | None = None,
     lower: Bound | None = None,
     upper: Bound | None = None,
-    **further: Any,
+    **further: Unpack[Further],
 ) -> Result:
     """One row from bounds that share a guarantee; a NaN is a missing estimate, and ``further`` other fields of `Result`."""
     quantities.of(scope, quantity, basis)
     if lower and upper and _guarantee(lower) != _guarantee(upper):
         raise ValueError(f"{quantity} ({basis}): its two ends have two guarantees; write a row for each")
-    ends: dict[str, Any] = {}
+    ends: dict[str, Json] = {}
     for bound in filter(None, (lower, upper)):
         ends |= _guarantee(bound)
         ends |= {bound.side: float(bound.value), f"alpha_{bound.side}": float(bound.alpha)}
@@ -145,7 +158,7 @@ class Rows:
         estimate: float | None = None,
         lower: Bound | None = None,
         upper: Bound | None = None,
-        **further: Any,
+        **further: Unpack[Further],
     ) -> None:
         """Add the row of an interval, or two where its ends have two guarantees. Parameters are those of `result`."""
         about = (self.model, scope, quantity, basis)
@@ -165,7 +178,7 @@ def in_language(row: Result) -> Result:
     return replace(row, covers=str(restated.covers), assumes=str(restated.assumes))
 
 
-def as_served(rows: Sequence[Result], served: Mapping[str, Any] | None) -> list[Result]:
+def as_served(rows: Sequence[Result], served: Mapping[str, Json] | None) -> list[Result]:
     """The rows restated for answers of a server: it may change tomorrow what it draws from."""
     if not served:
         return list(rows)
@@ -290,7 +303,7 @@ def frame_of(rows: Iterable[Result]) -> pd.DataFrame:
 def _arrow(rows: Iterable[Result]) -> pa.Table:
     import pyarrow as pa
 
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    columns: dict[str, list[Json]] = {name: [] for name in COLUMNS}
     for row in rows:
         for name, values in columns.items():
             own = getattr(row, name)

@@ -6,13 +6,13 @@ The keys that other people's checks read stand here and in the vocabulary (`leth
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from itertools import combinations
-from typing import Any
 
+from lethe.io.files import Json
 from lethe.results.quantities import MODEL
 from lethe.results.table import Numbers, Result, Results
 from lethe.statistics.answer_tree import Masses
 
-Json = dict[str, Any]
+Document = dict[str, Json]
 ENDS = ("estimate", "lower", "upper")
 NUMBERS = "n mean sd max ed_score missing m_bin m_bin_lower m_mu m_mu_lower m_sigma".split()
 STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
@@ -22,7 +22,7 @@ ALONE = "judged alone"  # the split of rows over the judged scores of a file, wi
 MASSES = {*(field.name for field in fields(Masses)), "rounding"}  # the evidence from which ends are computed
 
 
-def bounds(rows: Sequence[Result]) -> Json:
+def bounds(rows: Sequence[Result]) -> Document:
     """Keys of `lethe bounds --json`.
 
     If ``missing`` is set, each entry has the number of missing scores. If they count as the worst, each entry also has the
@@ -46,7 +46,7 @@ def bounds(rows: Sequence[Result]) -> Json:
             entry["judged"] = _judged(each[item], model)
         if labelled:
             entry["labelled"] = _by_labels(each[item].row("leak", "labelled"))
-    document: Json = {
+    document: Document = {
         "alpha": record["alpha"],
         "n_prompts": len(entries),
         "per_prompt": list(entries.values()),
@@ -77,10 +77,10 @@ def _questions(rows: Sequence[Result], split: str) -> dict[str, Numbers]:
     return Results({"": tuple(row for row in rows if row.split == split)}).questions("")
 
 
-def _entry(item: str, numbers: Numbers, record: Json) -> Json:
+def _entry(item: str, numbers: Numbers, record: Document) -> Document:
     """An entry of ``per_prompt``."""
     values, early = numbers.values, "fixed_bounds" in record
-    entry: Json = {"prompt_id": item} | {name: values.get(name) for name in NUMBERS}
+    entry: Document = {"prompt_id": item} | {name: values.get(name) for name in NUMBERS}
     if record.get("missing") is None and not early:
         del entry["missing"]
     bands = _bands(numbers.series("leak_at_k", "anytime" if early else "sampled"))
@@ -95,15 +95,15 @@ def _entry(item: str, numbers: Numbers, record: Json) -> Json:
     }
 
 
-def _bands(rows: Iterable[Result]) -> list[Json]:
+def _bands(rows: Iterable[Result]) -> list[Document]:
     return [{"k": int(row.at or 0), **_fields(row, *ENDS)} for row in rows]
 
 
-def _fields(row: Result, *names: str) -> Json:
+def _fields(row: Result, *names: str) -> Document:
     return {name: getattr(row, name) for name in names}
 
 
-def _judged(numbers: Numbers, model: Numbers) -> Json | None:
+def _judged(numbers: Numbers, model: Numbers) -> Document | None:
     """The true leak probability of a prompt or of the pool, with the judge's rates."""
     if (row := numbers.row("leak", "judged")) is None:
         return None
@@ -120,11 +120,11 @@ def _judged(numbers: Numbers, model: Numbers) -> Json | None:
     }
 
 
-def _by_labels(row: Result | None) -> Json | None:
+def _by_labels(row: Result | None) -> Document | None:
     return None if row is None else {**_fields(row, *ENDS[1:]), "n": row.n, "alpha": row.alpha_upper}
 
 
-def _together(claim: Result, rows: Sequence[Result]) -> Json:
+def _together(claim: Result, rows: Sequence[Result]) -> Document:
     facts, each = claim.evidence or {}, [row for row in rows if row.scope == "question"]
     return {
         "correction": facts["correction"],
@@ -138,7 +138,7 @@ def _together(claim: Result, rows: Sequence[Result]) -> Json:
     }
 
 
-def label(rows: Sequence[Result]) -> Json:
+def label(rows: Sequence[Result]) -> Document:
     """Keys of `lethe label --json`."""
     model = Numbers([row for row in rows if row.scope == "model"])
     worst = next(row for row in model.series("leak_worst", "labelled") if row.upper is not None)
@@ -159,7 +159,7 @@ def label(rows: Sequence[Result]) -> Json:
     }
 
 
-def compare(rows: Sequence[Result]) -> Json:
+def compare(rows: Sequence[Result]) -> Document:
     """Keys of `lethe compare --json`: of two sides, or of the ranks of several."""
     model = Numbers([row for row in rows if row.scope == "model"])
     record = _facts(model, "comparison", "compared")
@@ -178,7 +178,7 @@ def compare(rows: Sequence[Result]) -> Json:
     }
 
 
-def _ranks(model: Numbers, record: Json) -> Json:
+def _ranks(model: Numbers, record: Document) -> Document:
     means = model.series("score", "compared")
     names = {"rank_pooled": "rank", "rank_population": "rank_population"}
     ranks = {name: model.series(quantity, "compared") for name, quantity in names.items()}
@@ -202,18 +202,18 @@ def _range(row: Result) -> list[int] | None:
     return None if row.lower is None or row.upper is None else [int(row.lower), int(row.upper)]
 
 
-def _difference(row: Result, metric: str) -> Json:
+def _difference(row: Result, metric: str) -> Document:
     interval = {"difference": row.estimate, "ci_low": row.lower, "ci_high": row.upper}
     return {"metric": metric, **(row.evidence or {}), **interval, "method": row.method}
 
 
-def _average(row: Result | None, metric: str, questions: int) -> Json | None:
+def _average(row: Result | None, metric: str, questions: int) -> Document | None:
     if row is None or row.upper is None:
         return None
     return {**_difference(row, metric), "questions": questions, "covers": row.covers, "assumes": row.assumes}
 
 
-def exact(rows: Sequence[Result]) -> Json:
+def exact(rows: Sequence[Result]) -> Document:
     """Keys of `lethe exact --json`: the row "tree" of a question records its tree."""
     trees = [row for row in rows if (row.scope, row.quantity, row.basis) == ("question", "leak", "tree")]
     model = Numbers([row for row in rows if row.scope == "model"])
@@ -233,7 +233,9 @@ def exact(rows: Sequence[Result]) -> Json:
     }
 
 
-def extraction(rows: Sequence[Result], references: Sequence[Sequence[Result]], suffixes: Sequence[str]) -> Json:
+def extraction(
+    rows: Sequence[Result], references: Sequence[Sequence[Result]], suffixes: Sequence[str]
+) -> Document:
     """Keys of `lethe extract --json`; ``suffixes`` are the texts of the windows in their order."""
     model = Numbers([row for row in rows if row.scope == "model"])
     others = {each[0].model: [row.estimate for row in _windows(each)] for each in references}
@@ -275,7 +277,7 @@ def _windows(rows: Sequence[Result]) -> list[Result]:
     return [row for row in rows if (row.scope, row.quantity) == ("question", "verbatim")]
 
 
-def _near(certain: Result, tree: Result) -> Json:
+def _near(certain: Result, tree: Result) -> Document:
     sample = tree.evidence or {}
     return {
         "lower": certain.lower,
@@ -288,19 +290,19 @@ def _near(certain: Result, tree: Result) -> Json:
     }
 
 
-def evaluation(numbers: Numbers) -> Json:
+def evaluation(numbers: Numbers) -> Document:
     """Keys of `lethe eval --json`: every number of the model by its exported name, null where it has none."""
     names = [name for row in MODEL if row.basis in ("greedy", "sampled") for name in row.names]
     empty = {name: None for name in names if name and "{" not in name}
     return {**empty, **numbers.values, "bounds": guarantees(numbers)}
 
 
-def one_run(rows: Sequence[Result]) -> Json:
+def one_run(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit one-run --json`."""
     own = Numbers(rows)
     record = _facts(own, "record", "run")
     p_values = {row.item: row.estimate for row in own.series("p_value", "run") if row.at is None}
-    document: Json = {
+    document: Document = {
         "results": [
             {
                 "method": row.item,
@@ -323,12 +325,12 @@ def one_run(rows: Sequence[Result]) -> Json:
     return document
 
 
-def epsilon_star(rows: Sequence[Result]) -> Json:
+def epsilon_star(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit epsilon-star --json`."""
     return _facts(Numbers(rows), "epsilon_star", "given answers")
 
 
-def swap(rows: Sequence[Result]) -> Json:
+def swap(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit swap --json`."""
     own = Numbers(rows)
     attacks = {
@@ -342,7 +344,7 @@ def swap(rows: Sequence[Result]) -> Json:
     return {"quality": own.estimate("quality", "run"), "advantage": advantage, "by_attack": attacks}
 
 
-def tofu_log(rows: Sequence[Result]) -> Json:
+def tofu_log(rows: Sequence[Result]) -> Document:
     """Keys of `lethe score tofu-log --json`."""
     each = {row.names()[0]: row for row in rows}
     facts = {name: row.evidence or {} for name, row in each.items()}
@@ -366,12 +368,12 @@ def tofu_log(rows: Sequence[Result]) -> Json:
     }
 
 
-def guarantees(numbers: Numbers) -> Json:
+def guarantees(numbers: Numbers) -> Document:
     """The guarantee of each end by its exported name."""
     return {name: bound.guarantee_dict() for name, bound in numbers.bounds.items()}
 
 
-def _facts(numbers: Numbers, quantity: str, basis: str) -> Json:
+def _facts(numbers: Numbers, quantity: str, basis: str) -> Document:
     """What a row records besides numbers."""
     row = numbers.row(quantity, basis)
     return dict(row.evidence or {}) if row else {}

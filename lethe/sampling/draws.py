@@ -10,7 +10,7 @@ unlearning and alignment for large language models", ICLR 2025, section 5).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class Law(Direct, Drawing):
     end_ids: tuple[int, ...]
     adaptive_threshold: Threshold | None = None
 
-    def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, **values: Any):
+    def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, **values: object):
         super().__init__(end_ids=end_ids, max_new_tokens=max_new_tokens, **values)
 
     def probabilities(

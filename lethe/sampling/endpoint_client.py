@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, BadValue, LetheError
+from lethe.io.files import Json
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -125,8 +126,8 @@ class Client:
         except (openai.OpenAIError, AttributeError, TypeError, ValueError, IndexError):
             raise Failed("not the JSON of an answer") from None
 
-    async def _send(self, ask: Ask) -> Any:
-        given: dict[str, Any] = {
+    async def _send(self, ask: Ask) -> Json:
+        given: dict[str, Json] = {
             "model": self.endpoint.name,
             "temperature": ask.temperature,
             self.limit: ask.max_tokens,
@@ -141,7 +142,7 @@ class Client:
             return await self.openai.completions.create(prompt=ask.text, **given)
         from openai import BadRequestError
 
-        messages: Any = [{"role": role, "content": text} for role, text in (*ask.before, ("user", ask.text))]
+        messages: Json = [{"role": role, "content": text} for role, text in (*ask.before, ("user", ask.text))]
         try:
             return await self.openai.chat.completions.create(messages=messages, **given)
         except BadRequestError as error:
@@ -150,7 +151,7 @@ class Client:
             self.limit = "max_completion_tokens"  # newer models take this name alone
             return await self._send(ask)
 
-    def _drawn(self, choice: Any, response: Any, ask: Ask) -> Drawn:
+    def _drawn(self, choice: Json, response: Json, ask: Ask) -> Drawn:
         text, reason = (choice.message.content if self.chat else choice.text), choice.finish_reason
         thought = [getattr(choice.message, field, None) for field in REASONING] if self.chat else []
         thinking = next((own for own in thought if own and isinstance(own, str)), None)
@@ -212,7 +213,7 @@ class Client:
             return
 
 
-def _steps(logprobs: Any, chat: bool) -> list[tuple[str, float, dict[str, float]]]:
+def _steps(logprobs: Json, chat: bool) -> list[tuple[str, float, dict[str, float]]]:
     """Each token of an answer: the token, its log-probability, and those of the likeliest tokens."""
     if logprobs is None:
         return []
@@ -226,7 +227,7 @@ def _steps(logprobs: Any, chat: bool) -> list[tuple[str, float, dict[str, float]
     return [(token, own, dict(top or {})) for token, own, top in chosen]
 
 
-def run(work: Coroutine[Any, Any, Done]) -> Done:
+def run(work: Coroutine[object, None, Done]) -> Done:
     """Run a coroutine to its end, also inside a loop, as a notebook has one; of several errors the first is raised."""
 
     def unwrapped() -> Done:

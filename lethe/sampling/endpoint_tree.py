@@ -9,10 +9,10 @@ import asyncio
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from lethe.errors import BadInput
 from lethe.io.artifacts import Row
+from lethe.io.files import Json
 from lethe.models.encoding import CHAT, read_template, worded
 from lethe.sampling.answer_tree.asking import Rule
 from lethe.sampling.endpoint_client import Client, ServerGone
@@ -77,7 +77,7 @@ class Walker:
         )
 
     async def _ids(self, row: Row) -> list[int]:
-        given: dict[str, Any] = {"prompt": worded(self.template, row)}
+        given: dict[str, Json] = {"prompt": worded(self.template, row)}
         if self.template == CHAT:
             given = {"messages": [{"role": "user", "content": given["prompt"]}], "add_generation_prompt": True}
         return list((await self._post("tokenize", given))["tokens"])
@@ -85,12 +85,12 @@ class Walker:
     async def _text(self, ids: Sequence[int]) -> str:
         return str((await self._post("detokenize", {"tokens": list(ids)}))["prompt"]) if ids else ""
 
-    async def _post(self, path: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _post(self, path: str, given: Mapping[str, Json]) -> Mapping[str, Json]:
         import openai
 
         body = {"model": self.client.endpoint.name, **given}
         try:
-            answer: Any = await self.client.openai.with_options(max_retries=2).post(
+            answer: Json = await self.client.openai.with_options(max_retries=2).post(
                 f"{self.root}/{path}", body=body, cast_to=object
             )
             answer["tokens" if path == "tokenize" else "prompt"]
@@ -104,7 +104,7 @@ class Walker:
             "(lethe eval --endpoint)."
         )
 
-    async def _complete(self, ids: Sequence[int], **more: Any) -> Any:
+    async def _complete(self, ids: Sequence[int], **more: object) -> Json:
         import openai
 
         self.requests += 1

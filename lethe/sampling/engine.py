@@ -12,11 +12,11 @@ import math
 import secrets
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
 from pydantic import model_validator
@@ -35,7 +35,7 @@ from lethe.registry import ENGINES
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -168,11 +168,8 @@ class Engine(Protocol):
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]: ...
 
 
-def open_engine(
-    kind: str, source: str | PathLike | InMemory, options: Options | Mapping[str, Any] | None = None
-) -> Engine:
-    asked, reason = kind, "as requested"
-    options = options if isinstance(options, Options) else Options(**(options or {}))
+def open_engine(kind: str, source: str | PathLike | InMemory, options: Options | None = None) -> Engine:
+    asked, reason, options = kind, "as requested", options or Options()
     place = source if isinstance(source, InMemory) else Path(source)
     if kind == AUTO:
         kind, reason = choose(place, options)
@@ -259,7 +256,7 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
     if isinstance(source, InMemory):
         model = source.model
         habits = model.generation_config or GenerationConfig.from_model_config(model.config)
-        return _described(source, source.tokenizer, model.config, habits, str(model.dtype))
+        return _described(source, source.tokenizer, model.config, habits.eos_token_id, str(model.dtype))
     folder = whole(checkpoints.check(source))
     tokenizer = checkpoints.load_tokenizer(folder)
     with checkpoints.refusals(folder):
@@ -271,12 +268,19 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
             generation = GenerationConfig.from_model_config(config)
     options = options or Options()
     dtype = resolve_dtype(options, resolve_device(options.device))
-    return _described(folder, tokenizer, config, generation, str(config.dtype) if dtype == "auto" else dtype)
+    dtype = str(config.dtype) if dtype == "auto" else dtype
+    return _described(folder, tokenizer, config, generation.eos_token_id, dtype)
 
 
-def _described(source: Source, tokenizer: Any, config: Any, generation: Any, dtype: str) -> Checkpoint:
+def _described(
+    source: Source,
+    tokenizer: PreTrainedTokenizerBase,
+    config: PretrainedConfig,
+    end: int | list[int] | None,
+    dtype: str,
+) -> Checkpoint:
     # The model's own ends if it names any, else the tokenizer's.
-    ends = tokenizer.eos_token_id if generation.eos_token_id is None else generation.eos_token_id
+    ends = tokenizer.eos_token_id if end is None else end
     end_ids = tuple(np.atleast_1d([] if ends is None else ends).astype(int).tolist())
     text = config.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 1

@@ -5,6 +5,8 @@ few questions, and a power law gives the number of answers that spends the row b
 answer of the sample is drawn and does not depend on a score, so every bound keeps its level.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import logging
 import math
@@ -12,7 +14,7 @@ import sys
 import time
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from lethe.models.checkpoints import Source
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint, open_engine
 from lethe.sampling.tasks import Task
+
+if TYPE_CHECKING:
+    from lethe.sampling.predictor import Forward
 
 logger = logging.getLogger(__name__)
 
@@ -132,10 +137,11 @@ def duration(seconds: float) -> str:
 
 def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, budget: int) -> int:
     """How many answers per question fit a budget on average: a power of two; `LEAST` where answers share no rows."""
-    if not hasattr(getattr(engine, "forward", None), "rows"):
+    forward = getattr(engine, "forward", None)
+    if forward is None or not hasattr(forward, "rows"):
         return LEAST
     chosen = [prompts[place] for place in np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))]
-    few, many = (rows_of(engine, chosen, settings, n) for n in PILOTS)
+    few, many = (rows_of(engine, forward, chosen, settings, n) for n in PILOTS)
     return fitting(few, many, budget)
 
 
@@ -146,8 +152,8 @@ def fitting(few: float, many: float, budget: int) -> int:
     return 1 << int(min(math.log2(MOST), max(math.log2(LEAST), math.floor(most + 1e-9))))
 
 
-def rows_of(engine: Any, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
+def rows_of(engine: Engine, forward: Forward, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
     """The mean number of rows per question that ``n`` answers to each take."""
-    before = engine.forward.rows
+    before = forward.rows
     _pilot(engine, prompts, settings, n)
-    return (engine.forward.rows - before) / len(prompts)
+    return (forward.rows - before) / len(prompts)

@@ -10,7 +10,7 @@ import copy
 import inspect
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -154,7 +154,7 @@ class Forward:
         logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits
         return logits[: len(tokens), -1].float()
 
-    def passed(self, tokens: np.ndarray, length: int, model: Any = None) -> torch.Tensor:
+    def passed(self, tokens: np.ndarray, length: int, model: PreTrainedModel | None = None) -> torch.Tensor:
         """(rows, length, vocabulary) the logits of the last ``length`` tokens, in one pass without a cache."""
         last = {"logits_to_keep": length + 1} if self.last_only else {}  # all positions may not fit in memory
         with torch.inference_mode():

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,9 @@ from lethe.progress import progress
 from lethe.sampling.engine import Answers, AnswerStore, Engine, Prompt, Settings
 from lethe.scoring import scorer, split_answer
 from lethe.statistics.sequential import SequentialTest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Speaker = Callable[..., Prompt]
 UTILITY_SPLITS = ("retain", "world", "real_authors")
@@ -277,7 +280,9 @@ def _name(prompt_id: str, production: Production, use: str = "") -> str:
     return " | ".join(filter(None, (prompt_id, production.name, use)))
 
 
-def within_budgets(table: pd.DataFrame, parts: Parts, tokenizer: Any, sample: Sample) -> pd.DataFrame:
+def within_budgets(
+    table: pd.DataFrame, parts: Parts, tokenizer: "PreTrainedTokenizerBase", sample: Sample
+) -> pd.DataFrame:
     """The answers cut where their thinking has more than ``max_thinking_tokens`` tokens, or what follows it more than
     ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before. A part
     that is not of one piece, such as several traces, is limited by the sum of both alone."""

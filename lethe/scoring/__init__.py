@@ -21,18 +21,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lethe.config.evaluating import Parts, ScorerParams, scorer_params
 from lethe.errors import BadInput, BadValue
 from lethe.io.artifacts import Reference, References, Row
-from lethe.registry import JUDGES, SCORERS
+from lethe.registry import JUDGES, SCORERS, Member
 from lethe.scoring.verdicts import Question, VerdictStore, judged
 
 if TYPE_CHECKING:
     import pandas as pd
+    from transformers import PreTrainedTokenizerBase
 
 MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
 THINKING = "_thinking"  # the ending of the columns of scores of the thinking
@@ -85,7 +86,7 @@ def applies(name: str, item: Mapping[str, object]) -> bool:
     return bool(getattr(_member(name), "applies", lambda _: True)(item))
 
 
-def _member(name: str) -> Any:
+def _member(name: str) -> Member:
     if name in JUDGES:
         return JUDGES[name]
     if name in SCORERS:
@@ -159,7 +160,7 @@ def worst_turn(turns: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     return np.where(missing & (most < 1), np.nan, most)
 
 
-def marks_of(tokenizer: Any) -> Parts | None:
+def marks_of(tokenizer: PreTrainedTokenizerBase) -> Parts | None:
     """The parts that a tokenizer's chat template knows; None where the model does not think aloud."""
     template = str(tokenizer.chat_template or "")
     for marks in MARKS:

@@ -13,12 +13,11 @@ within the Dvoretzky-Kiefer-Wolfowitz band of both samples (Massart 1990), each 
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from lethe.errors import BadFile, BadValue
-from lethe.io.files import read_json
+from lethe.io.files import Json, read_json
 from lethe.scoring.likelihood import among, ratio
 from lethe.scoring.text.rouge import rouge_l
 from lethe.statistics.bands import dkw
@@ -167,7 +166,7 @@ def differences(
     return differing
 
 
-def _blocks(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Section:
+def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Section:
     probability, rouge, truth = (
         block.get("value_by_index") if isinstance(block := log.get(key), dict) else None for key in BLOCKS[name]
     )
@@ -175,7 +174,7 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Secti
     if rows is None:
         raise BadFile(path, f"no rows of {', '.join(BLOCKS[name])}", "Evaluate with these metrics.")
 
-    def column(block: Any, key: str, largest: float) -> np.ndarray:
+    def column(block: Json, key: str, largest: float) -> np.ndarray:
         entries = [block.get(row) if isinstance(block, dict) else None for row in rows]
         values = [entry.get(key) if isinstance(entry, dict) else None for entry in entries]
         return np.array([_number(value, largest) for value in values], dtype=np.float64)
@@ -191,7 +190,7 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Secti
     )
 
 
-def _section(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Section:
+def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Section:
     section = log.get(SECTIONS[name])
     if not isinstance(section, dict):
         raise BadFile(path, f"no object {SECTIONS[name]!r}; the log must contain {', '.join(SECTIONS.values())}")
@@ -219,7 +218,7 @@ def _section(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Sect
     )
 
 
-def _rouge_again(texts: Any) -> float:
+def _rouge_again(texts: Json) -> float:
     """ROUGE-L recall of [question, generation, answer] as in TOFU: zero, not missing, for an empty generation."""
     if not isinstance(texts, list) or len(texts) != 3 or not all(isinstance(text, str) for text in texts):
         return float("nan")
@@ -227,13 +226,13 @@ def _rouge_again(texts: Any) -> float:
     return float(rouge_l([generation], answer).recall[0])
 
 
-def _number(value: Any, largest: float = LARGEST) -> float:
+def _number(value: Json, largest: float = LARGEST) -> float:
     """A loss or a recall; NaN unless it lies in [0, ``largest``]."""
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= largest
     return float(value) if usable else float("nan")
 
 
-def _numbers(value: Any) -> np.ndarray:
+def _numbers(value: Json) -> np.ndarray:
     """A list of losses; a single NaN if ``value`` is empty or not a list, so derived values are missing."""
     return np.array([_number(item) for item in value] if isinstance(value, list) and value else [np.nan])
 

@@ -8,13 +8,14 @@ A run that was killed and started again judges the rest, in the same batches as 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lethe.errors import BadInput
 from lethe.io import cache
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
+from lethe.io.files import Json
 from lethe.models.checkpoints import default_device
 from lethe.progress import progress
 from lethe.scoring.judges import Asked, Judge
@@ -27,7 +28,7 @@ class Question(NamedTuple):
     """The answers to one question (None where missing) and the question's row of the dataset."""
 
     answers: Sequence[str | None]
-    item: Mapping[str, Any]
+    item: Mapping[str, Json]
 
 
 class VerdictStore:
@@ -52,7 +53,7 @@ def identity(judge: Judge) -> str:
     return digest(type(judge).__module__, _decisive(judge), model, judge.record())[:16]
 
 
-def _decisive(judge: Judge) -> dict[str, Any]:
+def _decisive(judge: Judge) -> dict[str, Json]:
     """The parameters that decide a verdict, except the model, whose content is in `_facts`."""
     values = judge.params.model_dump(mode="json")
     return {key: value for key, value in values.items() if key not in ("model", "batch")}

@@ -6,10 +6,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from lethe.config.load import load_yaml
-from lethe.io.files import flat_numbers, read_artifact
+from lethe.io.files import Json, flat_numbers, read_artifact
 from lethe.results import table
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound
@@ -21,9 +20,8 @@ WHOLE = ("epsilon_star", "attacks", "audits", "games")  # folders of data/ that 
 NO_CURVE = ("step", "epoch", "lr")
 
 
-LockedStage = Mapping[
-    str, Any
-]  # the entry of a stage in dvc.lock: cmd, deps and outs with path and md5, params by file
+# The entry of a stage in dvc.lock: cmd, deps and outs with path and md5, params by file.
+LockedStage = Mapping[str, Json]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +188,7 @@ def _params(address: str, stage: LockedStage) -> dict[str, str]:
     return params
 
 
-def _verdict(numbers: Mapping[str, float], shown: Mapping[str, Any]) -> tuple[str, str]:
+def _verdict(numbers: Mapping[str, float], shown: Mapping[str, Json]) -> tuple[str, str]:
     """Standing and verdict in the report, if the report was made from these numbers, not from an earlier run's."""
     theirs = flat_numbers(shown.get("metrics", {}))
     shared = theirs.keys() & numbers.keys()

@@ -72,7 +72,7 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
     from transformers import AutoTokenizer
 
     from lethe.models.encoding import Encoder
-    from lethe.sampling.engine import Prompt, Settings, open_engine
+    from lethe.sampling.engine import Options, Prompt, Settings, open_engine
     from lethe.sampling.forecast import rows_within
     from lethe.scoring import scorer
 
@@ -83,7 +83,7 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
     begun = time.perf_counter()
     longest = max(len(prompt.token_ids) for prompt in prompts) + asked.max_new_tokens
     most = min(SAMPLE.max_rows, rows_within(asked.memory, folder, longest, SAMPLE.dtype))
-    engine = open_engine(kind, folder, {"device": asked.device, "max_rows": most})
+    engine = open_engine(kind, folder, Options(device=asked.device, max_rows=most))
     started, used = time.perf_counter(), time.process_time()
     settings = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, seed=3)
     answers = {one.prompt_id: one for one in engine.answer(prompts, settings)}

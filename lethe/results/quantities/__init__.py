@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Template
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from lethe.errors import BadValue
+from lethe.io.files import Json
 
 Scope = Literal["question", "model", "audit"]
 Unit = Literal["probability", "score", "deviation", "count", "number", "0 or 1", "yes or no", "text"]
@@ -65,7 +66,7 @@ WORDING = {
 }
 
 
-def _of(row: dict[str, Any]) -> Quantity:
+def _of(row: dict[str, Json]) -> Quantity:
     return Quantity(
         names=(row.pop("estimate"), row.pop("lower"), row.pop("upper")),
         definition=Template(row.pop("definition")).substitute(WORDING),

@@ -5,14 +5,15 @@ judges finished answers. A judge is refused, because it reads one answer at a ti
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lethe.errors import BadValue
 from lethe.io.artifacts import Row
+from lethe.io.files import Json
 from lethe.models.encoding import Encoder
 from lethe.registry import JUDGES, SCORERS
 from lethe.sampling.answer_tree.automaton import (
@@ -135,14 +136,16 @@ def rule_of(row: Row, scorer: str, above: float, match: Match) -> Rule | None:
     return Rule(lambda texts: np.array([occurs(text, keywords, match) for text in texts], bool), keywords)
 
 
-def leaks(scorer: str, above: float, texts: list[str], row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def leaks(
+    scorer: str, above: float, texts: Sequence[str | None], row: Mapping[str, Json]
+) -> tuple[np.ndarray, np.ndarray]:
     """The scores of answers, and whether each leaks (1 or 0); NaN where the scorer cannot judge."""
     scores = _scores(scorer, texts, row)
     least = 1.0 if is_binary(scorer) else np.nextafter(above, 1)
     return scores, np.where(np.isnan(scores), np.nan, scores >= least)
 
 
-def _scores(scorer: str, texts: list[str], row: Mapping[str, Any]) -> np.ndarray:
+def _scores(scorer: str, texts: Sequence[str | None], row: Mapping[str, Json]) -> np.ndarray:
     return open_scorer(scorer).score([Scored(texts, row)])[0]
 
 

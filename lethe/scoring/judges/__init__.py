@@ -8,13 +8,14 @@ batches that span questions; rows that ask the same are one question.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place, WithParams
+from lethe.io.files import Json
 from lethe.models.encoding import PublishedPrompt
 from lethe.models.first_token import FirstToken, clipped, neutral
 
@@ -37,7 +38,7 @@ M = TypeVar("M", bound=ModelParams)
 
 class Asked(NamedTuple):
     text: str
-    item: Mapping[str, Any]
+    item: Mapping[str, Json]
 
 
 class Judge(WithParams[P]):

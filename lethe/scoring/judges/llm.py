@@ -8,7 +8,7 @@ probabilities.
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Place, Share
 from lethe.errors import BadFile
-from lethe.io.files import read_text
+from lethe.io.files import Json, read_text
 from lethe.models.encoding import filled
 from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
 
@@ -82,7 +82,7 @@ class Judge(WordJudge[Params], params=Params):
         message = [{"role": "user", "content": text}]
         return str(self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
 
-    def _reference(self, item: Mapping[str, Any]) -> dict[str, str]:
+    def _reference(self, item: Mapping[str, Json]) -> dict[str, str]:
         return {"answer": item.get("answer") or ""} if self.rubric.count("{answer}") == 1 else {}
 
     def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:

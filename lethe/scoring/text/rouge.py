@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -123,14 +123,14 @@ class _Codes(dict):
 @lru_cache(maxsize=1 << 18)  # bounds the memory for generations of random letters
 def _stem(word: bytes) -> str:
     text = word.decode("ascii")
-    return _stemmer().stem(text) if len(text) > 3 else text
+    return _stemmer()(text) if len(text) > 3 else text
 
 
 @cache
-def _stemmer() -> Any:
+def _stemmer() -> Callable[[str], str]:
     from nltk.stem.porter import PorterStemmer
 
-    return PorterStemmer()
+    return PorterStemmer().stem
 
 
 class Part(NamedTuple):

@@ -160,7 +160,7 @@ def test_unknown_engines_options_and_folders_are_refused(tmp_path):
     with pytest.raises(BadInput, match="transformers"):
         open_engine("magic", tmp_path)
     with pytest.raises(BadInput, match="max_rows"):
-        open_engine("transformers", tmp_path, {"rows": 3})
+        open_engine("transformers", tmp_path, Options(rows=3))
     with pytest.raises(BadInput, match="at least 1"):
         Options(max_rows=0)
     with pytest.raises(BadFile, match=r"config\.json"):
@@ -326,7 +326,7 @@ def test_the_time_of_the_missing_answers_follows_from_a_pilot(monkeypatch):
 
 def test_a_pilot_of_rows_asks_the_first_question_and_the_last(monkeypatch):
     asked = []
-    monkeypatch.setattr(forecast, "rows_of", lambda engine, prompts, settings, n: asked.append(prompts) or n)
+    monkeypatch.setattr(forecast, "rows_of", lambda *given: asked.append(given[2]) or given[-1])
     engine = types.SimpleNamespace(forward=types.SimpleNamespace(rows=0))
     affordable(engine, [Prompt(str(place), (0,)) for place in range(11)], HOW, 1000)
     assert [[prompt.prompt_id for prompt in own] for own in asked] == [["0", "2", "4", "6", "8", "10"]] * 2

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from lethe.errors import BadFile, LetheError
 from lethe.sampling import prefix_engine
 from lethe.sampling.draws import BITS, random_table
-from lethe.sampling.engine import Prompt, Settings, open_engine
+from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 from lethe.sampling.predictor import ModelPredictor, RowCache, RowLayer
 from lethe.sampling.prefix_engine import Branch, Frontier
 from tests.cases import cases, read_cases
@@ -122,7 +122,7 @@ def test_a_limit_on_live_rows_is_kept_and_changes_no_answer(engine, sure_model, 
     settings = Settings(n=60, max_new_tokens=6, seed=4)
     free = sorted(engine.answer(PROMPTS, settings), key=lambda answers: answers.prompt_id)
     assert max(rows_seen) > 60
-    bounded = open_engine("prefix", sure_model, {"max_rows": limit})
+    bounded = open_engine("prefix", sure_model, Options(max_rows=limit))
     rows_seen.clear()
     held = sorted(bounded.answer(PROMPTS, settings), key=lambda answers: answers.prompt_id)
     assert max(rows_seen) <= limit
