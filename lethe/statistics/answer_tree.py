@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import gammainccinv, gammaincinv, pdtr
 
 from lethe.errors import BadValue
-from lethe.statistics.checks import check_alpha, check_share
+from lethe.statistics.checks import check, check_alpha, check_count, check_share
 from lethe.statistics.many_prompts import holm
 
 EXACT = "the computed next-token probabilities are exact up to the allowance"
@@ -42,10 +42,8 @@ class Masses:
 
     def __post_init__(self) -> None:
         for name in ("leak", "clean", "blank", "unscored", "unconfirmed"):
-            if not 0 <= getattr(self, name) <= 1 + TOLERANCE:
-                raise BadValue(name, getattr(self, name), "a probability")
-        if self.leak + self.clean > 1 + TOLERANCE:
-            raise BadValue("leak + clean", self.leak + self.clean, "at most 1")
+            check(0 <= getattr(self, name) <= 1 + TOLERANCE, name, getattr(self, name), "a probability")
+        check(self.leak + self.clean <= 1 + TOLERANCE, "leak + clean", self.leak + self.clean, "at most 1")
 
     @property
     def leak(self) -> float:
@@ -65,8 +63,7 @@ class Remainder:
     leaks: int = 0
 
     def __post_init__(self) -> None:
-        if self.rho < 0 or not math.isfinite(self.rho):
-            raise BadValue("rho", self.rho, "a number of at least 0")
+        check(0 <= self.rho < math.inf, "rho", self.rho, "a number of at least 0")
         if not 0 <= self.leaks <= self.sampled:
             raise BadValue("leaks", self.leaks, f"a whole number from 0 to {self.sampled}, the number sampled")
 
@@ -100,8 +97,7 @@ def poisson_lower(count: np.ndarray | float, alpha: float) -> np.ndarray:
 
 def _counts(count: np.ndarray | float) -> np.ndarray:
     counts = np.asarray(count, dtype=np.float64)
-    if not (np.isfinite(counts).all() and (counts >= 0).all()):
-        raise BadValue("count", count, "whole numbers of at least 0")
+    check(np.isfinite(counts).all() and (counts >= 0).all(), "count", count, "whole numbers of at least 0")
     return counts
 
 
@@ -116,13 +112,9 @@ class Rounding:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, good, legal in [
-            ("allowance", 0 <= self.allowance < math.inf, "a number of at least 0"),
-            ("tokens", self.tokens >= 1, "a whole number of at least 1"),
-            ("temperature", self.temperature > 0, "a number above 0"),
-        ]:
-            if not good:
-                raise BadValue(name, getattr(self, name), legal)
+        check(0 <= self.allowance < math.inf, "allowance", self.allowance, "a number of at least 0")
+        check_count("tokens", self.tokens)
+        check(self.temperature > 0, "temperature", self.temperature, "a number above 0")
 
     def least(self, by_length: Sequence[float]) -> float:
         """The smallest possible true sum of masses by length."""
@@ -292,8 +284,7 @@ def against_retrain(
     The p-value is the Poisson probability of at most the observed number of sampled leaks.
     """
     check_alpha(alpha)
-    if not 1 <= factor < math.inf:
-        raise BadValue("factor", factor, "a number of at least 1")
+    check(1 <= factor < math.inf, "factor", factor, "a number of at least 1")
     lower = np.asarray(lower, dtype=np.float64)
     if lower.shape != (len(retrain),) or not len(retrain):
         raise BadValue("lower", lower.shape, f"one for each of Retrain's {len(retrain)} questions, at least one")

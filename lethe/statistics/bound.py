@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self, get_args
 
 from lethe.errors import BadValue
+from lethe.statistics.checks import check
 
 Side = Literal["upper", "lower"]
 CERTAIN = 0.0  # the alpha of a bound that cannot fail
@@ -103,10 +104,8 @@ class Bound:
     n: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.value > -math.inf:  # nor NaN
-            raise BadValue("value", self.value, "a number, or infinity")
-        if self.side not in get_args(Side):
-            raise BadValue("side", self.side, "upper or lower")
+        check(self.value > -math.inf, "value", self.value, "a number, or infinity")  # nor NaN
+        check(self.side in get_args(Side), "side", self.side, "upper or lower")
         if not 0 <= self.alpha < 1:
             raise BadValue("alpha", self.alpha, "a number between 0 and 1, or 0 for a bound that cannot fail")
         if not isinstance(self.covers, Covers):

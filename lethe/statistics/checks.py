@@ -10,20 +10,23 @@ SMALLEST_ALPHA = 1e-100
 BLOCK = 1 << 16  # scores
 
 
+def check(good: object, name: str, got: object, legal: str) -> None:
+    """Raise `BadValue` unless ``good`` holds."""
+    if not good:
+        raise BadValue(name, got, legal)
+
+
 def check_alpha(alpha: float) -> None:
     """Raise `BadValue` outside [`SMALLEST_ALPHA`, 0.5]: the one-sided bounds are proven only up to one half."""
-    if not SMALLEST_ALPHA <= alpha <= 0.5:
-        raise BadValue("alpha", alpha, f"a number from {SMALLEST_ALPHA:g} to 0.5")
+    check(SMALLEST_ALPHA <= alpha <= 0.5, "alpha", alpha, f"a number from {SMALLEST_ALPHA:g} to 0.5")
 
 
 def check_share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise BadValue(name, value, "a number strictly between 0 and 1")
+    check(0 < value < 1, name, value, "a number strictly between 0 and 1")
 
 
 def check_count(name: str, value: int) -> None:
-    if value < 1:
-        raise BadValue(name, value, "a whole number of at least 1")
+    check(value >= 1, name, value, "a whole number of at least 1")
 
 
 def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
@@ -31,8 +34,7 @@ def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
 
     A missing score is NaN, which is an error unless ``missing`` is "worst".
     """
-    if missing not in ("refuse", "worst"):
-        raise BadValue("missing", missing, "refuse or worst")
+    check(missing in ("refuse", "worst"), "missing", missing, "refuse or worst")
     scores = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     if scores.ndim != 2 or not scores.shape[1]:
         raise BadValue("scores", f"shape {scores.shape}", "of shape (prompts, n), with a score for each prompt")

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from lethe.errors import BadValue
 from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
-from lethe.statistics.checks import check_alpha
+from lethe.statistics.checks import check, check_alpha
 
 
 def rate_bounds(
@@ -105,8 +105,7 @@ def check_counts(
         raise BadValue(
             "n and missing", (np.shape(n), np.shape(missing)), f"of shape {leaks.shape}, the shape of leaks"
         ) from None
-    if leaks.ndim != 1:
-        raise BadValue("leaks", f"shape {leaks.shape}", "one count per question")
+    check(leaks.ndim == 1, "leaks", f"shape {leaks.shape}", "one count per question")
     for name, counts, least in (("leaks", leaks, 0), ("n", n, 1), ("missing", missing, 0)):
         wrong = (counts < least) | (np.floor(counts) != counts) & ~(np.isnan(counts) & (name == "leaks"))
         if wrong.any():

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lethe.errors import BadValue
 from lethe.statistics.answer_tree import queries_until
+from lethe.statistics.checks import check
 
 QUERIES = tuple(10**power for power in range(7))  # n of (n, p)-discoverable extraction
 CHANCES = (0.1, 0.5, 0.9, 0.99)  # p of (n, p)-discoverable extraction
@@ -35,8 +35,7 @@ class Distance:
 
     def __init__(self, target: ArrayLike, most: int):
         self.target, self.most = np.asarray(target, dtype=np.int64), most
-        if most < 0:
-            raise BadValue("distance", most, "a whole number of at least 0")
+        check(most >= 0, "distance", most, "a whole number of at least 0")
         # tokens that can match, and the rest as one kind
         self.kinds, kind = np.unique(self.target, return_inverse=True)
         self.other = len(self.kinds)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from lethe.errors import BadValue, plural
+from lethe.errors import plural
 from lethe.statistics.answer_tree import (
     EXACT,
     SAMPLED,
@@ -27,6 +27,7 @@ from lethe.statistics.answer_tree import (
     verdict,
 )
 from lethe.statistics.bound import CERTAIN, Bound, Covers, Side
+from lethe.statistics.checks import check
 
 METHOD = "answer tree"
 POISSON = "answer tree, Poisson sample of the rest"
@@ -181,8 +182,7 @@ def joint_verdicts(trees: Sequence[AnswerTree], tau: float, rounding: Rounding) 
 
 def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> ModelTree:
     """The model's summary; ``upper_worst`` holds at alpha for the truly worst question."""
-    if not trees:
-        raise BadValue("questions", 0, "at least one")
+    check(trees, "questions", 0, "at least one")
     lower, upper, certain = (
         np.array([getattr(tree, end) for tree in trees]) for end in ("lower", "upper", "upper_certain")
     )

@@ -24,7 +24,7 @@ from lethe.errors import BadValue
 from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers, Interval, Side, both_ends
 from lethe.statistics.bounds import pooled_lower, pooled_upper
-from lethe.statistics.checks import check_alpha, check_scores
+from lethe.statistics.checks import check, check_alpha, check_scores
 from lethe.statistics.counts import pooled_bounds, rate_bounds
 
 # Up to this alpha, `bounds.pooled_upper` is valid for an average of unequal probabilities (Hoeffding 1956).
@@ -35,8 +35,7 @@ Together = Literal["none", "bonferroni", "holm"]
 
 
 def check_together(together: str) -> None:
-    if together not in get_args(Together):
-        raise BadValue("together", together, "none, bonferroni or holm")
+    check(together in get_args(Together), "together", together, "none, bonferroni or holm")
 
 
 def worst_prompt(bounds: Sequence[Bound | None]) -> tuple[int, Bound]:
@@ -44,8 +43,7 @@ def worst_prompt(bounds: Sequence[Bound | None]) -> tuple[int, Bound]:
     maximum is at least the bound of the truly worst prompt. Prompts without a bound (None) are not covered.
     """
     present = [(place, bound) for place, bound in enumerate(bounds) if bound is not None]
-    if not present:
-        raise BadValue("bounds", "none", "a list with a bound for at least one prompt")
+    check(present, "bounds", "none", "a list with a bound for at least one prompt")
     place, largest = max(present, key=lambda entry: entry[1].value)
     return place, _covering(largest, Covers.WORST_PROMPT)
 
@@ -60,8 +58,7 @@ def every_prompt_under(bounds: Sequence[Bound | None], tau: float) -> tuple[bool
 def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upper") -> Bound:
     """`counts.pooled_bounds` of the average leak probability over prompts with ``n`` answers each; alpha at most 1/4."""
     check_alpha(alpha)
-    if alpha > LARGEST_POOLED_ALPHA:
-        raise BadValue("alpha", alpha, f"at most {LARGEST_POOLED_ALPHA} for a pooled bound")
+    check(alpha <= LARGEST_POOLED_ALPHA, "alpha", alpha, f"at most {LARGEST_POOLED_ALPHA} for a pooled bound")
     (value,) = pooled_bounds(successes, n, alpha)[side == "upper"].tolist()
     total = np.size(successes) * n
     return Bound(value, side, alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN_AND_BETWEEN, POOLED, total)
@@ -257,8 +254,7 @@ Groups = Sequence[np.ndarray]
 def share_interval(groups: Groups, alpha: float) -> Interval:
     """Interval of the probability of 1, averaged over questions, from draws of 0 or 1: `pooled_average` at alpha / 2."""
     low, high, value = _filled(groups)
-    if not np.isin(low, (0.0, 1.0)).all():
-        raise BadValue("groups", "numbers between 0 and 1", "draws that are 0 or 1")
+    check(np.isin(low, (0.0, 1.0)).all(), "groups", "numbers between 0 and 1", "draws that are 0 or 1")
     check_alpha(alpha)
     n = low.shape[1]
     lower = pooled_average(low.sum(axis=1), n, alpha / 2, "lower").value
@@ -357,7 +353,6 @@ def _checked(groups: Groups) -> np.ndarray:
             "groups", f"groups of {sizes} draws", "groups of equal size, at least two draws each and four in all"
         )
     values = np.array(groups, dtype=np.float64)
-    if np.isnan(values).all():
-        raise BadValue("groups", "only missing values", "draws with at least one value")
+    check(not np.isnan(values).all(), "groups", "only missing values", "draws with at least one value")
     check_scores(np.nan_to_num(values, nan=0.0))
     return values

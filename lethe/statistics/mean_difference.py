@@ -29,7 +29,7 @@ from lethe.errors import BadValue
 from lethe.statistics import betting, many_prompts
 from lethe.statistics.bound import Assumes, Bound, Covers, Interval, both_ends
 from lethe.statistics.bounds import binary_upper, pooled_lower, pooled_upper
-from lethe.statistics.checks import check_alpha, check_scores
+from lethe.statistics.checks import check, check_alpha, check_scores
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples, stopped_average
 from lethe.statistics.two_sample import CELLS, combined_low, largest_combination, product_threshold
@@ -281,11 +281,9 @@ def mean_of_differences(
     are linear in their means, is at most that of equal questions, so it is at most 1 if the average is as claimed.
     """
     check_alpha(alpha)
-    if not a or len(a) != len(b):
-        raise BadValue("questions", (len(a), len(b)), "the same number on both sides, at least one")
+    check(len(a) == len(b) > 0, "questions", (len(a), len(b)), "the same number on both sides, at least one")
     names = groups if groups is not None else [""] * len(a)
-    if len(names) != len(a):
-        raise BadValue("groups", len(names), f"one for each of the {len(a)} questions")
+    check(len(names) == len(a), "groups", len(names), f"one for each of the {len(a)} questions")
     sizes = {len(own) for own in (*a, *b)}
     if sizes == {1} and len(set(names)) == 1 and len(a) > 1 and not any(stopped):
         return _over_questions(np.concatenate(a), np.concatenate(b), alpha, binary)

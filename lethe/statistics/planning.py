@@ -7,9 +7,8 @@ import numpy as np
 from scipy.special import chdtri
 from scipy.stats import binom
 
-from lethe.errors import BadValue
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.checks import check_alpha, check_count, check_share
+from lethe.statistics.checks import check, check_alpha, check_count, check_share
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import binary_p_value
 from lethe.statistics.sequential import SequentialTest, stopping_counts
@@ -97,8 +96,7 @@ def narrowest_judged(calibration: Calibration, leak: float, alpha: float) -> tup
 
 
 def _check_probability(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise BadValue(name, value, "a number from 0 to 1")
+    check(0 <= value <= 1, name, value, "a number from 0 to 1")
 
 
 MOST = 1 << 17  # answers
@@ -124,14 +122,12 @@ def answers_to_see(leak: float, difference: float, power: float, alpha: float, p
         ("difference", difference, 0 < difference <= 1 - leak),
         ("power", power, 0 < power < 1),
     ):
-        if not legal:
-            raise BadValue(name, value, "a probability, leak + difference at most 1, and power below 1")
+        check(legal, name, value, "a probability, leak + difference at most 1, and power below 1")
     level = alpha / 2 / prompts
     low, high = 1, 8
     while high < MOST and chance(high, leak, difference, level, apart) < power:
         low, high = high, 2 * high
-    if high >= MOST:
-        raise BadValue("difference", difference, f"large enough to be seen with {MOST:,} answers")
+    check(high < MOST, "difference", difference, f"large enough to be seen with {MOST:,} answers")
     while high - low > max(1, high // 200):
         middle = (low + high) // 2
         low, high = (low, middle) if chance(middle, leak, difference, level, apart) >= power else (middle, high)

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 from lethe.errors import BadValue
 from lethe.statistics.betting import predictable_squares
 from lethe.statistics.bound import Assumes, Bound, Covers, Interval, Side
-from lethe.statistics.checks import check_alpha, check_count, check_scores, check_share
+from lethe.statistics.checks import check, check_alpha, check_count, check_scores, check_share
 
 NODES = 64  # of the mixture; a finite mixture is as valid as the integral
 
@@ -71,8 +71,7 @@ class SequentialTest:
     def __init__(self, tau: float, tau_leak: float, alpha: float, cap: int):
         check_alpha(alpha)
         check_count("cap", cap)
-        if not 0 < tau <= tau_leak < 1:
-            raise BadValue("tau and tau_leak", (tau, tau_leak), "0 < tau <= tau_leak < 1")
+        check(0 < tau <= tau_leak < 1, "tau and tau_leak", (tau, tau_leak), "0 < tau <= tau_leak < 1")
         self.tau, self.tau_leak, self.alpha, self.cap = tau, tau_leak, alpha, cap
         self.verdict, self.scores, self.low = UNDECIDED, np.empty(0), np.empty(0)
         self._certify = Capital(tau, above=False)

@@ -11,7 +11,7 @@ from scipy.special import rel_entr
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Covers, Interval
-from lethe.statistics.checks import check_share
+from lethe.statistics.checks import check, check_share
 
 
 def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> float:
@@ -23,8 +23,7 @@ def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> float:
     if not len(members) or not len(nonmembers):
         raise BadValue("scores", f"{len(members)} members, {len(nonmembers)} nonmembers", "at least one of each")
     observed = np.concatenate([members, nonmembers])
-    if np.isnan(observed).any():
-        raise BadValue("scores", "NaN", "numbers")
+    check(not np.isnan(observed).any(), "scores", "NaN", "numbers")
     accepted = len(members) - np.searchsorted(np.sort(members), observed)
     rejected = np.searchsorted(np.sort(nonmembers), observed)
     # Whole numbers make equal accuracies tie exactly, so that the first one is chosen.
@@ -97,10 +96,8 @@ def kl_upper(value: float, level: float) -> float:
 def _sample(name: str, values: np.ndarray) -> np.ndarray:
     """The values, sorted; raises `BadValue` for no values or NaN."""
     values = np.sort(np.asarray(values, dtype=np.float64).ravel())
-    if not len(values):
-        raise BadValue(name, "no values", "at least one value")
-    if np.isnan(values[-1]):
-        raise BadValue(name, "NaN", "numbers")
+    check(len(values), name, "no values", "at least one value")
+    check(not np.isnan(values[-1]), name, "NaN", "numbers")
     return values
 
 

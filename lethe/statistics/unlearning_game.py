@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import CERTAIN, Bound, Covers, both_ends, coverage
-from lethe.statistics.checks import check_count, check_share
+from lethe.statistics.checks import check, check_count, check_share
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,7 @@ def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) 
     if weights is None:
         return float(accept.mean())
     weights, name = np.asarray(weights, float), f"weights of the {name} set"
-    if weights.shape != accept.shape:
-        raise BadValue(name, weights.shape, f"one weight per point, {accept.shape}")
+    check(weights.shape == accept.shape, name, weights.shape, f"one weight per point, {accept.shape}")
     broken = weights[~(np.isfinite(weights) & (weights >= 0))]
     if broken.size or not weights.any():
         raise BadValue(name, float(broken[0]) if broken.size else 0.0, "finite and not negative, and not all zero")
@@ -335,7 +334,5 @@ def group_bound(epsilon: float, delta: float, records: int) -> CertifiedBound:
 
 
 def _check_privacy(epsilon: float, delta: float) -> None:
-    if not epsilon >= 0 or math.isinf(epsilon):
-        raise BadValue("epsilon", epsilon, "a finite number of at least 0")
-    if not 0 <= delta <= 1:
-        raise BadValue("delta", delta, "a number in [0, 1]")
+    check(0 <= epsilon < math.inf, "epsilon", epsilon, "a finite number of at least 0")
+    check(0 <= delta <= 1, "delta", delta, "a number in [0, 1]")

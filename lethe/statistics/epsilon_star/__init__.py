@@ -8,6 +8,7 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.checks import check
 from lethe.statistics.epsilon_star import ratios
 from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
 
@@ -69,8 +70,7 @@ def audit(
     ``method`` is "parametric" (`parametric_epsilon_star`) or "empirical" (`empirical_epsilon_star`), ``lower`` is "split"
     (`split_lower_bound`) or "band" (`band_lower_bound`).
     """
-    if lower not in LOWER:
-        raise BadValue("lower", lower, f"one of {', '.join(LOWER)}")
+    check(lower in LOWER, "lower", lower, f"one of {', '.join(LOWER)}")
     if method == "parametric":
         estimate = parametric_epsilon_star(train, population, delta, cut, components)
     elif method == "empirical":

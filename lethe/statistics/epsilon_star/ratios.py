@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from lethe.errors import BadValue
 from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_eta, dkw
 from lethe.statistics.bounds import binary_lower
-from lethe.statistics.checks import check_share
+from lethe.statistics.checks import check, check_share
 
 INSTANCE = (
     "the losses of either side are independent draws from its distribution; the statement is about this one model"
@@ -121,8 +121,7 @@ def checked(
 
 def checked_losses(losses: np.ndarray, name: str) -> np.ndarray:
     losses = np.asarray(losses, float).ravel()
-    if len(losses) < 2:
-        raise BadValue(f"{name} losses", f"{len(losses)} of them", "at least 2")
+    check(len(losses) >= 2, f"{name} losses", f"{len(losses)} of them", "at least 2")
     if not np.isfinite(losses).all():
         raise BadValue(f"{name} losses", float(losses[~np.isfinite(losses)][0]), "finite numbers")
     return losses
@@ -250,8 +249,7 @@ def band_lower_bound(
     """
     train, population, delta = checked(train, population, delta)
     check_share("alpha", alpha)
-    if band not in ("auto", *BANDS):
-        raise BadValue("band", band, f"one of auto, {', '.join(BANDS)}")
+    check(band in ("auto", *BANDS), "band", band, f"one of auto, {', '.join(BANDS)}")
     if band == "auto":
         estimated = [population] if train_complete else [train, population]
         band = "berk-jones" if max(map(len, estimated)) <= LARGEST_BERK_JONES else "dkw"
@@ -346,8 +344,7 @@ def mechanism_epsilon(instances: Sequence[tuple[np.ndarray, np.ndarray]], delta:
     """
     sides = [(checked_losses(a, "train"), checked_losses(b, "population")) for a, b in instances]
     delta = checked_delta(delta)
-    if not sides:
-        raise BadValue("instances", 0, "at least one")
+    check(sides, "instances", 0, "at least one")
     fpr, fnr = rates(sides)
     mean_fpr, mean_fnr = fpr.mean(axis=0), fnr.mean(axis=0)
     value, row, column = largest(log_ratios((1 - mean_fnr, mean_fnr), (mean_fpr, 1 - mean_fpr), delta))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from lethe.errors import BadValue
 from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.checks import check_share
+from lethe.statistics.checks import check, check_share
 from lethe.statistics.one_run.channel import Channel, Family, bracket_root
 from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.one_run.methods import DEFAULT, Method
@@ -43,8 +43,7 @@ class MethodBound:
 
 
 def load_method(name: str) -> Method:
-    if name not in ONE_RUN_METHODS:
-        raise BadValue("method", name, ", ".join([*ONE_RUN_METHODS, "all"]))
+    check(name in ONE_RUN_METHODS, "method", name, ", ".join([*ONE_RUN_METHODS, "all"]))
     member = ONE_RUN_METHODS[name]
     if isinstance(member, Method):
         return member
@@ -111,8 +110,7 @@ def _result(
 
 
 def check_levels(delta: float, alpha: float) -> None:
-    if not 0 <= delta < 1:
-        raise BadValue("delta", delta, "a number of at least 0 and below 1")
+    check(0 <= delta < 1, "delta", delta, "a number of at least 0 and below 1")
     check_share("alpha", alpha)
 
 
@@ -123,8 +121,7 @@ def log_p_value(method: str, counts: Counts, family: Family, null: float, delta:
 
 def parameter_at(family: Family, epsilon: float, delta: float) -> float:
     """The parameter of the least private member that is (epsilon, delta)-DP: the null of that claim."""
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise BadValue("claimed epsilon", epsilon, "a finite number above 0")
+    check(math.isfinite(epsilon) and epsilon > 0, "claimed epsilon", epsilon, "a finite number above 0")
     strength = largest_rejected(
         lambda s: family.channel(s).epsilon(delta) - epsilon, family.strongest, family.tolerance
     )

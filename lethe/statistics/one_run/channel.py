@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from scipy import special
 
-from lethe.errors import BadValue
+from lethe.statistics.checks import check
 
 TABLE = 1024
 KNOTS = 8192  # of the tangents
@@ -216,8 +216,7 @@ class ApproxDP(Channel):
 
 
 def approx_dp(delta0: float) -> Family:
-    if not 0 <= delta0 < 1:
-        raise BadValue("delta0", delta0, "a number of at least 0 and below 1")
+    check(0 <= delta0 < 1, "delta0", delta0, "a number of at least 0 and below 1")
     return Family("approx-dp", "epsilon", partial(ApproxDP, delta0=delta0), strongest=600.0)
 
 
@@ -360,8 +359,7 @@ class SubsampledGaussian(SmoothChannel):
 
 
 def subsampled_gaussian(q: float) -> Family:
-    if not 0 < q <= 1:
-        raise BadValue("q", q, "a number above 0 and up to 1")
+    check(0 < q <= 1, "q", q, "a number above 0 and up to 1")
 
     def channel(mu: float) -> SmoothChannel:
         return SubsampledGaussian(mu, q) if mu > 0 and q < 1 else Gaussian(mu)

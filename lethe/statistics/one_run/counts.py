@@ -7,6 +7,7 @@ import numpy as np
 from scipy import special
 
 from lethe.errors import BadValue
+from lethe.statistics.checks import check
 
 MOST_BITS = 10**8  # with more bits, the binomial tails lose their digits to rounding
 
@@ -26,14 +27,12 @@ class Counts:
     false_positives: int | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n <= MOST_BITS:
-            raise BadValue("n", self.n, f"a whole number from 1 to {MOST_BITS}")
+        check(1 <= self.n <= MOST_BITS, "n", self.n, f"a whole number from 1 to {MOST_BITS}")
         if not 1 <= self.r <= self.n:
             raise BadValue(
                 "r", self.r, f"a whole number from 1 to n = {self.n}", "At most all n guesses can be released."
             )
-        if not 0 <= self.errors <= self.r:
-            raise BadValue("errors", self.errors, f"a whole number from 0 to r = {self.r}")
+        check(0 <= self.errors <= self.r, "errors", self.errors, f"a whole number from 0 to r = {self.r}")
 
     @property
     def correct(self) -> int:
@@ -64,8 +63,7 @@ def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, s
     bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
     n = bits.size
     for name, values in (("bits", bits), ("guesses", guesses), ("scores", scores)):
-        if values.shape != (n,):
-            raise BadValue(name, f"shape {values.shape}", f"one for each of the {n} bits")
+        check(values.shape == (n,), name, f"shape {values.shape}", f"one for each of the {n} bits")
     for name, values, broken, legal in (
         ("bits", bits, ~np.isin(bits, (0, 1)), "0 or 1"),
         ("guesses", guesses, ~np.isin(guesses, (0, 1)), "0 or 1"),
@@ -76,8 +74,7 @@ def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, s
             raise BadValue(f"{name}[{first}]", values[first].item(), legal)
     Counts(n, r, 0)  # checks n and r
     offered = int(np.count_nonzero(scores > -np.inf))
-    if r > offered:
-        raise BadValue("r", r, f"at most {offered}, the number of guesses (of {n}) whose score is not -inf")
+    check(r <= offered, "r", r, f"at most {offered}, the number of guesses (of {n}) whose score is not -inf")
     cut = np.partition(scores, n - r)[n - r]
     above, tied = np.flatnonzero(scores > cut), np.flatnonzero(scores == cut)
     drawn = np.random.default_rng(seed).choice(tied, r - above.size, replace=False)  # of the ties at the cut

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from lethe.errors import BadValue
+from lethe.statistics.checks import check
 from lethe.statistics.one_run.channel import Channel, Tangents
 
 MOST_BREAKS = 64  # the number of kinks of the error mass that split the quadrature; smaller kinks are negligible
@@ -23,8 +24,7 @@ class Atoms(Channel):
         for name, values in (("p", self.p), ("q", self.q)):
             if values.ndim != 1 or not np.all(values >= 0) or abs(values.sum() - 1) > 1e-6:
                 raise BadValue(name, values, "probabilities of the outcomes, summing to 1")
-        if self.p.shape != self.q.shape:
-            raise BadValue("q", f"{self.q.size} outcomes", f"{self.p.size} outcomes, as in p")
+        check(self.p.shape == self.q.shape, "q", f"{self.q.size} outcomes", f"{self.p.size} outcomes, as in p")
 
     @cached_property
     def _curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
