@@ -1,4 +1,4 @@
-"""`lethe bounds` on files: the oracles, missing scores, the gate, pass^k, and what is refused."""
+"""`lethe bounds` on tables and logs: missing scores, the gate, pass^k, true leaks behind a judge, and what is refused."""
 
 import json
 import math
@@ -9,10 +9,21 @@ import pytest
 
 import lethe
 from lethe.errors import BadInput
+from lethe.io.logs import read_log
 from lethe.statistics.bound import Covers
+from lethe.statistics.counts import random_labels
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
-from tests.lethe.io.logs.small_logs import small, write_lines
+from tests.lethe.io.logs.small_logs import (
+    eval_log,
+    header,
+    lm_eval_line,
+    sample,
+    small,
+    write_lines,
+)
 
 command = Command("bounds")
 call, result, refused = command.call, command.result, command.refused
@@ -129,13 +140,6 @@ def test_a_table_that_a_rule_could_stop_has_anytime_bounds_alone(tmp_path):
     assert lethe.bounds(fixed.assign(stopped=[True] + [False] * 399)).metric == "anytime_upper"
 
 
-def test_a_missing_score_closes_the_gate(tmp_path):
-    rows = [{"prompt_id": "a", "score": None if place < 20 else 0.0} for place in range(200)]
-    path = write_lines(tmp_path / "scores.jsonl", rows)
-    assert call(path, "--missing", "worst", "--fail-above", "0.05").exit_code == 1
-    assert call(path, "--missing", "drop", "--fail-above", "0.05").exit_code == 0
-
-
 def test_a_calibration_that_does_not_fit_closes_the_gate(tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("label,verdict\n" + "1,1\n" * 200 + "0,1\n" * 150 + "0,0\n" * 50)
@@ -215,3 +219,183 @@ def test_the_published_agreement_of_judges(shared):
         (row,) = lethe.bounds(path, score=f"{judge}=human_majority").as_json()["per_prompt"]
         assert row["mean"] == pytest.approx(agreement)
         assert row["m_bin_lower"] < agreement < row["m_bin"]
+
+
+def early(folder, epochs, hits):
+    """One question of `epochs` planned epochs, of which a rule ran as many as `hits` has values."""
+    skipped = [{"id": "q", "epoch": epoch} for epoch in range(len(hits) + 1, epochs + 1)]
+    head = header(["q"], epochs) | {"results": {"early_stopping": {"manager": "lethe", "early_stops": skipped}}}
+    samples = [sample("q", epoch, scores={"match": hit}) for epoch, hit in enumerate(hits, start=1)]
+    return eval_log(folder / "early.eval", head, samples)
+
+
+def test_missing_answers_count_as_leaks_unless_they_are_dropped(tmp_path):
+    answers = [sample(epoch=epoch, scores={"match": "I"}) for epoch in range(1, 9)]
+    answers[3]["limit"] = {"type": "token"}
+    path = eval_log(tmp_path / "a", header(["q"], 10), answers)
+    worst, drop = result(path), result(path, "--missing", "drop")
+    assert (worst["log"]["missing"], worst["per_prompt"][0]["n"], worst["per_prompt"][0]["missing"]) == (3, 10, 3)
+    assert (drop["log"]["missing_counts"], drop["per_prompt"][0]["n"]) == ("dropped", 7)
+    assert drop["per_prompt"][0]["m_bin"] < worst["per_prompt"][0]["m_bin"]
+    everything = eval_log(tmp_path / "b", header(["q"], 2), [sample(error={"message": "x"})])
+    assert "worst" in refused(everything, "--missing", "drop")
+
+
+def test_a_score_is_chosen_by_name_and_must_lie_in_the_unit_interval(tmp_path):
+    answers = [sample(scores={"match": "C", "length": 50.5, "parts": {"a": 1, "b": 0.5}})]
+    path = eval_log(tmp_path / "a", header(["q"], 1), answers)
+    assert result(path)["log"]["score"] == "match"
+    assert result(path, "--score", "parts.b")["per_prompt"][0]["mean"] == 0.5
+    told = refused(path, "--score", "length")
+    assert "50.5" in told
+    assert "match, parts.a, parts.b" in told
+    assert "'match'" in refused(path, "--score", "other")
+
+
+def test_a_filter_belongs_to_lm_eval_and_a_column_to_a_table(tmp_path):
+    lines = [
+        lm_eval_line(0, ["a", "b"], name, ["a", "b"], acc=[value, 1.0]) for name, value in (("x", 0.0), ("y", 1.0))
+    ]
+    path = write_lines(tmp_path / "a.jsonl", lines)
+    assert result(path, "--filter", "y")["log"]["score"] == "acc,y"
+    assert result(path)["log"]["scores"] == ["acc,x", "acc,y"]
+    table = tmp_path / "t.csv"
+    table.write_text("prompt_id,rouge_l,score\nq,0.5,1\n")
+    assert result(table, "--score", "rouge_l")["per_prompt"][0]["mean"] == 0.5
+    assert "--filter" in refused(table, "--filter", "y")
+    assert "'absent'" in refused(table, "--score", "absent")
+
+
+def test_bounds_go_to_inspect_as_a_record_per_question(tmp_path):
+    path = eval_log(
+        tmp_path / "a.eval", header(["q", 7]), [sample(one, epoch) for epoch in (1, 2) for one in ("q", 7)]
+    )
+    out = tmp_path / "b.json"
+    got = result(path, "--to", "inspect", "--out", out)
+    records = json.loads(out.read_text())
+    assert [(one["id"], one["value"]) for one in records] == [
+        (row["prompt_id"], row["m_bin"]) for row in got["per_prompt"]
+    ]
+    assert "probability 0.99" in records[0]["explanation"]
+    assert records[0]["metadata"]["n"] == 2
+    assert "--out" in refused(path, "--out", out)
+    assert "--out" in refused(path, "--to", "inspect", "--out", tmp_path / "b.csv")
+    assert "--to" in refused(early(tmp_path, 9, [0]), "--to", "inspect")
+    assert "--together" in refused(early(tmp_path, 9, [0]), "--together", "holm")
+
+
+@pytest.mark.slow
+def test_bounds_go_to_mlflow_with_their_guarantees(tmp_path, monkeypatch):
+    from mlflow import MlflowClient
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    path = eval_log(tmp_path / "a.eval", header(["q"]), [sample("q", epoch) for epoch in (1, 2)])
+    got = result(path, "--to", "mlflow")
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("lethe logs").experiment_id])
+    assert run.info.run_id in got["mlflow"]
+    assert run.data.metrics["m_bin_worst"] == got["worst_prompt"]["bound"]
+    assert json.loads(run.data.tags["bound.m_bin_worst"])["alpha"] == 0.01
+    assert run.data.params["model"] == "hf/m"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    done = call(path, "--to", "mlflow")
+    assert done.exit_code == 1
+    assert "127.0.0.1:9" in done.output
+
+
+def test_every_public_log_has_the_bounds_of_its_scores_or_is_refused_by_name(shared, tmp_path):
+    """The reader's own tests compare the scores with tables made beside the logs."""
+    for path in sorted((shared / "data/eval-logs").rglob("*.expected.csv")):
+        path = path.with_suffix("").with_suffix("")
+        log = read_log(path)
+        if log.refusal:
+            assert log.refusal in refused(path)
+        elif not log.scores:
+            assert "lethe score" in refused(path)
+        else:
+            table = log.scored(log.scores[0])[["prompt_id", "sample", "score"]]
+            table.to_csv(tmp_path / "same.csv", index=False)
+            missing = "worst" if table["score"].isna().any() else None
+            got = lethe.bounds(path, score=log.scores[0]).as_json()
+            assert got.pop("log")["missing"] == table["score"].isna().sum()
+            expected = lethe.bounds(tmp_path / "same.csv", missing=missing).as_json()
+            assert str(got) == str(expected)  # NaN is not equal to itself
+
+
+CALLED, N = (30, 8), 200
+
+
+@pytest.fixture
+def calibration(tmp_path):
+    labels = [1] * 60 + [0] * 140
+    called = [1] * 57 + [0] * 3 + [1] * 7 + [0] * 133
+    path = tmp_path / "labelled.csv"
+    pd.DataFrame({"label": labels, "verdict": called}).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    rows = [(name, int(i < k)) for name, k in zip("ab", CALLED, strict=True) for i in range(N)]
+    path = tmp_path / "s.csv"
+    pd.DataFrame(rows, columns=["prompt_id", "score"]).to_csv(path, index=False)
+    return path
+
+
+judged = Command("bounds", "--alpha", "0.03")
+
+
+def test_a_missing_verdict_of_the_calibration_counts_against_the_judge(verdicts, calibration):
+    table = pd.read_csv(calibration).astype({"verdict": float})
+    table.loc[0, "verdict"] = np.nan
+    table.to_csv(calibration, index=False)
+    want = Rate.of([30], N, judge=Calibration(60, 56, 140, 7, leaks_unjudged=1)).each(0.03)
+    for more in ([], ["--missing", "worst"]):  # the stage judge@ writes such a file
+        row = judged.result(verdicts, "--calibration", calibration, *more)["per_prompt"][0]
+        assert row["judged"]["upper"] == want.upper[0, 0]
+
+
+def test_scores_that_are_no_verdicts_are_refused(tmp_path, calibration):
+    mixed = pd.DataFrame({"prompt_id": list("aabb"), "score": [0, 1, 0.2, 0]})
+    mixed.to_csv(tmp_path / "graded.csv", index=False)
+    judged.refused(tmp_path / "graded.csv", "--calibration", calibration)
+    # Nothing is said of the leaks of all prompts, since b leaks too with a probability that no count shows.
+    assert "Leak@" not in judged.call(tmp_path / "graded.csv").output
+    mixed.assign(score=[0, 1, 0, 0]).to_csv(tmp_path / "binary.csv", index=False)
+    assert "Leak@" in judged.call(tmp_path / "binary.csv").output
+
+
+def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibration):
+    """A judge with 5% false alarms cannot call 0 of 2,000 answers a leak."""
+    pd.DataFrame({"score": [0] * 2000}).to_csv(tmp_path / "none.csv", index=False)
+    row = judged.result(tmp_path / "none.csv", "--calibration", calibration)["per_prompt"][0]["judged"]
+    assert (row["fits"], row["lower"], row["upper"], row["leak_at_k"]) == (False, None, None, [])
+    assert "true probability" not in judged.call(tmp_path / "none.csv", "--calibration", calibration).output
+
+
+def test_a_calibration_of_another_judge_is_refused(verdicts, calibration):
+    pd.read_csv(calibration).assign(judge="5f0c").to_csv(calibration, index=False)
+    own = pd.read_csv(verdicts).assign(judge="5f0c")
+    own.to_csv(verdicts, index=False)
+    assert judged.result(verdicts, "--calibration", calibration)["judged"]["upper"] < 1
+    own.assign(judge="77aa").to_csv(verdicts, index=False)
+    assert "5f0c" in judged.refused(verdicts, "--calibration", calibration)
+
+
+def test_labels_of_random_draws_bound_the_average_whatever_the_scores(tmp_path, verdicts):
+    rows = [("a", draw, draw % 5 == 0) for draw in range(30)] + [("b", draw, False) for draw in range(60)]
+    table = pd.DataFrame(rows, columns=["prompt_id", "sample", "label"]).astype({"label": int})
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    got = judged.result(verdicts, "--labels", tmp_path / "labels.csv")["labelled"]
+    assert (got["lower"], got["upper"]) == random_labels(6, 90, 0.03)
+    assert (got["n"], got["alpha"]) == (90, 0.03)
+    pd.DataFrame({"prompt_id": ["a"] * 30 + ["b"] * 60, "score": 0}).to_csv(tmp_path / "clean.csv", index=False)
+    table[:30].to_csv(tmp_path / "part.csv", index=False)
+    for name, tau, closed in (("labels", 0.45, False), ("labels", 0.05, True), ("part", 0.45, True)):
+        labels = ("--labels", tmp_path / f"{name}.csv")
+        done = judged.call(tmp_path / "clean.csv", *labels, "--fail-above", tau, "--json")
+        assert (json.loads(done.stdout)["gate"]["closed"], done.exit_code) == (closed, int(closed))
+    for wrong, said in ((("a", -1, 1), "greedy"), (("a", 3, 1), "a second time"), (("c", 3, 1), "prompt_id")):
+        pd.concat([table, pd.DataFrame([wrong], columns=table.columns)]).to_csv(tmp_path / "w.csv", index=False)
+        assert said in judged.refused(verdicts, "--labels", tmp_path / "w.csv")
