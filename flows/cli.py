@@ -62,8 +62,7 @@ def run(
         typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value of params.yaml first; repeatable."),
     ] = None,
     preset: Annotated[
-        str | None,
-        typer.Option(help="Change params.yaml by this preset first, by its name."),
+        str | None, typer.Option(help="Change params.yaml by this preset first, by its name.")
     ] = None,
     jobs: Annotated[
         int | None,

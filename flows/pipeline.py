@@ -186,12 +186,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             )
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
-        with (
-            contextlib.closing(processes),
-            overview.live(),
-            signals_stop(processes) as signals,
-            untagged,
-        ):
+        with contextlib.closing(processes), overview.live(), signals_stop(processes) as signals, untagged:
             run_stages(stages, jobs or processes.threads, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
         ends = {

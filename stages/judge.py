@@ -76,11 +76,7 @@ def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -
     error = Calibration.of(labels, verdicts)
     pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)}).to_csv(place, index=False)
     print(f"labelled answers: sensitivity {error.sensitivity:.3f}, false positive rate {error.false_positive:.3f}")
-    return {
-        "labelled": len(labels),
-        "sensitivity": error.sensitivity,
-        "false_positive": error.false_positive,
-    }
+    return {"labelled": len(labels), "sensitivity": error.sensitivity, "false_positive": error.false_positive}
 
 
 main = entry(run, __name__)

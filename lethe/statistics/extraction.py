@@ -81,9 +81,7 @@ class Distance:
 
     def certain(self, rows: np.ndarray, left: int) -> np.ndarray:
         """Whether every continuation by at most ``left`` tokens is within the distance, (m,)."""
-        rest = np.maximum(
-            left, len(self.target) - self.steps
-        )  # of w from the first j tokens: at most max(|w|, T - j)
+        rest = np.maximum(left, len(self.target) - self.steps)  # at most max(|w|, T - j)
         return (rows + rest).min(axis=1) <= self.most
 
 

@@ -48,9 +48,4 @@ def _row(entry: Entry, part: str, place: int) -> dict[str, object]:
         legal = f"a whole number of at least 0 and at most {DIGITS} digits"
         raise entry.broken(f"column 'Index': got {shortened(index)}; must be {legal}")
     further = {column.lower(): cells[column] for column in COLUMNS[3:] if cells[column]}
-    return {
-        "id": f"jbb-{part}-{int(index):03d}",
-        "question": cells["Goal"],
-        "answer": cells["Target"],
-        **further,
-    }
+    return {"id": f"jbb-{part}-{int(index):03d}", "question": cells["Goal"], "answer": cells["Target"], **further}
