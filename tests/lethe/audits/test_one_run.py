@@ -1,5 +1,6 @@
 """The reader of guesses, over files of every kind: the right counts, or an error that names file, row and column."""
 
+import csv
 import json
 import math
 
@@ -24,25 +25,28 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("guesses")
 
 
-def write(path, rows, columns, blanks=()):
+def write(path, rows, columns=None, blanks=()):
     """``rows`` as dicts, the columns in the order given; a blank line before each row numbered in ``blanks``.
 
     Returns the line of each row.
     """
+    columns = columns or list(rows[0])
     if path.suffix == ".parquet":
         pd.DataFrame(rows, columns=columns).to_parquet(path)
         return list(range(1, len(rows) + 1))
-    header = [",".join(columns)] if path.suffix == ".csv" else []
-    lines, places = header, []
-    for number, row in enumerate(rows):
-        if number in blanks:
-            lines.append("")
-        if path.suffix == ".csv":
-            lines.append(",".join("" if row[name] is None else str(row[name]) for name in columns))
-        else:
-            lines.append(json.dumps({name: row[name] for name in columns}))
-        places.append(len(lines))
-    path.write_text("\n".join(lines) + "\n")
+    places, line = [], int(path.suffix == ".csv")
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if line:
+            writer.writerow(columns)
+        for number, row in enumerate(rows):
+            file.write("\n" * (number in blanks))
+            line += 1 + (number in blanks)
+            places.append(line)
+            if path.suffix == ".csv":
+                writer.writerow([row[name] for name in columns])
+            else:
+                file.write(json.dumps({name: row[name] for name in columns}) + "\n")
     return places
 
 

@@ -1,4 +1,3 @@
-import csv
 import json
 
 import numpy as np
@@ -8,6 +7,7 @@ from hypothesis import strategies as st
 
 from lethe.io.tables import read_losses
 from tests.cases import cases
+from tests.lethe.audits.test_one_run import write
 from tests.lethe.cli.calls import Command
 
 command = Command("audit", "epsilon-star")
@@ -143,16 +143,9 @@ def test_one_broken_cell_is_told_with_its_file_line_and_what_is_legal(tmp_path_f
         values = st.just("")  # anything else is a label there
     table[row] = {**table[row], column: data.draw(values)}
     file = tmp_path_factory.mktemp("swap") / f"p.{ending}"
-    if ending == "csv":
-        with file.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, table[0])
-            writer.writeheader()
-            writer.writerows(table)
-    else:
-        file.write_text("".join(json.dumps(one) + "\n" for one in table))
+    lines = write(file, table)
     sentence = swap.refused(file)
-    line = row + (2 if ending == "csv" else 1)
-    for part in (file.name, f"line {line}", f"column {column}", legal):
+    for part in (file.name, f"line {lines[row]}", f"column {column}", legal):
         assert part in sentence
 
 

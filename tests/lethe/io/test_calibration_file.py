@@ -1,11 +1,9 @@
 """Calibration files: what a user may write in each of the kinds of table, and errors that name the file and the line."""
 
-import json
 import math
 import tempfile
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,26 +11,14 @@ from hypothesis import strategies as st
 from lethe.errors import BadFile, BadRow, MissingColumn
 from lethe.io.tables import read_calibration
 from lethe.statistics.judge_error import Calibration
+from tests.lethe.audits.test_one_run import write
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
-Row = tuple[object, object]
 
 
-def write(rows: list[Row], path: Path) -> Path:
+def written(rows, path: Path) -> list[int]:
     """The same rows in each kind of table; None is a missing cell."""
-    if path.suffix == ".csv":
-        cells = [[("" if value is None else str(value)) for value in row] for row in rows]
-        path.write_text("label,answer,verdict\n" + "".join(f'{one},"a, or b",{other}\n' for one, other in cells))
-    elif path.suffix == ".parquet":
-        pd.DataFrame(rows, columns=["label", "verdict"]).to_parquet(path)
-    else:
-        lines = [json.dumps({"label": one, "verdict": other, "answer": "a\nb"}) for one, other in rows]
-        path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def line_of(suffix: str, place: int) -> int:
-    return place + (2 if suffix == ".csv" else 1)
+    return write(path, [{"label": one, "answer": 'a, or "b"\'s', "verdict": other} for one, other in rows])
 
 
 verdicts = st.sampled_from([0, 1, None])
@@ -45,7 +31,8 @@ rows_of_both = st.lists(st.tuples(st.sampled_from([0, 1]), verdicts), max_size=3
 @settings(max_examples=60)
 def test_what_is_written_is_read(rows, suffix):
     with tempfile.TemporaryDirectory() as folder:
-        path = write(rows, Path(folder, f"labelled{suffix}"))
+        path = Path(folder, f"labelled{suffix}")
+        lines = written(rows, path)
         found = read_calibration(path, missing="worst")
         assert found.labels.tolist() == [one for one, _ in rows]
         assert [None if math.isnan(value) else value for value in found.verdicts] == [other for _, other in rows]
@@ -56,7 +43,7 @@ def test_what_is_written_is_read(rows, suffix):
             place = next(place for place, (_, verdict) in enumerate(rows) if verdict is None)
             with pytest.raises(BadRow, match="verdict is missing") as told:
                 read_calibration(path)
-            assert told.value.row == line_of(suffix, place)
+            assert told.value.row == lines[place]
             assert "--missing" in str(told.value)
         counts = Calibration.of(found.labels, found.verdicts)
         assert counts.leaks + counts.clean == len(rows)
@@ -79,10 +66,11 @@ def test_a_cell_that_is_neither_0_nor_1_is_named_by_its_line(rows, suffix, colum
         value = 7  # a Parquet column holds no such number
     rows.insert(place, (value, 1) if column == "label" else (1, value))
     with tempfile.TemporaryDirectory() as folder:
-        path = write(rows, Path(folder, f"labelled{suffix}"))
+        path = Path(folder, f"labelled{suffix}")
+        lines = written(rows, path)
         with pytest.raises(BadRow, match=f"{column}: got") as told:
             read_calibration(path, missing="drop")
-        assert told.value.row == line_of(suffix, place)
+        assert told.value.row == lines[place]
         assert str(path) in str(told.value)
 
 
