@@ -22,7 +22,7 @@ from lethe.results import table
 from lethe.results.table import Result
 from lethe.scoring import scorer as load
 from lethe.scoring import tofu
-from lethe.statistics.bound import Bound, Covers, both_ends
+from lethe.statistics.bound import Bound, Interval
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.two_sample import KsTest
 
@@ -92,7 +92,7 @@ class TofuLog(Measurement):
     quality: KsTest | None
     mismatches: Mapping[str, Sequence[str]]
     stored: int
-    intervals: Mapping[str, tofu.Interval]
+    intervals: Mapping[str, Interval]
     differences: Mapping[str, Mapping[str, float]]
     VIEW = "tofu_log"
 
@@ -126,8 +126,7 @@ class TofuLog(Measurement):
             ends: Sequence[Bound] = ()
             evidence = facts.get(name, {})
             if interval := self.intervals.get(name):
-                guarantee = (interval.alpha / 2, Covers.POPULATION, interval.assumes, interval.method)
-                ends = both_ends(interval.lower, interval.upper, *guarantee)
+                ends = interval.bounds()
                 evidence = evidence | {"alpha": interval.alpha}
             quantity = name.removeprefix(f"{split}_")
             about = {key: getattr(self.given.get(name), key, None) for key in ("n", "missing")}
@@ -145,7 +144,7 @@ class TofuLog(Measurement):
             for name, one in self.differences.items()
         ]
         if interval := next(iter(self.intervals.values()), None):
-            level = f"each by itself with probability {1 - interval.alpha:g}, for {interval.covers}"
+            level = f"each by itself with probability {1 - interval.alpha:g}, for questions like these"
             lines.append(f"intervals       {level}, if {interval.assumes}; --json names each method")
         mismatches = plural(self.count, "mismatch", "mismatches")
         return [*lines, f"ROUGE-L         {plural(self.stored, 'stored ROUGE-L recall')}, {mismatches}"]

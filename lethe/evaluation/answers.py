@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.artifacts import CUT_OFF, KEYS, TURNS, columns_of, joined_parts, same_answers
+from lethe.io.artifacts import CUT_OFF, KEYS, TURNS, columns_in, columns_of, joined_parts, parts_of, same_answers
+from lethe.io.artifacts import Tables as StoredTables
 from lethe.io.tables import read_arrow
 from lethe.scoring import CUT
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     Tables = Mapping[str, pd.DataFrame]
 
 
-class AnswerTables(Mapping[str, "pd.DataFrame"]):
-    """A table per split, generations joined with scores, in drawing order: ``tables[split]`` reads it anew."""
+class AnswerTables(StoredTables):
+    """A table per split, generations joined with scores, in drawing order."""
 
     def __init__(self, files: Mapping[str, tuple[Path, Path]]):
-        self.files = files
+        self.files, self.paths = files, {split: drawn for split, (drawn, _) in files.items()}
         self._same: dict[str, bool] = {}  # by split, so that the keys of both files are compared once
 
     def __getitem__(self, split: str) -> pd.DataFrame:
@@ -48,33 +49,13 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
             joined = part[[*KEYS]].merge(more.reset_index(), on=[*KEYS], how="left")["more"].fillna("")
             yield part.assign(text=part["text"] + joined.to_numpy())
 
-    def __contains__(self, split: object) -> bool:
-        return split in self.files  # a Mapping's own would read the table
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.files)
-
-    def __len__(self) -> int:
-        return len(self.files)
-
     def columns(self, split: str) -> list[str]:
         return list(dict.fromkeys(name for path in self.files[split] for name in columns_of(path)))
 
 
-def answer_columns(answers: Tables, split: str) -> list[str]:
-    """The columns of a split; none if the split has no answers."""
-    if isinstance(answers, AnswerTables):
-        return answers.columns(split) if split in answers else []
-    return list(answers[split].columns) if split in answers else []
-
-
 def answer_parts(answers: Tables, split: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     """The answers of a split a part at a time, whole questions each; a table that lies in memory is one part."""
-    wanted = list(dict.fromkeys(("prompt_id", "sample", *columns)))
-    if isinstance(answers, AnswerTables):
-        yield from answers.parts(split, wanted)
-    else:
-        yield answers[split][wanted]
+    return parts_of(answers, split, list(dict.fromkeys(("prompt_id", "sample", *columns))))
 
 
 def scored(
@@ -85,10 +66,10 @@ def scored(
     Empty where the scorer judged no answer, or where the questions differ in n: a pooled mean would weight them unequally,
     and an n that depends on the answers allows no interval for a fixed n.
     """
-    if scorer not in answer_columns(answers, split):
+    if scorer not in columns_in(answers, split):
         return []
     groups: list[np.ndarray] = []
-    ended = CUT if CUT in answer_columns(answers, split) else "finish_reason"
+    ended = CUT if CUT in columns_in(answers, split) else "finish_reason"
     for part in answer_parts(answers, split, [scorer, *([ended] if cut_off else [])]):
         sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
         if cut_off:
@@ -152,7 +133,7 @@ def question_answers(
     answers: Tables, ranking: Sequence[str], leak: str, most: int
 ) -> dict[str, QuestionAnswers] | None:
     """The answers of a model by forget question, in sampling order."""
-    if not {*ranking, leak} <= set(answer_columns(answers, "forget")):
+    if not {*ranking, leak} <= set(columns_in(answers, "forget")):
         return None
     by_question, edges = dict[str, QuestionAnswers](), np.linspace(0, 1, BINS + 1)
     for table in answer_parts(answers, "forget", ["text", *ranking, leak]):
@@ -177,7 +158,7 @@ def worst_answers(questions: Iterable[QuestionAnswers], most: int) -> list[Drawn
 
 def judged(answers: Tables, ranking: Sequence[str]) -> bool:
     """Whether one of the scorers judged any forget answer of a model."""
-    columns = answer_columns(answers, "forget")
+    columns = columns_in(answers, "forget")
     scorers = [name for name in ranking if name in columns]
     parts = answer_parts(answers, "forget", scorers) if scorers else ()
     return any(not part[scorers].isna().all(axis=None) for part in parts)

@@ -179,8 +179,6 @@ def compare(
     ``by`` asks whether B is worse by at most so much, on every question or on average; ``worst`` asks for an upper bound of
     B's largest question.
 
-    Notes
-    -----
     The method follows from recorded facts: the seeds, the engine and the stopping rule (`sides.relation`). A missing score
     widens the interval on both ends. The bounds of a side that a rule could stop early are bounds at the stop.
     """

@@ -31,8 +31,6 @@ ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 def likelihood_metrics(rows: Rows, likelihoods: Tables, scores: Tables, alpha: float) -> None:
     """Add the rows of one model from likelihoods and text scores of its answers.
 
-    Notes
-    -----
     Model utility (TOFU, Maini et al. 2024) is over the sets for which the data has all three terms.
     ``model_utility_terms`` is the number of terms, nine for TOFU. Membership inference compares the forget set with the
     held-out set, if there is one.
@@ -86,8 +84,6 @@ def _utility_columns(name: str, likelihoods: Tables, scores: Tables) -> dict[str
 def against_retrain(rows: Rows, likelihoods: Tables, retrain: Tables, alpha: float) -> None:
     """Add the rows that compare one model's likelihood measures with Retrain's.
 
-    Notes
-    -----
     ``forget_quality`` is the p-value of the KS test on the truth ratios of the forget set (TOFU). ``mia_reference`` is the
     attack that scores a row by its loss relative to Retrain's (Carlini et al., 2021, with Retrain as the reference model).
     ``privleak`` is (AUC / AUC of Retrain - 1) x 100 of the min-k% attack, where the AUC measures how well the attack

@@ -15,8 +15,7 @@ import numpy as np
 from lethe.config.evaluating import Metrics
 from lethe.evaluation.prompts import WORST, MeasureSettings, measure_prompts, of_prompts, pooled_of, worst_of
 from lethe.evaluation.scores import PromptScores, mean, plain_rows
-from lethe.io.artifacts import CUT_OFF, GREEDY, columns_of, parts_of
-from lethe.io.artifacts import Tables as StoredTables
+from lethe.io.artifacts import CUT_OFF, GREEDY, columns_in, parts_of
 from lethe.io.files import Json
 from lethe.registry import DIVERSITY
 from lethe.results.table import Numbers, Result, Results, Rows, result
@@ -49,7 +48,7 @@ def measure(
     """Measure one model whose questions were sampled a fixed number of times."""
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
-    if CUT in _names(scores):
+    if CUT in columns_in(scores, "forget"):
         cut = ScoreMatrix(scores, "forget", CUT)
     else:
         cut = ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
@@ -172,13 +171,9 @@ def _truncation(rows: Rows, counts: Mapping[str, tuple[int, int, int | None]], a
     rows.add("model", "truncated", "sampled", sum(cuts) / sum(sizes), None, upper, split="forget")
 
 
-def _names(scores: Tables) -> list[str]:
-    return columns_of(scores.paths["forget"]) if isinstance(scores, StoredTables) else list(scores["forget"])
-
-
 def _parts_and_turns(rows: Rows, scores: Tables, metrics: Metrics) -> None:
     """What leaks in the thinking, and in each turn of the conversations that came to it."""
-    names, turn = _names(scores), 1
+    names, turn = columns_in(scores, "forget"), 1
     if UNCLOSED in names:
         share = float(ScoreMatrix(scores, "forget", UNCLOSED).samples.mean())
         rows.add("model", "unclosed", "sampled", share, split="forget")

@@ -89,13 +89,9 @@ def measure_prompts(
     ``leaks`` are the scores of a 0/1 scorer on the same answers, None for a prompt out of its scope; by default the scores
     themselves, where all are 0 or 1.
 
-    Notes
-    -----
     Each bound holds by itself with probability 1 - alpha for its prompt, assuming independent draws of the prompt.
     ``settings.together`` adds joint statements on all prompts.
 
-    Examples
-    --------
     >>> rows = Rows("model")
     >>> prompts = [PromptScores("a", np.array([0, 0, 1, 0])), PromptScores("b", np.zeros(4))]
     >>> _ = measure_prompts(rows, prompts, MeasureSettings(alpha=0.05))
@@ -334,8 +330,6 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
 def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
     """Add the rows of prompts that a rule could stop early, each at its stopping time, and of the worst prompt.
 
-    Notes
-    -----
     A log does not always record the order of the answers, so every bound is a bound at the stop, which needs no order. The
     bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), or 1/2 if u
     is above 1/2. For scores of 0 and 1, the two bounds of the mean give the band of leak@k, whose estimates are missing,

@@ -248,6 +248,12 @@ class Tables(Mapping[str, "pd.DataFrame"]):
     def __getitem__(self, name: str) -> pd.DataFrame:
         return read_table(self.paths[name])
 
+    def parts(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        return read_parts(self.paths[name], columns)
+
+    def columns(self, name: str) -> list[str]:
+        return columns_of(self.paths[name])
+
     def __contains__(self, name: object) -> bool:
         return name in self.paths  # a Mapping's own would read the table to see whether it is there
 
@@ -262,9 +268,16 @@ def parts_of(
     tables: Mapping[str, pd.DataFrame], name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pd.DataFrame]:
     if isinstance(tables, Tables):
-        yield from read_parts(tables.paths[name], columns)
+        yield from tables.parts(name, columns)
     else:
         yield tables[name] if columns is None else tables[name][list(columns)]
+
+
+def columns_in(tables: Mapping[str, pd.DataFrame], name: str) -> list[str]:
+    """The columns of a table; none where it is not there."""
+    if name not in tables:
+        return []
+    return tables.columns(name) if isinstance(tables, Tables) else list(tables[name])
 
 
 def joined_parts(

@@ -83,15 +83,8 @@ def write_extraction(
 
 def extraction_page(models: Sequence[Extraction], headline: str, sentences: Sequence[str]) -> str:
     """Return the whole page of the first of ``models``, beside the reference models; it needs no network."""
-    return (
-        templates()
-        .get_template("extraction.html")
-        .render(
-            title=visible(f"{models[0].name}: extraction"),
-            headline=visible(headline),
-            passages=passages(models, sentences),
-        )
-    )
+    page, title = templates().get_template("extraction.html"), visible(f"{models[0].name}: extraction")
+    return page.render(title=title, headline=visible(headline), passages=passages(models, sentences))
 
 
 def of_run(run: Run) -> SimpleNamespace | None:

@@ -84,13 +84,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
     by_key = {column.key: column for column in every}
     first = next((by_key[key] for key in BOUNDS if key in by_key), None)
     bound = f"{first.head}, the upper bound on the {first.meaning}" if first else ""
-    return SimpleNamespace(
-        data=as_data(block),
-        columns=groups,
-        rows=cells,
-        bound=bound,
-        keywords=keywords,
-    )
+    return SimpleNamespace(data=as_data(block), columns=groups, rows=cells, bound=bound, keywords=keywords)
 
 
 def as_data(value: object) -> Markup:

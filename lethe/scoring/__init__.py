@@ -58,8 +58,6 @@ class Scorer(NamedTuple):
 def open_scorer(name: str, params: ScorerParams | None = None, folder: Path | None = None) -> Scorer:
     """Open a scorer or judge by name, ready to score; loads a judge's model.
 
-    Examples
-    --------
     >>> question = Question(["He was born in Rome.", None], {"answer": "Rome", "keywords": ["Rome"]})
     >>> open_scorer("keyword_leak").score([question])[0].tolist()
     [1.0, nan]
@@ -97,8 +95,6 @@ def _member(name: str) -> Member:
 def split_answer(text: str, parts: Parts) -> tuple[str, str | None]:
     """The thinking and the answer; an unclosed trace has no answer, which is missing and not a clean one.
 
-    Examples
-    --------
     >>> parts = Parts(thinking=("<think>", "</think>"))
     >>> split_answer("<think>Ada?</think> She paints.", parts), split_answer("<think>Ada", parts)
     (('Ada?', 'She paints.'), ('Ada', None))
@@ -148,8 +144,6 @@ def worst_turn(turns: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """The largest score of the turns that were asked, from a mask and the scores of each; a turn without a score leaves
     no score, unless another has the largest possible one.
 
-    Examples
-    --------
     >>> both = np.array([True, True, True])
     >>> second = (np.array([True, True, False]), np.array([1.0, np.nan, np.nan]))
     >>> worst_turn([(both, np.array([np.nan, 0.0, 0.0])), second]).tolist()

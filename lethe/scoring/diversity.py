@@ -76,14 +76,6 @@ def distinct(texts: Sequence[str]) -> float:
     return len(set(present)) / len(present) if present else float("nan")
 
 
-def distinct_1(texts: Sequence[str]) -> float:
-    return _distinct_ngrams(texts, 1)
-
-
-def distinct_2(texts: Sequence[str]) -> float:
-    return _distinct_ngrams(texts, 2)
-
-
 def _distinct_ngrams(texts: Sequence[str], n: int) -> float:
     """Distinct n-grams over all n-grams of the texts together, in (0, 1]; NaN without n-grams."""
     tokens = Tokens.of(texts)
@@ -135,4 +127,9 @@ def _brevity(tokens: Tokens) -> np.ndarray:
     return penalty[np.searchsorted(length, tokens.length)]
 
 
-MEMBERS = {one.__name__: one for one in (self_bleu, distinct_1, distinct_2, distinct)}
+MEMBERS = {
+    "self_bleu": self_bleu,
+    "distinct_1": lambda texts: _distinct_ngrams(texts, 1),
+    "distinct_2": lambda texts: _distinct_ngrams(texts, 2),
+    "distinct": distinct,
+}

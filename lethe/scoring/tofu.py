@@ -21,6 +21,7 @@ from lethe.io.files import Json, read_json
 from lethe.scoring.likelihood import among, ratio
 from lethe.scoring.text.rouge import rouge_l
 from lethe.statistics.bands import dkw
+from lethe.statistics.bound import Covers, Interval
 from lethe.statistics.many_prompts import population_ends
 from lethe.statistics.two_sample import KsTest, ks_test
 
@@ -241,20 +242,6 @@ BETTING = "betting (Waudby-Smith and Ramdas), alpha / 2 a side"
 TOGETHER = "betting on every term, Bonferroni, carried to the harmonic mean"
 DISTANCE = "Dvoretzky-Kiefer-Wolfowitz on the distance, carried to the exact p-value"
 ASSUMES = "the questions are independent draws (TOFU has 20 of each author)"
-QUESTIONS = "questions like these"
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with a two-sided interval, which fails with probability at most ``alpha``."""
-
-    estimate: float
-    lower: float
-    upper: float
-    alpha: float
-    method: str
-    covers: str = QUESTIONS
-    assumes: str = ASSUMES
 
 
 def of_mean(values: np.ndarray, alpha: float) -> Interval | None:
@@ -265,7 +252,8 @@ def of_mean(values: np.ndarray, alpha: float) -> Interval | None:
         return None
     estimate = float(present.mean())
     low, high, _ = population_ends(present, present, alpha / 2)
-    return Interval(estimate, min(low, estimate), max(high, estimate), alpha, BETTING)
+    ends = min(low, estimate), max(high, estimate)
+    return Interval(estimate, *ends, present.size, alpha, BETTING, ASSUMES, Covers.POPULATION)
 
 
 def of_utility(terms: Mapping[str, np.ndarray], alpha: float) -> Interval | None:
@@ -274,11 +262,10 @@ def of_utility(terms: Mapping[str, np.ndarray], alpha: float) -> Interval | None
     present = [interval for interval in each if interval is not None]
     if len(present) < len(terms):
         return None
-    estimate, lower, upper = (
-        harmonic_mean(np.array([getattr(interval, end) for interval in present]))
-        for end in ("estimate", "lower", "upper")
-    )
-    return Interval(estimate, lower, upper, alpha, TOGETHER)
+    parts = np.array([(interval.value, interval.lower, interval.upper) for interval in present]).T
+    n = sum(interval.n for interval in present)
+    value, lower, upper = map(harmonic_mean, parts)
+    return Interval(value, lower, upper, n, alpha, TOGETHER, ASSUMES, Covers.POPULATION)
 
 
 def of_quality(test: KsTest, alpha: float) -> Interval:
@@ -288,7 +275,7 @@ def of_quality(test: KsTest, alpha: float) -> Interval:
     grid = (1 / n + 1 / m) / 2  # what a statistic of samples of these sizes can miss a distance by
     lower = _p_value(test.statistic + width + grid, n, m)
     upper = _p_value(test.statistic - width - grid, n, m)
-    return Interval(test.p_value, lower, upper, alpha, DISTANCE)
+    return Interval(test.p_value, lower, upper, n + m, alpha, DISTANCE, ASSUMES, Covers.POPULATION)
 
 
 def _p_value(distance: float, n: int, m: int) -> float:

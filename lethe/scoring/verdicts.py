@@ -86,10 +86,7 @@ def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
 
 
 def judged(
-    judge: Judge,
-    questions: Sequence[Question] | Distinct,
-    store: VerdictStore | None = None,
-    label: str = "judge",
+    judge: Judge, questions: Sequence[Question] | Distinct, store: VerdictStore | None = None, label: str = "judge"
 ) -> list[np.ndarray]:
     """The scores of every answer: one array (answers, columns) per question, in the given order."""
     distinct = questions if isinstance(questions, Distinct) else distinct_answers(judge, questions)

@@ -207,11 +207,7 @@ COLUMNS = tuple(each.name for each in fields(Rows))
 
 
 def grow(
-    question: Question,
-    law: Law,
-    predictor: Predictor,
-    growth: Growth,
-    stream: np.random.SeedSequence | int = 0,
+    question: Question, law: Law, predictor: Predictor, growth: Growth, stream: np.random.SeedSequence | int = 0
 ) -> Grown:
     return _Growing(question, law, predictor, growth, stream).run()
 

@@ -192,7 +192,7 @@ def test_a_retain_log_needs_the_forget_set_alone(tmp_path):
 def test_the_interval_of_forget_quality_holds_its_estimate(n, m, shift, alpha):
     test = ks_test(np.arange(n) / n, np.arange(m) / m + shift)
     interval = of_quality(test, alpha)
-    assert 0 <= interval.lower <= interval.estimate <= interval.upper <= 1
+    assert 0 <= interval.lower <= interval.value <= interval.upper <= 1
     wider = of_quality(test, alpha / 10)
     assert (wider.lower <= interval.lower, wider.upper >= interval.upper) == (True, True)
 
