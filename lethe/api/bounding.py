@@ -76,7 +76,7 @@ class Bounds(Measurement):
         """The rows with what is recorded of the log among the settings."""
         log = {"log": self.log.facts()} if self.log else {}
         return [
-            replace(row, evidence={**(row.evidence or {}), **log}) if row.quantity == "settings" else row
+            replace(row, evidence={**row.facts, **log}) if row.quantity == "settings" else row
             for row in self.results
         ]
 
@@ -92,8 +92,7 @@ class Bounds(Measurement):
     @cached_property
     def metric(self) -> str:
         """The bound by which prompts are compared."""
-        record = self.model.row("settings")
-        return str((record.evidence or {})["metric"]) if record else ""
+        return str(self.model.facts("settings").get("metric", ""))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per prompt: its single numbers and those of each threshold and k."""
@@ -202,7 +201,7 @@ class Bounds(Measurement):
             largest = max(bounds, key=lambda bound: bound.value)
             lines = [f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."]
         certified = f"Certified: {self.model.values['certified_together']} of {plural(listed, 'prompt')}."
-        return [*lines, f"{certified} {claim.sentence(QUANTITY[(row.evidence or {})['metric']], of)}"]
+        return [*lines, f"{certified} {claim.sentence(QUANTITY[row.facts['metric']], of)}"]
 
     def views(self) -> list[View]:
         columns, notes = AT_THE_STOP if self.metric == STOPPED else COLUMNS, self.sentences()

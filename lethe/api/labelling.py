@@ -43,7 +43,7 @@ class LabelledBounds(Measurement):
     def worst(self) -> Worst:
         """Return the question with the largest upper bound, and that bound, which covers the worst question."""
         row = next(row for row in self.results if row.quantity == "leak_worst" and row.upper_bound)
-        return Worst((row.evidence or {})["prompt_id"], row.ends[-1])
+        return Worst(row.facts["prompt_id"], row.ends[-1])
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per question: the labelled mass and both ends."""

@@ -211,7 +211,7 @@ def compare(
         notes.append(f"The gate is {state}; {wrong}.")
     if require and (claim := comparison.of_all("not_worse")):
         absent = [one for one in comparison.record["not_compared"] if one["id"] is not None]
-        closed.append(not (claim.evidence or {})["holds"] or bool(absent))
+        closed.append(not claim.facts["holds"] or bool(absent))
         problem = f"nothing is proved of {plural(len(absent), 'question')} that could not be compared"
         notes += [f"--require not-worse: {problem}."] if absent else []
     if fail_above is not None and (row := comparison.of_all("score_worst")):

@@ -49,7 +49,7 @@ class _Rows:
 
     @property
     def record(self) -> dict[str, Json]:
-        return dict(self.results[0].evidence or {})
+        return dict(self.results[0].facts)
 
 
 class Comparison(_Rows):
@@ -74,13 +74,12 @@ class Comparison(_Rows):
 
     def ranked(self) -> list[Result]:
         """The questions, those whose difference holds first, in descending order of the difference."""
-        return sorted(self.per_question, key=lambda row: (not _facts_of(row)["holds"], -abs(row.estimate or 0.0)))
+        return sorted(self.per_question, key=lambda row: (not row.facts["holds"], -abs(row.estimate or 0.0)))
 
     def table(self) -> tuple[list[str], list[list[object]]]:
         rows = [
-            [row.item, facts["a"], facts["b"], *_numbers(row), outcome(row) if facts["holds"] else ""]
+            [row.item, row.facts["a"], row.facts["b"], *_numbers(row), outcome(row) if row.facts["holds"] else ""]
             for row in self.ranked()[:SHOWN]
-            for facts in [_facts_of(row)]
         ]
         return ["question", "A", "B", "B - A", "at least", "at most", "holds"], rows
 
@@ -103,7 +102,7 @@ class Comparison(_Rows):
             lines.append(
                 f"{low.on(f'the {questions}').capitalize()}, B - A is {average}, from "
                 f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
-                + ("the difference holds." if _facts_of(row)["holds"] else "no difference is shown.")
+                + ("the difference holds." if row.facts["holds"] else "no difference is shown.")
             )
         if claim := self.of_all("not_worse"):
             lines.append(_not_worse(claim))
@@ -117,11 +116,7 @@ def _all(words: Iterable[str | None]) -> str:
 
 def outcome(row: Result) -> str:
     """``worse`` if B scores higher and the difference holds, ``better`` if B scores lower and the difference holds."""
-    return NEITHER if not _facts_of(row)["holds"] else WORSE if (row.estimate or 0.0) > 0 else BETTER
-
-
-def _facts_of(row: Result) -> Mapping[str, Json]:
-    return row.evidence or {}
+    return NEITHER if not row.facts["holds"] else WORSE if (row.estimate or 0.0) > 0 else BETTER
 
 
 def _numbers(row: Result) -> list[object]:
@@ -129,7 +124,7 @@ def _numbers(row: Result) -> list[object]:
 
 
 def _not_worse(row: Result) -> str:
-    facts, bound = _facts_of(row), row.ends[0]
+    facts, bound = row.facts, row.ends[0]
     about = "each compared question" if facts["on"] == "questions" else "average"
     shown, by = bound.rounded(4), facts["by"]
     if facts["holds"]:
@@ -313,7 +308,7 @@ class Ranking(_Rows):
 
     def differ(self, quantity: str) -> int:
         """The number of pairs that differ."""
-        return sum(_facts_of(row).get("holds", False) for row in self.of(quantity))
+        return sum(row.facts.get("holds", False) for row in self.of(quantity))
 
     def ranges(self, quantity: str) -> list[tuple[int, int]] | None:
         """The lowest and the highest rank of each run; None where ranks are not proved."""
@@ -338,7 +333,7 @@ class Ranking(_Rows):
 
     def pair_table(self) -> tuple[list[str], list[list[object]]]:
         rows = [
-            [row.item, row.model, about, *_numbers(row), "differ" if _facts_of(row)["holds"] else ""]
+            [row.item, row.model, about, *_numbers(row), "differ" if row.facts["holds"] else ""]
             for quantity, about in zip(AVERAGES, ("these questions", "questions like these"), strict=True)
             for row in self.of(quantity)
             if row.upper is not None

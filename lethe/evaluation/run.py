@@ -269,8 +269,7 @@ class _Source:
         none: list[Result] = []
         for name in names:
             rows = self.read(str(table.place(Path(), stage, name)), f"{stage}@{name}", table.read_rows, none)
-            record = Numbers(rows).row("record", "run")
-            yield name, record.evidence or {} if record else {}
+            yield name, Numbers(rows).facts("record", "run")
 
 
 def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams | Params:

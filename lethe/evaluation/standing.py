@@ -230,7 +230,7 @@ class _Deciding:
         return Ends.of_arrays(items, others=[AtLevel.of(ends, np.ones(len(items)))])
 
     def _truncation(self, model: Model, items: Sequence[str], graded: bool) -> Truncation | None:
-        cut = {row.item: row.evidence or {} for row in _rows(model, "sampled", "truncated")}
+        cut = {row.item: row.facts for row in _rows(model, "sampled", "truncated")}
         if model.drawing is None or not all(item in cut for item in items):
             return None
         columns = [[cut[item][key] for item in items] for key in ("cut", "n", "cut_or_leaks")]
@@ -276,7 +276,7 @@ def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, se
     level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / max(1, len(rows))
     proved: dict[float | None, set[str]] = {row.at: set() for row in rows}
     for row in rows:
-        leaks, n = (np.array([(row.evidence or {})[key]]) for key in ("leaks", "n"))
+        leaks, n = (np.array([row.facts[key]]) for key in ("leaks", "n"))
         if float(binary_lower(leaks, n, level)[0]) > verdict.tau:
             proved[row.at].add(str(row.item))
     return proved

@@ -63,7 +63,7 @@ def with_epsilon_star(run: Run) -> list[Model]:
 def epsilon_star_notes(run: Run) -> list[str]:
     """The notes of the results, each sentence once, with the models that it is about."""
     notes: dict[str, list[str]] = {}
-    results = {model.name: model.epsilon_star.evidence or {} for model in run.models if model.epsilon_star}
+    results = {model.name: model.epsilon_star.facts for model in run.models if model.epsilon_star}
     for name, record in results.items():
         for text in filter(None, (record.get("assumes"), record.get("note"))):
             notes.setdefault(text, []).append(name)
@@ -134,10 +134,8 @@ SHOWN = 20  # productions per model
 def language_views(run: Run) -> list[SimpleNamespace]:
     views = []
     for model in run.models:
-        asked = model.numbers.row("language", "language")
-        if not asked:
+        if not (facts := model.numbers.facts("language", "language")):
             continue
-        facts = asked.evidence or {}
         mean: Callable[[float | None], str] = share if facts["binary"] else number
         every, choices = (model.numbers.series(one, "language") for one in ("production", "choice"))
         views.append(
@@ -146,7 +144,7 @@ def language_views(run: Run) -> list[SimpleNamespace]:
                 sentences=list(_sentences(model.numbers, every, facts, mean, run)),
                 rows=[_production(one, mean) for one in every[:SHOWN]],
                 rest=len(every) - SHOWN,
-                choices=[[*(one.evidence or {}).values(), count(one.n), mean(one.estimate)] for one in choices],
+                choices=[[*one.facts.values(), count(one.n), mean(one.estimate)] for one in choices],
             )
         )
     return views
@@ -154,7 +152,7 @@ def language_views(run: Run) -> list[SimpleNamespace]:
 
 def _production(one: Result, mean: Callable[[float | None], str]) -> list[str]:
     sides = [share(end.value, end.side) if end else NONE for end in (one.lower_bound, one.upper_bound)]
-    probability = share((one.evidence or {})["probability"])
+    probability = share(one.facts["probability"])
     return [str(one.item), probability, count(one.n), mean(one.estimate), *sides]
 
 

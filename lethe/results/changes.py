@@ -154,7 +154,7 @@ def _pair(model: str, old: Sequence[Result], new: Sequence[Result], exactly: boo
 
 def _about(rows: Sequence[Result], exactly: bool) -> list[Result]:
     """The rows of questions; exact bounds only if they are about the leaks of the samples, as any machine computes them."""
-    note = any((row.evidence or {}).get("how", {}).get("note") for row in rows if row.quantity == "queried")
+    note = any(row.facts.get("how", {}).get("note") for row in rows if row.quantity == "queried")
     joined = exactly and not note
     return [row for row in rows if row.scope == "question" and (joined or row.basis not in EXPLORED)]
 
@@ -166,7 +166,7 @@ def _questions(rows: Sequence[Result], quantity: Measured) -> list[str]:
 
 
 def _leaks(rows: Sequence[Result], items: Sequence[str]) -> _Side:
-    counted = {row.item: row.evidence or {} for row in rows if (row.quantity, row.basis) == ("leak", "sampled")}
+    counted = {row.item: row.facts for row in rows if (row.quantity, row.basis) == ("leak", "sampled")}
     own = [counted.get(item, {}) for item in items]
     draws = _draws([_sums(each.get("leaks"), each.get("n"), each.get("missing")) for each in own])
     return _Side(Ends.of_rows(rows, items), draws and draws.together())

@@ -101,7 +101,7 @@ class Ends:
         drawn = [
             next((table[item, basis] for basis in SAME_DRAWS if (item, basis) in table), None) for item in items
         ]
-        fixed = [row if row and "leaks" not in (row.evidence or {}) else None for row in drawn]
+        fixed = [row if row and "leaks" not in row.facts else None for row in drawn]
         trees = [table.get((item, "tree")) for item in items]
         exact = [_certain(table.get((item, "exact"))) for item in items]
         low, high = np.array(exact, dtype=np.float64).reshape(-1, 2).T
@@ -181,7 +181,7 @@ def _certain(row: Result | None) -> tuple[float, float]:
 
 def _counts(row: Result | None) -> tuple[float, float, float]:
     """Leaks, draws and missing judgements; 0 of 0 for a question without counts."""
-    if row is None or "leaks" not in (row.evidence or {}):
+    if row is None or "leaks" not in row.facts:
         return 0, 0, 0
     evidence = _evidence(row, "leaks", "n")
     return evidence["leaks"], evidence["n"], evidence.get("missing") or 0
@@ -202,9 +202,7 @@ def _tree(row: Result) -> Tree:
 
 
 def _evidence(row: Result, *keys: str) -> Mapping[str, Json]:
-    evidence = row.evidence or {}
-    if missing := [key for key in keys if key not in evidence]:
-        raise BadValue(
-            f"evidence of {row.item}, basis {row.basis}", sorted(evidence), f"with {', '.join(missing)} too"
-        )
-    return evidence
+    if missing := [key for key in keys if key not in row.facts]:
+        name = f"evidence of {row.item}, basis {row.basis}"
+        raise BadValue(name, sorted(row.facts), f"with {', '.join(missing)} too")
+    return row.facts

@@ -48,12 +48,10 @@ def rows_of(certificates: Certificates) -> list[Result]:
 
 def certificates_of(results: Results, name: str) -> Certificates | None:
     """The exact bounds that `rows_of` wrote; None where the model has none."""
-    queried = results.model(name).row("queried", "exact")
-    if queried is None or queried.evidence is None:
+    if not (facts := results.model(name).facts("queried", "exact")):
         return None
-    facts = queried.evidence
     rows = [row for row in results.rows(name) if (row.scope, row.quantity, row.basis) == TREE_ROW]
-    trees = tuple(tree_from({**(row.evidence or {}), "masses": row.evidence}) for row in rows)
+    trees = tuple(tree_from({**row.facts, "masses": row.evidence}) for row in rows)
     return Certificates(name, trees, How(**facts["how"]), facts["tau"], tuple(facts["skipped"]))
 
 

@@ -154,8 +154,7 @@ def extraction_of(
     results: Results, name: str, texts: Mapping[str, tuple[str, str]] | None = None
 ) -> Extraction | None:
     """The windows that `rows_of` wrote, with their prefixes and suffixes by id; None where the model has none."""
-    windows = results.model(name).row("windows", "exact")
-    if windows is None or windows.evidence is None:
+    if not (facts := results.model(name).facts("windows", "exact")):
         return None
     of_window = {(row.item, row.basis, row.quantity): row for row in results.rows(name) if row.scope == "question"}
     passages: list[Passage] = []
@@ -165,7 +164,7 @@ def extraction_of(
             text = (texts or {}).get(str(item), ("", ""))
             near = _near(tree.evidence) if tree and tree.evidence else None
             passages.append(Passage(str(item), len(passages), *text, (row.estimate or 0.0,), near, row.split))
-    return Extraction(name, tuple(passages), Rounding(*windows.evidence["rounding"]), windows.evidence["alpha"])
+    return Extraction(name, tuple(passages), Rounding(*facts["rounding"]), facts["alpha"])
 
 
 def _near(evidence: Mapping[str, Json]) -> Near:

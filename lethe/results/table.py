@@ -66,6 +66,11 @@ class Result:
         return quantities.of(self.scope, self.quantity, self.basis)
 
     @property
+    def facts(self) -> Mapping[str, Json]:
+        """The evidence; empty where there is none."""
+        return self.evidence or {}
+
+    @property
     def value(self) -> Value:
         """The estimate in the unit of the quantity, or the word; None where it is missing."""
         if self.text is not None or self.estimate is None:
@@ -250,6 +255,11 @@ class Numbers:
         """The only row of a quantity; None where there is none."""
         return next(iter(self.series(quantity, basis)), None)
 
+    def facts(self, quantity: str, basis: str = "sampled") -> dict[str, Json]:
+        """What the row of a quantity records besides numbers; empty where there is none."""
+        row = self.row(quantity, basis)
+        return dict(row.facts) if row else {}
+
 
 @dataclass(frozen=True)
 class Results:
@@ -275,8 +285,7 @@ class Results:
 
     def scorers(self, name: str) -> dict[str, str | None]:
         """The scorers that judged the answers of a model: of mean scores, and of leaks; empty where the rows do not say."""
-        answers = self.model(name).row("answers")
-        return dict(answers.evidence or {}) if answers else {}
+        return self.model(name).facts("answers")
 
     def audit(self, name: str) -> Numbers:
         """The rows of the scope "audit"."""

@@ -32,7 +32,7 @@ def bounds(rows: Sequence[Result]) -> Document:
     scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested.
     """
     model = Numbers([row for row in rows if row.scope == "model"])
-    record, share = _facts(model, "settings", "sampled"), model.row("share_above")
+    record, share = model.facts("settings"), model.row("share_above")
     each, alone = _questions(rows, "forget"), _questions(rows, ALONE)
     worst = model.row("score_worst", "anytime") or model.row(WORST.get(record["metric"], ""))
     pooled, population, labelled = model.row("leak"), model.row("score_population"), model.row("leak", "labelled")
@@ -50,7 +50,7 @@ def bounds(rows: Sequence[Result]) -> Document:
         "alpha": record["alpha"],
         "n_prompts": len(entries),
         "per_prompt": list(entries.values()),
-        "worst_prompt": worst and {**(worst.evidence or {}), "metric": record["metric"], "bound": worst.upper},
+        "worst_prompt": worst and {**worst.facts, "metric": record["metric"], "bound": worst.upper},
         "pooled": pooled and pooled.upper,
         "share_above": {"threshold": record["threshold"], "share": share and share.estimate},
         **{key: record[key] for key in ("fixed_bounds", "log") if key in record},
@@ -112,7 +112,7 @@ def _judged(numbers: Numbers, model: Numbers) -> Document | None:
     return {
         **_fields(row, *ENDS),
         **{name: rate and [rate.lower, rate.upper] for name, rate in rates.items()},
-        "alpha": _facts(model, "settings", "sampled")["alpha"],
+        "alpha": model.facts("settings")["alpha"],
         "fits": fits,
         "leak_at_k": _bands(numbers.series("leak_at_k", "judged")),
         "assumes": row.assumes or None,
@@ -125,7 +125,7 @@ def _by_labels(row: Result | None) -> Document | None:
 
 
 def _together(claim: Result, rows: Sequence[Result]) -> Document:
-    facts, each = claim.evidence or {}, [row for row in rows if row.scope == "question"]
+    facts, each = claim.facts, [row for row in rows if row.scope == "question"]
     return {
         "correction": facts["correction"],
         "metric": facts["metric"],
@@ -145,7 +145,7 @@ def label(rows: Sequence[Result]) -> Document:
     pooled, each = model.row("leak", "labelled"), _questions(rows, "forget")
     return {
         "mass": model.estimate("mass", "labelled"),
-        **_facts(model, "settings", "labelled"),
+        **model.facts("settings", "labelled"),
         "per_prompt": [
             {
                 "prompt_id": item,
@@ -154,7 +154,7 @@ def label(rows: Sequence[Result]) -> Document:
             }
             for item, own in each.items()
         ],
-        "worst_prompt": {**(worst.evidence or {}), "bound": worst.upper},
+        "worst_prompt": {**worst.facts, "bound": worst.upper},
         "pooled": pooled and _fields(pooled, *ENDS[1:]),
     }
 
@@ -162,12 +162,12 @@ def label(rows: Sequence[Result]) -> Document:
 def compare(rows: Sequence[Result]) -> Document:
     """Keys of `lethe compare --json`: of two sides, or of the ranks of several."""
     model = Numbers([row for row in rows if row.scope == "model"])
-    record = _facts(model, "comparison", "compared")
+    record = model.facts("comparison", "compared")
     if "runs" in record:
         return _ranks(model, record)
     questions = [row for row in rows if row.scope == "question"]
     claim, worst = model.row("not_worse", "compared"), model.row("score_worst", "compared")
-    not_worse = claim and {**(claim.evidence or {}), "alpha": claim.alpha_upper, "largest": claim.upper}
+    not_worse = claim and {**claim.facts, "alpha": claim.alpha_upper, "largest": claim.upper}
     return {
         **record,
         "worst_of_b": worst and worst.upper,
@@ -204,7 +204,7 @@ def _range(row: Result) -> list[int] | None:
 
 def _difference(row: Result, metric: str) -> Document:
     interval = {"difference": row.estimate, "ci_low": row.lower, "ci_high": row.upper}
-    return {"metric": metric, **(row.evidence or {}), **interval, "method": row.method}
+    return {"metric": metric, **row.facts, **interval, "method": row.method}
 
 
 def _average(row: Result | None, metric: str, questions: int) -> Document | None:
@@ -217,11 +217,9 @@ def exact(rows: Sequence[Result]) -> Document:
     """Keys of `lethe exact --json`: the row "tree" of a question records its tree."""
     trees = [row for row in rows if (row.scope, row.quantity, row.basis) == ("question", "leak", "tree")]
     model = Numbers([row for row in rows if row.scope == "model"])
-    queried, summary = _facts(model, "queried", "exact"), _facts(model, "summary", "exact")
+    queried, summary = model.facts("queried", "exact"), model.facts("summary", "exact")
     return {
-        "per_question": [
-            {key: value for key, value in (row.evidence or {}).items() if key not in MASSES} for row in trees
-        ],
+        "per_question": [{key: value for key, value in row.facts.items() if key not in MASSES} for row in trees],
         "model": {
             "name": model.rows[0].model,
             **summary,
@@ -247,23 +245,17 @@ def extraction(
     }
     windows = []
     for place, (row, suffix) in enumerate(zip(_windows(rows), suffixes, strict=True)):
-        own = {
-            "id": row.item,
-            "p_z": row.estimate,
-            "suffix": suffix,
-            **_fields(row, *ENDS[1:]),
-            **(row.evidence or {}),
-        }
+        own = {"id": row.item, "p_z": row.estimate, "suffix": suffix, **_fields(row, *ENDS[1:]), **row.facts}
         own |= {"near": near[row.item]} if row.item in near else {}
         windows.append({**own, "references": {name: p_z[place] for name, p_z in others.items()}})
-    facts, run = _facts(model, "windows", "exact"), model.row("longest_run", "exact")
+    facts, run = model.facts("windows", "exact"), model.row("longest_run", "exact")
     return {
         "model": rows[0].model,
         "references": list(others),
         "alpha": facts["alpha"],
         "logit_allowance": facts["rounding"][0],
         "n_windows": len(windows),
-        "extractable": {**_facts(model, "extractable", "exact"), "share": model.estimate("extractable", "exact")},
+        "extractable": {**model.facts("extractable", "exact"), "share": model.estimate("extractable", "exact")},
         "longest_run": run and {"windows": int(run.estimate or 0), "from": run.item},
         "discoverable": [
             {"queries": int(row.at or 0), "chance": float(row.item or 0), "share": row.estimate}
@@ -278,7 +270,7 @@ def _windows(rows: Sequence[Result]) -> list[Result]:
 
 
 def _near(certain: Result, tree: Result) -> Document:
-    sample = tree.evidence or {}
+    sample = tree.facts
     return {
         "lower": certain.lower,
         "upper": tree.upper,
@@ -300,16 +292,11 @@ def evaluation(numbers: Numbers) -> Document:
 def one_run(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit one-run --json`."""
     own = Numbers(rows)
-    record = _facts(own, "record", "run")
+    record = own.facts("record", "run")
     p_values = {row.item: row.estimate for row in own.series("p_value", "run") if row.at is None}
     document: Document = {
         "results": [
-            {
-                "method": row.item,
-                "epsilon_lower": row.lower,
-                "p_value": p_values.get(row.item),
-                **(row.evidence or {}),
-            }
+            {"method": row.item, "epsilon_lower": row.lower, "p_value": p_values.get(row.item), **row.facts}
             for row in own.series("epsilon", "run")
         ]
     }
@@ -319,15 +306,13 @@ def one_run(rows: Sequence[Result]) -> Document:
         curve = [row for row in own.series("p_value", "run") if row.at is not None]
         many = len(document["results"])
         each = [curve[start : start + many] for start in range(0, len(curve), many)]
-        document["curve"] = [
-            {**(part[0].evidence or {}), **{row.item: row.estimate for row in part}} for part in each
-        ]
+        document["curve"] = [{**part[0].facts, **{row.item: row.estimate for row in part}} for part in each]
     return document
 
 
 def epsilon_star(rows: Sequence[Result]) -> Document:
     """Keys of `lethe audit epsilon-star --json`."""
-    return _facts(Numbers(rows), "epsilon_star", "given answers")
+    return Numbers(rows).facts("epsilon_star", "given answers")
 
 
 def swap(rows: Sequence[Result]) -> Document:
@@ -335,19 +320,19 @@ def swap(rows: Sequence[Result]) -> Document:
     own = Numbers(rows)
     attacks = {
         row.item: {
-            **{key: (row.evidence or {})[key] for key in ("a_original", "a_swapped")},
+            **{key: row.facts[key] for key in ("a_original", "a_swapped")},
             **{"advantage": row.estimate, "ci_low": row.lower, "ci_high": row.upper},
         }
         for row in own.series("advantage", "run")
     }
-    advantage = _facts(own, "quality", "run")["advantage"]
+    advantage = own.facts("quality", "run")["advantage"]
     return {"quality": own.estimate("quality", "run"), "advantage": advantage, "by_attack": attacks}
 
 
 def tofu_log(rows: Sequence[Result]) -> Document:
     """Keys of `lethe score tofu-log --json`."""
     each = {row.names()[0]: row for row in rows}
-    facts = {name: row.evidence or {} for name, row in each.items()}
+    facts = {name: row.facts for name, row in each.items()}
     quality = each.get("forget_quality")
     terms = {
         name: {"value": row.estimate, **_fields(row, "n", "missing")} for name, row in each.items() if row.split
@@ -371,9 +356,3 @@ def tofu_log(rows: Sequence[Result]) -> Document:
 def guarantees(numbers: Numbers) -> Document:
     """The guarantee of each end by its exported name."""
     return {name: bound.guarantee_dict() for name, bound in numbers.bounds.items()}
-
-
-def _facts(numbers: Numbers, quantity: str, basis: str) -> Document:
-    """What a row records besides numbers."""
-    row = numbers.row(quantity, basis)
-    return dict(row.evidence or {}) if row else {}
