@@ -30,12 +30,7 @@ def rate_bounds(
     ([0.0004, 0.0004], [0.0098, 0.0234])
     """
     leaks, n, missing = np.broadcast_arrays(leaks, n, missing)
-    lower, upper = np.empty(leaks.shape), np.empty(leaks.shape)
-    for size in np.unique(n):
-        rows = n == size
-        lower[rows] = binary_lower(leaks[rows], int(size), alpha)
-        upper[rows] = binary_upper(leaks[rows] + missing[rows], int(size), alpha)
-    return lower, upper
+    return binary_lower(leaks, n, alpha), binary_upper(leaks + missing, n, alpha)
 
 
 def pooled_bounds(

@@ -205,9 +205,8 @@ class Rate:
     def _subsets(self, grid: Sequence[int], ks: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
         """(K,) both ends of the mean of leak@k from the k-subsets of the answers, at each k of the grid together."""
         lower, upper = np.zeros(len(ks)), np.ones(len(ks))
-        some, all_ = (
-            counts.unbiased(hits, self.n, grid).mean(axis=0) for hits in (self.leaks, self.leaks + self.missing)
-        )
+        hits = (self.leaks, self.leaks + self.missing)
+        some, all_ = (counts.unbiased(own, self.n, grid).mean(axis=0) for own in hits)
         for k, few, many in zip(grid, some.tolist(), all_.tolist(), strict=True):
             level = math.log(len(grid) / alpha) / (len(self.leaks) * int(self.n.min() // k))
             low, high = 1 - kl_upper(1 - few, level), kl_upper(many, level)

@@ -315,10 +315,7 @@ def retr_final(task: Task[Descent]) -> ResNet:
 
 
 def neg_grad(task: Task[NegGrad]) -> ResNet:
-    """NegGrad: descend ``retain_weight`` times the retain loss minus the forget loss (Golatkar et al. 2020).
-
-    A weight of 0 is plain gradient ascent. The size of the forget set decides the number of steps.
-    """
+    """NegGrad: descend ``retain_weight`` times the retain loss minus the forget loss (Golatkar et al. 2020)."""
     network, retain, forget, settings = task.learned, task.retain, task.forget, task.settings
     draws = np.random.default_rng([task.seed, 1])
 

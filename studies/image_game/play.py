@@ -110,10 +110,7 @@ def likelihood_ratio(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
 
 
 def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
-    """The shadow-model attack of Shokri et al. (2017): a network per class, on sorted and true log-probabilities.
-
-    A class that lacks members or non-members has no network, and each of its points the score 1/2.
-    """
+    """The shadow-model attack of Shokri et al. (2017): a network per class, on sorted and true log-probabilities."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -157,10 +154,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8).
-
-    Unlike the entropy, it is low only when the model is confident in the *right* class.
-    """
+    """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8)."""
     probabilities, points = np.asarray(probabilities, float), np.arange(len(labels))
     p = probabilities[points, labels]
     others = xlogy(probabilities, np.maximum(1 - probabilities, LOG_FLOOR))

@@ -18,6 +18,7 @@ from lethe.evaluation.measure import ScoreMatrix, measure
 from lethe.evaluation.scores import mean
 from lethe.registry import LIKELIHOODS, Registry
 from lethe.results.exact_bounds import MEDIAN, excess_over_retrain
+from lethe.results.quantities import MODEL, QUESTION
 from lethe.results.table import Numbers, Results, Rows
 from lethe.scoring import applies
 from lethe.scoring.tofu import forget_truth, mean_term
@@ -38,18 +39,14 @@ OF_THE_TREES = frozenset(
 ENDINGS = ("_missing", "_low", "_high")  # counts, and the ends of an interval whose value takes part
 OF_THE_GREEDY_ANSWER = ("greedy_mean", "binary_greedy")
 UPPER = ("tree_upper_worst", "tree_upper_mean")
-# The key of a question's row behind a key of the model; a key of the same name needs no entry.
-OF_QUESTION = {
-    "greedy_mean": "greedy",
-    "m_mu_worst": "m_mu",
-    "m_mu_mean": "m_mu",
-    "m_sigma_worst": "m_sigma",
-    "tighter_mean_worst": "tighter_mean_upper",
-    "tighter_sd_worst": "tighter_sd_upper",
-    "m_bin_worst": "m_bin",
-    "m_bin_pooled": "m_bin",
-    "binary_mean": "binary_share",
-    "binary_any": "binary_share",
+_OF_ANSWERS = {(one.key, one.basis): one for one in QUESTION if one.more or one.unit == "deviation"}
+# The name on a question's row behind that of a model: of the same quantity, or of the one whose worst the model's is.
+OF_QUESTION = {"m_mu_mean": "m_mu", "binary_any": "binary_share"} | {
+    name: question.names[end]
+    for one in MODEL
+    for end, name in enumerate(one.names)
+    if one.basis in ("sampled", "greedy")
+    and (question := _OF_ANSWERS.get((one.key.removesuffix("_worst"), one.basis)))
 }
 WHETHER = ("binary_any",)  # whether a question has a leak, not how many of its answers leak
 

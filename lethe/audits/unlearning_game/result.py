@@ -369,10 +369,8 @@ def ungrounded(result: GameResult) -> Iterator[Trend]:
                 off > own,
             )
         if len(columns) > 1:
-            rising, claim = (
-                _rising(result, columns),
-                f"{title} does not fall as epsilon grows, for at least one method",
-            )
+            rising = _rising(result, columns)
+            claim = f"{title} does not fall as epsilon grows, for at least one method"
             yield Trend(claim, _risen(result, rising), bool(rising))
 
 

@@ -275,12 +275,11 @@ def _grid(top: Mixture, bottom: Mixture, start: float, end: float) -> np.ndarray
 def _sup_with_point(top: Mixture, bottom: Mixture, delta: float) -> tuple[float, float | None]:
     """The same supremum if a side is a point mass, whose distribution function is a step."""
     if bottom.point is not None:
-        log_delta, below = (
-            np.log(delta) if delta > 0 else -np.inf,
-            top.point is not None and top.point < bottom.point,
-        )
         if top.point is None:  # just below the step the denominator is 0
+            log_delta = np.log(delta) if delta > 0 else -np.inf
             below = bool(top.log_cdf(np.float64(bottom.point)) > log_delta)
+        else:
+            below = top.point < bottom.point
         return (np.inf, None) if below else (float(np.log1p(-delta)), None)
     place = float(top.means[0])  # top is the point mass: one of the two sides is one
     return float(np.log1p(-delta) - bottom.log_cdf(np.float64(place))), place

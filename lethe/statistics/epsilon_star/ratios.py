@@ -158,11 +158,8 @@ def empirical_epsilon_star(
     fnr, fpr = 1 - below_train / len(train), below_population / len(population)
     if cut is not None:
         inside = (fpr > cut) & (fpr < 1 - cut) & (fnr > cut) & (fnr < 1 - cut)
-        thresholds, below_train, below_population = (
-            thresholds[inside],
-            below_train[inside],
-            below_population[inside],
-        )
+        thresholds, below_train = thresholds[inside], below_train[inside]
+        below_population = below_population[inside]
 
     def estimate(value: float, threshold: float | None, ratio: str | None, note: str | None) -> EpsilonStar:
         sizes = (len(train), len(population))
