@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
-TIMED = (2, 16)  # answers to one question; their times give the cost of a question and that of an answer
+TIMED = (64, 16)  # answers to one question, whose times give the cost of an answer: fewer cost no more than one
 WORTH_VLLM = 60.0  # seconds of work from which the start of vLLM and the pilot, 20 s, pay
 COMPARED = 64  # answers to one question by which two engines are compared
 WORTH = 1 << 14  # tokens; less work than this ends before an estimate helps
@@ -52,21 +52,22 @@ def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
 def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> tuple[float, str] | None:
     """The seconds of the answers that are missing, and these with the memory in words; None for little work, and for
     vLLM, whose speed at a few answers says nothing about many. A further answer costs at most what it costs in the
-    pilot."""
+    pilot, whose first part also prepares the kernels."""
     settings = work[0].settings
     missing = {task.split: [one for one in task.prompts if (one, task.settings) not in store] for task in work}
     answers = sum(len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work)
     if answers * settings.max_new_tokens < WORTH or engine.name == "vllm":
         return None
     asked = next(prompts for prompts in missing.values() if prompts)
-    few, many = (_seconds(engine, asked[len(asked) // 2], settings, n) for n in TIMED)
-    answer = max(0.0, many - few) / (TIMED[1] - TIMED[0])
-    question = max(0.0, few - TIMED[0] * answer)
+    drawn = [max(1, min(n, settings.n * n // TIMED[0])) for n in TIMED]
+    many, few = (_seconds(engine, asked[len(asked) // 2], settings, n) for n in drawn)
+    answer = max(0.0, many - few) / max(1, drawn[0] - drawn[1])
+    question = max(0.0, few - drawn[1] * answer)
     seconds = answer * answers + question * sum(map(len, missing.values()))
     positions = max(len(one.token_ids) for one in asked) + settings.max_new_tokens
     return seconds, (
         f"{plural(answers, 'answer')} to draw take at most about {duration(seconds)} and "
-        f"{_peak(engine, positions, answers) / (1 << 30):.1f} GiB of memory (a pilot of {sum(TIMED)} answers took "
+        f"{_peak(engine, positions, answers) / (1 << 30):.1f} GiB of memory (a pilot of {sum(drawn)} answers took "
         f"{duration(few + many)})"
     )
 
@@ -91,7 +92,7 @@ def quickest(
         logger.warning("vLLM does not start (%s): the %s engine draws", error, engine.name)
         return engine
     asked, settings = work[0].prompts[len(work[0].prompts) // 2], work[0].settings
-    _pilot(other, [asked], settings, TIMED[0])  # its first answers also prepare its kernels
+    _pilot(other, [asked], settings, 2)  # its first answers also prepare its kernels
     times = {one.name: _seconds(one, asked, settings, COMPARED) for one in (engine, other)}
     chosen = min((engine, other), key=lambda one: times[one.name])
     taken = " and ".join(f"{time:.1f} s by {name}" for name, time in times.items())
