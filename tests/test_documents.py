@@ -20,9 +20,8 @@ from typer.testing import CliRunner
 import studies.commands
 from flows import settings
 from flows.cli import commands as pipeline
-from lethe.cli.app import app
-from lethe.cli.commands import COMMANDS, MODEL
-from lethe.cli.commands import GROUPS as GROUPED
+from lethe.cli.app import COMMANDS, MODEL, app
+from lethe.cli.app import GROUPS as GROUPED
 from lethe.config.load import parse
 from lethe.errors import BadParam
 from tests.benchmarks.__main__ import known

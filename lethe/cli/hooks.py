@@ -185,11 +185,10 @@ def compare(
     check_gate(fail_above)
     gates = {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
     asked = {name: value for name, value in gates.items() if value is not None}
-    sides = [given[name] for name in ("a", "b")] + list(given.get("more", ()))
-    rest = {name: value for name, value in given.items() if name not in ("a", "b", "more")}
+    sides = [given.pop("a"), given.pop("b"), *given.pop("more", ())]
     if asked and len(sides) > 2:
         raise BadValue(next(iter(asked)), next(iter(asked.values())), "left out for more than two sides")
-    comparison = call(*sides, **rest, **({"worst": True} if fail_above is not None else {}))
+    comparison = call(*sides, **given, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
         from lethe.io.files import write_text
         from lethe.report.pages import comparison_page

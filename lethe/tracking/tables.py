@@ -37,12 +37,8 @@ def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
 
 
 def models(pipeline: Pipeline) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {"model": entry.name, "verdict": entry.standing or entry.kind, **entry.metrics}
-            for entry in pipeline.entries
-        ]
-    )
+    rows = [{"model": one.name, "verdict": one.standing or one.kind, **one.metrics} for one in pipeline.entries]
+    return pd.DataFrame(rows)
 
 
 def metrics(entry: Entry) -> pd.DataFrame:

@@ -15,8 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import lethe
-from lethe.cli.app import app
-from lethe.cli.commands import COMMANDS, GROUPS
+from lethe.cli.app import COMMANDS, GROUPS, app
 from lethe.cli.generate import PYTHON, Command, built, print_table, texts_of
 from lethe.errors import of_the_machine
 from tests.lethe.cli.calls import Command as Call
