@@ -287,15 +287,14 @@ def _read_open_unlearning(source: Source) -> Log:
     table = Table(path)
     for name in generated:
         for index, row in values[name].items():
-            _generation(table, f"{name}/{index}" if several else index, name, row)
-    if not several:
-        for name in (name for name in blocks if name not in generated):
-            for index, row in values[name].items():
-                plain = (
-                    pair for pair in row.items() if pair[1] is None or isinstance(pair[1], (bool, int, float))
-                )
-                scalars = {f"{name}.{key}": number(value) for key, value in plain}
-                table.prompt(index, scores=scalars)
+            prompt_id = f"{name}/{index}" if several else index
+            scores = {f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS}
+            table.prompt(prompt_id, as_text(row.get("input")))
+            table.answer(prompt_id, 1, row.get("generation"), scores)
+    for name in [] if several else [name for name in blocks if name not in generated]:
+        for index, row in values[name].items():
+            plain = {key: value for key, value in row.items() if isinstance(value, (bool, int, float, type(None)))}
+            table.prompt(index, scores={f"{name}.{key}": number(value) for key, value in plain.items()})
     return table.log(
         "open-unlearning",
         task=", ".join(generated),
@@ -312,12 +311,6 @@ def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> dict[str, dic
     """Return the rows of a metric; a metric with only an aggregate, such as forget quality, has no rows."""
     rows = checked(path, f"{name[:80]!r}: `value_by_index`", block.get("value_by_index", {}))
     return {index: row for index, row in rows.items() if isinstance(row, dict)}
-
-
-def _generation(table: Table, prompt_id: str, name: str, row: Mapping[str, Json]) -> None:
-    table.prompt(prompt_id, as_text(row.get("input")))
-    scores = {f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS}
-    table.answer(prompt_id, 1, row.get("generation"), scores)
 
 
 OPEN_UNLEARNING = Format(
