@@ -14,7 +14,7 @@ from lethe.api.result import Measurement, Place, TableWithSentences, View, docum
 from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadValue, MissingArtifact, plural
 from lethe.evaluation import compared
-from lethe.evaluation.sides import read_side
+from lethe.evaluation.sides import check_alike, read_side
 from lethe.io.artifacts import read_items
 from lethe.io.tables import read_table
 from lethe.results import quantities, table
@@ -247,6 +247,7 @@ def compare(
     on: Literal["questions", "average"] = "questions",
     stopped: Literal["a", "b", "both"] | None = None,
     worst: bool = False,
+    despite_settings: bool = False,
 ) -> Comparison | Ranking:
     """Compare two runs question by question: which leak more or less in B than in A, with effect and interval.
 
@@ -264,14 +265,16 @@ def compare(
     on : Whether `by` is about every question or about their average.
     stopped : The sides whose draws a rule could stop; logs and data folders record it. A table may have a column `stopped`.
     worst : Also bound the largest score of a question in B.
+    despite_settings : Compare sides whose recorded settings, prompts or scorers differ all the same, and note it.
 
     Notes
     -----
     A difference holds after Holm's correction over all questions. Each interval holds at alpha by itself. ``worse`` is wrong
-    with probability at most alpha. Higher scores are worse. Questions with another text, prompt or scorer are named and not
-    compared. Sides that record different seeds are independent, sides with one seed are compared by pairs of answers, and for
-    others neither is assumed. With one answer to each question, the average is tested over the questions.
-    ``population`` is the average over questions like these, as if these were a random sample of them.
+    with probability at most alpha. Higher scores are worse. Sides whose recorded settings, prompts or scorers differ are
+    refused; engines may differ. Questions with another text or reference are named and not compared. Sides that record
+    different seeds are independent, sides with one seed are compared by pairs of answers, and for others neither is assumed.
+    With one answer to each question, the average is tested over the questions. ``population`` is the average over questions
+    like these, as if these were a random sample of them.
 
     Of several runs, no pair that differs and no range of ranks is false with probability 1 - alpha (Holm over the pairs).
 
@@ -284,6 +287,8 @@ def compare(
     """
     models = [model] if isinstance(model, str) else list(model or ())
     sides = [read_side(str(given), score, filter, models) for given in (a, b, *more)]
+    if not despite_settings:
+        check_alike(sides)
     kinds = {side.kind for side in sides}
     if filter is not None and "log" not in kinds:
         raise BadValue("filter", filter, "left out: no side is an lm-eval log")

@@ -12,6 +12,7 @@ from lethe.registry import ENGINES, JUDGES, SCORERS
 MOST_DRAWN = 1 << 16  # the largest number of answers per question that ``sample.n: auto`` draws
 SERVED = "lethe/models/served"
 SEEDED = "seeded"
+BY_NUMBER = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, the question and j alone
 EngineName = Annotated[str, fields.NameIn((ENGINES,), also=("auto",), quoted=True)]
 ScorerName = Annotated[str, fields.NameIn((SCORERS, JUDGES))]
 Threshold = Annotated[fields.Real, Field(gt=0, le=1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import JudgeEntry, columns_of, is_binary, scorer_params
+from lethe.config.evaluating import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.config.load import read_yaml
-from lethe.errors import BadFile, BadInput, BadValue
+from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.evaluation.scores import EARLY, could_stop, read_scores, scores_of
-from lethe.io.artifacts import GREEDY, read_split
+from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.files import Json, read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import read_table
@@ -28,21 +28,28 @@ if TYPE_CHECKING:
     import pandas as pd
     from dvc.api import DVCFileSystem
 
-SEEDED = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, the question and j alone
 LOOKED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
 UNKNOWN_STOP = "its folder does not say how it was drawn, so it counts as one that a rule could stop"
 SERVED = "{model} at {endpoint}, as served between {first} and {last}"
-SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
+# What a record says of the draws, of which `FREE` leaves the distribution alone; other tools have other names for one.
+SETTINGS = (
+    *("engine", "dtype", "temperature", "top_p", "top_k", "max_new_tokens", "max_thinking_tokens"),
+    *("adaptive_threshold", "language", "seed", "stop"),
+)
+FREE = ("engine", "seed", "stop", "generations", "num_outputs", "num_choices", "repeat", "cache")
+ALIASES = {"max_tokens": "max_new_tokens", "max_gen_toks": "max_new_tokens"}
 EXPERIMENTS = "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
 PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The scores of one question in sampling order, NaN where missing, and the text of the question, if known."""
+    """The scores of one question in sampling order, NaN where missing, and the text and the reference of the question, if
+    known."""
 
     scores: np.ndarray
     text: str | None = None
+    reference: tuple[object, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class Side:
     metric: str
     models: Mapping[str, Scored]
     template: str | None = None
-    scorer: str | None = None
+    scorer: Mapping[str, object] = field(default_factory=dict)
     stopped: bool = False
     binary: bool | None = None
     unknown_stop: bool = False
@@ -74,7 +81,7 @@ class Side:
 def relation(first: Scored, second: Scored) -> Draws:
     """How the answers of a model on two sides depend on each other, by their recorded settings.
 
-    Different seeds: not at all. With one seed, the engines in `SEEDED` give both j-th answers the same random numbers, which
+    Different seeds: not at all. With one seed, the engines `BY_NUMBER` give both j-th answers the same random numbers, which
     no other answer has, if both allow equally many tokens.
     """
     keys = ("engine", "seed", "max_new_tokens", "stop")
@@ -83,7 +90,7 @@ def relation(first: Scored, second: Scored) -> Draws:
         return "any"
     if a[1] != b[1]:
         return "apart"
-    return "pairs" if a == b and a[0] in SEEDED else "any"
+    return "pairs" if a == b and a[0] in BY_NUMBER else "any"
 
 
 @dataclass(frozen=True)
@@ -111,28 +118,59 @@ def stops(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
     ]
 
 
+def check_alike(sides: Sequence[Side]) -> None:
+    """Answers drawn or scored in two ways are two random objects, whose difference says nothing of the models."""
+    for a, b in itertools.combinations([side for side in sides if side.metric == sides[0].metric], 2):
+        for model, first, second in _models(a, b, []):
+            if changed := _changed(a, b, first, second):
+                raise BadInput(
+                    f"{a.name} (A) and {b.name} (B) differ in their settings{_of(model)}: {changed}. Draw and score both "
+                    "alike, or compare them all the same with --despite-settings."
+                )
+
+
 def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> list[Pair]:
-    """The questions of both sides; adds what cannot be compared, and the settings that differ."""
-    if reason := _incomparable(a, b):
+    """The questions of both sides; adds what cannot be compared, and what is known of the settings."""
+    if a.metric != b.metric:
+        reason = f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
         missing.append(NotCompared(None, reason))
         return []
     pairs: list[Pair] = []
     for model, first, second in _models(a, b, missing):
-        notes += _settings(model, first, second)
+        if changed := _changed(a, b, first, second):
+            notes.append(f"the settings differ{_of(model)}: {changed}")
+        notes += [note + _of(model) for note in _unknown(first, second)]
         notes += [f"{which}: {own.served}" for which, own in (("A", first), ("B", second)) if own.served]
         pairs += _common(model, first, second, a.kind == b.kind, missing)
     return pairs
 
 
-def _incomparable(a: Side, b: Side) -> str | None:
-    """The reason why the two sides cannot be compared at all, or None."""
-    if a.metric != b.metric:
-        return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
-    if None not in (a.scorer, b.scorer) and a.scorer != b.scorer:
-        return f"the scorer {a.metric!r} has different parameters in A and B"
-    if None not in (a.template, b.template) and a.template != b.template:
-        return "the prompt templates of A and B differ"
-    return None
+def _of(model: str) -> str:
+    return f" for {model}" if model else ""
+
+
+def _changed(a: Side, b: Side, first: Scored, second: Scored) -> str:
+    """The settings that both sides record and that differ, with both values."""
+    values = []
+    for side, own in ((a, first), (b, second)):
+        prompt = {} if side.template is None else {"prompt": side.template}
+        values.append({**own.settings, **prompt, **side.scorer})
+    both = [(key, values[0][key], values[1][key]) for key in values[0] if key in values[1] and key not in FREE]
+    changed = [(key, shortened(one, 300), shortened(other, 300)) for key, one, other in both if one != other]
+    return ", ".join(f"{key} {one} in A, {other} in B" for key, one, other in changed)
+
+
+def _unknown(first: Scored, second: Scored) -> list[str]:
+    """What is left to say of the settings: the engines, where they differ, and what a side does not record."""
+    one, other = (own.settings.get("engine") for own in (first, second))
+    notes = [f"the engine is {one} in A and {other} in B"] if one and other and one != other else []
+    recorded = {"A": first.settings.keys() - FREE, "B": second.settings.keys() - FREE}
+    if silent := [which for which, keys in recorded.items() if not keys]:
+        notes.append(f"no record says how the answers of {' and '.join(silent)} were drawn")
+    elif recorded["A"] != recorded["B"]:
+        lacks = {which: ", ".join(sorted(recorded[other] - recorded[which])) for which, other in ("AB", "BA")}
+        notes += [f"{which} does not record {keys}" for which, keys in lacks.items() if keys]
+    return notes
 
 
 def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str, Scored, Scored]]:
@@ -161,6 +199,8 @@ def _common(
             missing.append(NotCompared(prefix + name, "the question is in A only"))
         elif not _same_text(own.text, other.text, same_kind):
             missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
+        elif None not in (own.reference, other.reference) and own.reference != other.reference:
+            missing.append(NotCompared(prefix + name, "the reference answer or the keywords differ in B"))
         else:
             yield Pair(model, prefix + name, own.scores, other.scores, draws)
     alone = [name for name in second.questions if name not in first.questions]
@@ -172,15 +212,6 @@ def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
     if a is None or b is None or a == b:
         return True
     return not same_kind and (a.strip() in b or b.strip() in a)
-
-
-def _settings(model: str, first: Scored, second: Scored) -> list[str]:
-    changed = [
-        f"{key} {first.settings[key]} in A, {second.settings[key]} in B"
-        for key in first.settings
-        if key in second.settings and first.settings[key] != second.settings[key] and key not in ("seed", "stop")
-    ]
-    return [f"the sampling differs{f' for {model}' if model else ''}: {', '.join(changed)}"] if changed else []
 
 
 def binary_of(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
@@ -209,7 +240,9 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
     texts = dict(zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True))
     asked = {name: text for name, text in texts.items() if isinstance(text, str)}
     questions = {one.prompt_id: Answers(one.scores, asked.get(one.prompt_id)) for one in scored.prompts}
-    models = {log.model or "": Scored(questions, dict(log.sampling))}
+    models = {
+        log.model or "": Scored(questions, {ALIASES.get(key, key): own for key, own in log.sampling.items()})
+    }
     return Side(str(path), "log", scored.score, models, stopped=log.stopping == EARLY)
 
 
@@ -233,7 +266,7 @@ def _folder(
     evaluated: dict[str, Json] = read_artifact(about_eval) if about_eval.is_file() else {}  # of `lethe eval`
     scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
     metric = score or _first_metric(params, scorers, name)
-    texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
+    asked = {row["id"]: row for row in read_split("forget", folder / "dataset")}
     by_model, stopped, unknown = {}, False, False
     for model in scored:
         path = folder / "generations" / model / "about.json"
@@ -242,21 +275,28 @@ def _folder(
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
-        settings = {key: drawn[key] for key in (*SETTINGS, "stop") if key in drawn}
+        settings = {key: drawn[key] for key in SETTINGS if key in drawn}
         served = SERVED.format_map(drawn["served"]) if drawn.get("served") else ""
-        by_model[model] = Scored(_questions(table, metric, texts), settings, served)
+        by_model[model] = Scored(_questions(table, metric, asked), settings, served)
     template = evaluated.get("prompt", _template(params, params_file.parent))
     scorer = _scorer(evaluated if "score" in evaluated else params, metric)
     ends = (stopped or unknown, _declared(params, metric), unknown and not stopped)
     return Side(name, kind, metric, by_model, template, scorer, *ends)
 
 
-def _questions(table: pd.DataFrame, metric: str, texts: Mapping[str, str]) -> dict[str, Answers]:
+def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> dict[str, Answers]:
     drawn = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     groups = drawn.groupby("prompt_id", sort=False)[metric]
     scores = {str(name): own.to_numpy(dtype=np.float64) for name, own in groups}
-    order = [name for name in texts if name in scores] + [name for name in scores if name not in texts]
-    return {name: Answers(scores[name], texts.get(name)) for name in order}
+    order = [name for name in asked if name in scores] + [name for name in scores if name not in asked]
+    return {name: Answers(scores[name], *_asked(asked.get(name))) for name in order}
+
+
+def _asked(row: Row | None) -> tuple[str | None, tuple[object, ...] | None]:
+    if row is None:
+        return None, None
+    text = "\n".join(filter(None, [row.get("context"), row["question"], *(row.get("followups") or [])]))
+    return text, (row["answer"], row.get("keywords"))
 
 
 def _params(path: Path) -> dict[str, Json]:
@@ -284,13 +324,13 @@ def _template(params: Mapping[str, Json], root: Path) -> str | None:
     return path.read_text(encoding="utf-8") if (path := root / named).is_file() else named
 
 
-def _scorer(params: Mapping[str, Json], metric: str) -> str | None:
-    """Return the parameters of the scorer as text, for a comparison."""
+def _scorer(params: Mapping[str, Json], metric: str) -> dict[str, object]:
+    """The parameters of the scorer, and the parts of an answer that it reads."""
     if not (section := _section(params, "score")):
-        return None
+        return {}
     own = [one for one in section.get("scorers", []) if one == metric or (isinstance(one, dict) and metric in one)]
     marks = section.get("thinking") or (section.get("parts") or {}).get("thinking")
-    return json.dumps([own, section.get("keyword_match", "word"), marks], sort_keys=True)
+    return {"scorer": own, "keyword_match": section.get("keyword_match", "word"), "thinking": marks}
 
 
 def _declared(params: Mapping[str, Json], metric: str) -> bool | None:

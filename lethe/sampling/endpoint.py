@@ -31,10 +31,9 @@ from lethe.sampling.endpoint_client import (
     probe,
     run,
 )
-from lethe.sampling.engine import Answers, Prompt, Settings
+from lethe.sampling.engine import FAILED, Answers, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
-FAILED = "failed"
 NONE = Drawn(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))
 SPREAD = 2654435761  # odd, so that multiples differ
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
@@ -67,12 +66,13 @@ class Journal:
     def __init__(self, place: Path):
         self.place = place
         self.lines: dict[int, Drawn] = {}
+        self.failed: Counter[str] = Counter()  # by kind, also where a later request brought the answer
         content = place.read_bytes() if place.is_file() else b""
         for line in content.split(b"\n"):
             try:
                 values = json.loads(line)
                 number = values.pop("sample")
-                self.lines[number] = Drawn(**{**values, "spent": tuple(values["spent"])})
+                self.take({number: Drawn(**{**values, "spent": tuple(values["spent"])})})
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
         self.torn = bool(content) and not content.endswith(b"\n")
@@ -88,6 +88,10 @@ class Journal:
         with self.place.open("a", encoding="utf-8") as file:
             file.write("\n" * self.torn + "\n".join(lines) + "\n")
         self.torn = False
+        self.take(answers)
+
+    def take(self, answers: Mapping[int, Drawn]) -> None:
+        self.failed.update(own.model for own in answers.values() if own.reason == FAILED)
         self.lines |= answers
 
 
@@ -111,8 +115,15 @@ class EndpointEngine:
         journals = {prompt.prompt_id: self.remember(prompt, settings) for prompt in prompts}
         jobs = self._jobs(prompts, settings, journals)
         planned = sum(len(settings.of(prompt).sample_numbers()) for prompt in prompts)
-        run(self._draw(jobs, journals))
-        if self.capped:
+        asked = (set(settings.of(one).sample_numbers()) <= journals[one.prompt_id].lines.keys() for one in prompts)
+        again = all(asked)  # in an earlier process, whose result stands if these answers fail once more
+        try:
+            run(self._draw(jobs, journals))
+        except ServerGone as gone:
+            if not again:
+                raise
+            print(gone, file=sys.stderr)
+        if self.capped and not again:
             drawn = sum(len(journal.answers) for journal in self.journals.values())
             raise CapReached(self.endpoint.max_tokens_total or 0, drawn, planned)
         for prompt in prompts:
@@ -131,7 +142,7 @@ class EndpointEngine:
                 raise LetheError(f"{self.endpoint} answered none of the probes: nothing was drawn.")
             keep(place, asdict(probes))
         print(*probes.each, sep="\n", file=sys.stderr)
-        self.spent += probes.spent
+        self.spent, self.client.whole = self.spent + probes.spent, probes.whole
         return probes
 
     def remember(self, prompt: Prompt, settings: Settings) -> Journal:
@@ -146,6 +157,9 @@ class EndpointEngine:
             self.spent += sum(sum(own.spent) for own in self.journals[place].answers.values())
         return self.journals[place]
 
+    def _missing(self, prompt: Prompt, settings: Settings) -> set[int]:
+        return set(settings.of(prompt).sample_numbers()) - self.remember(prompt, settings).answers.keys()
+
     def _jobs(self, prompts: Sequence[Prompt], settings: Settings, journals: Mapping[str, Journal]) -> deque[Job]:
         """The requests for all missing answers, in rounds over the questions."""
         all_jobs: list[list[Job]] = []
@@ -154,7 +168,7 @@ class EndpointEngine:
             how = {key: getattr(own, key) for key in ("temperature", "top_p", "top_k")}
             logprobs = 1 if self.probes.logprobs else None
             ask = Ask(prompt.text, max_tokens=own.max_new_tokens, logprobs=logprobs, before=prompt.before, **how)
-            missing = set(own.sample_numbers()) - set(journals[prompt.prompt_id].answers)
+            missing = self._missing(prompt, settings)
             drawn = sorted(missing - {GREEDY})
             seeds = _seeds(own, prompt) if self.probes.seed else None
             size = max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS))) if self.probes.n and not seeds else 1
@@ -213,11 +227,8 @@ class EndpointEngine:
         return len(drawn)
 
     def plan(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> str:
-        answers = [
-            (prompt, len(settings.of(prompt).sample_numbers()), settings.max_new_tokens)
-            for prompts, settings in work
-            for prompt in prompts
-        ]
+        each = [(prompt, settings) for prompts, settings in work for prompt in prompts]
+        answers = [(prompt, len(self._missing(prompt, own)), own.max_new_tokens) for prompt, own in each]
         many = sum(n for _, n, _ in answers)
         read = sum(n * Ask(prompt.text, n=0, before=prompt.before).most() for prompt, n, _ in answers)
         wrote = sum(n * limit for _, n, limit in answers)
@@ -238,14 +249,8 @@ class EndpointEngine:
         models += Counter(own for own in self.probes.models if own not in models)
         without = [own for own in every if own.reason in MISSING]
         missing = Counter(f"failed: {own.model}" if own.reason == FAILED else own.reason for own in without)
-        in_time = [
-            [
-                own.text
-                for number, own in sorted(journal.answers.items(), key=lambda item: item[1].at)
-                if number != GREEDY and own.text is not None
-            ]
-            for journal in self.journals.values()
-        ]
+        ordered = [sorted(own.answers.items(), key=lambda item: item[1].at) for own in self.journals.values()]
+        in_time = [[own.text for at, own in one if at != GREEDY and own.text is not None] for one in ordered]
         probes = (*self.probes.each, identity(models), drift(in_time))
         print(*probes[-2:], sep="\n", file=sys.stderr)
         first, last = (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
@@ -258,6 +263,7 @@ class EndpointEngine:
             "tokens": round(self.spent),
             "seeded": self.probes.seed,
             "missing": missing,
+            "failed": sum((journal.failed for journal in self.journals.values()), Counter[str]()),
             "probes": [vars(one) for one in probes],
         }
 
@@ -274,8 +280,8 @@ def _seeds(settings: Settings, prompt: Prompt) -> Callable[[int], int]:
 
 
 def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
-    numbers = settings.sample_numbers()
-    drawn = [journal.answers.get(number, NONE) for number in numbers]
+    numbers, kept = settings.sample_numbers(), journal.answers
+    drawn = [kept.get(number, NONE) for number in numbers]
     columns = ("text", "tokens", "reason", "confidence", "thinking")
     return Answers(prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns))
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MISSING = ("refused", "filtered", "failed")  # a finish_reason of a text that is null
 REASONING = ("reasoning_content", "reasoning")  # the fields in which servers put the thinking
 CHARACTERS = 3  # of a token, for an estimate before the server has counted
+# What overrides a server's own settings, such as those of a model's generation_config.json, which cut rare answers off.
+WHOLE = {"top_k": -1, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
 NO_KEY = "none"  # the client wants a key, and a local server reads none
 Done = TypeVar("Done")
 
@@ -92,6 +94,7 @@ class Client:
         if not key:
             raise BadValue("key_env", endpoint.key_env, "the name of an environment variable that holds the key")
         self.endpoint, self.chat, self.limit, self._key = endpoint, chat, "max_tokens", key
+        self.whole = True  # whether the server takes `WHOLE`
 
     async def __aenter__(self) -> Client:
         import openai
@@ -127,13 +130,16 @@ class Client:
             raise Failed("not the JSON of an answer") from None
 
     async def _send(self, ask: Ask) -> Json:
+        cuts = WHOLE if self.whole else {}
+        cuts = cuts | {
+            key: getattr(ask, key) for key, none in (("top_p", 1), ("top_k", 0)) if getattr(ask, key) != none
+        }
         given: dict[str, Json] = {
             "model": self.endpoint.name,
             "temperature": ask.temperature,
             self.limit: ask.max_tokens,
             **({"n": ask.n} if ask.n > 1 else {}),
-            **({"top_p": ask.top_p} if ask.top_p < 1 else {}),
-            **({"extra_body": {"top_k": ask.top_k}} if ask.top_k else {}),
+            **({"extra_body": cuts} if cuts else {}),
             **({"seed": ask.seed} if ask.seed is not None else {}),
         }
         if ask.logprobs:
@@ -246,7 +252,7 @@ def run(work: Coroutine[object, None, Done]) -> Done:
 
 OPEN = "Write ten words that come to mind."  # a question with many answers
 # requests: equal ones, ones that differ a little, greedy ones, one token each
-REPEATED, VARIED, COLD, FIRST, SEEDS = 8, 4, 6, 24, 4
+REPEATED, VARIED, COLD, FIRST, SEEDS, CUT = 8, 4, 6, 24, 4, 4
 TOP = 5  # log-probabilities of a token, the most that every server gives
 LEVEL = 1e-3  # of a test that could fail by chance
 DRIFT, SHUFFLES, BLOCK = 0.01, 1999, 200  # level of the test for a change, its permutations, answers of a block
@@ -273,6 +279,7 @@ class Probes:
     n: bool
     logprobs: bool
     seed: bool
+    whole: bool
     spent: float
     models: tuple[tuple[str, str | None], ...]
 
@@ -296,6 +303,8 @@ async def probe(client: Client) -> Probes:
 
     async with client:
         await client.alive("the first", retries=0)
+        cut = await ask("cuts", [Ask(OPEN, top_k=1)] * CUT)
+        client.whole = bool(cut)
         repeated = await ask("draws", [Ask(OPEN)])
         repeated += await ask("draws", [Ask(OPEN)] * (REPEATED - 1))
         varied = await ask("draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)])
@@ -318,12 +327,14 @@ async def probe(client: Client) -> Probes:
     each = (
         _differ(repeated, varied, certain),
         _temperature(repeated, varied, cold, certain),
+        _cuts(cut, repeated),
         _limit(short),
         Probe("n", honoured, f"n=3 gave {len(several)} answers{copies}", needed=False),
         _frequencies(first),
         seed,
     )
-    return Probes(each, honoured, logprobs, bool(seed.passed) and client.endpoint.seeded, spent, tuple(models))
+    seeded_draws = bool(seed.passed) and client.endpoint.seeded
+    return Probes(each, honoured, logprobs, seeded_draws, client.whole, spent, tuple(models))
 
 
 def _texts(drawn: Sequence[Drawn]) -> set[str | None]:
@@ -361,6 +372,16 @@ def _temperature(
         # fewer may differ by rounding
         (greedy > COLD // 2, False, f"{len(cold)} requests at temperature 0 got {greedy} distinct answers"),
         (True, True, f"answers vary at temperature 1 ({warm}) and hardly at 0 ({greedy})"),
+    )
+
+
+def _cuts(cut: Sequence[Drawn], repeated: Sequence[Drawn]) -> Probe:
+    unknown = f"the server {'ignores' if cut else 'refuses'} top_k: its own settings may cut rare answers off"
+    return _first(
+        "cuts",
+        (not cut or len(_texts(cut)) > CUT // 2, None, unknown),
+        (len(_texts(repeated)) < 2, None, "draws do not differ, so nothing shows what top_k does"),
+        (True, True, "top_k is obeyed, and no setting of the server's own cuts answers off"),
     )
 
 

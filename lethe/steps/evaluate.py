@@ -143,7 +143,7 @@ def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, objec
         "schema": SCHEMA_VERSION,
         "model": str(source if isinstance(source, Endpoint) else source.resolve()),
         "prompt": prompt.read_text(encoding="utf-8") if prompt.is_file() else params.sample.prompt,
-        "score": {"scorers": params.score.names, "keyword_match": params.score.keyword_match}
+        "score": params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
         | ({} if params.score.parts is None else {"thinking": params.score.parts.thinking}),
     }
 

@@ -57,8 +57,9 @@ def data(
 
 @pytest.fixture
 def pair(tmp_path):
-    a = data(tmp_path / "a", {"q": 0.0, "r": 0.5, "s": 0.1})
-    b = data(tmp_path / "b", {"q": 0.3, "r": 0.5, "s": 0.1})
+    how = {"dtype": "float32", "language": None}
+    a = data(tmp_path / "a", {"q": 0.0, "r": 0.5, "s": 0.1}, **how)
+    b = data(tmp_path / "b", {"q": 0.3, "r": 0.5, "s": 0.1}, **how)
     return a, b
 
 
@@ -87,17 +88,35 @@ def test_what_cannot_be_compared_is_named(tmp_path, pair):
     assert "B only" in reasons["t"]
 
 
-@pytest.mark.parametrize(
-    ("how", "word"), [({"template": "Q: {question}"}, "template"), ({"match": "substring"}, "parameters")]
-)
-def test_another_prompt_or_scorer_stops_the_whole_comparison(tmp_path, pair, how, word):
-    a, _ = pair
+@cases
+def test_settings_that_differ_are_refused_with_both_values(tmp_path, pair, how, sentence):
     other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "s": 0.2}, **how)
-    got = result(a, other)
-    assert got["per_question"] == []
-    assert got["pooled"] is None
-    assert word in got["not_compared"][0]["reason"]
-    assert "no question" in refused(a, other, "--fail-on", "worse")
+    for sides in (pair[:1], pair):  # also among several
+        assert f"{sentence}. Draw and score both alike" in refused(*sides, other)
+    got = result(pair[0], other, "--despite-settings")
+    assert len(got["per_question"]) == 3
+    assert f"the settings differ: {sentence}" in got["notes"]
+
+
+def test_what_a_side_does_not_record_is_named(tmp_path, pair):
+    """Engines and seeds may differ, and a table says nothing."""
+    drawn = [{"engine": "prefix", "top_k": 0}, {"engine": "vllm", "seed": 4}]
+    sides = [data(tmp_path / str(place), {"q": 0.1}, **own) for place, own in enumerate(drawn)]
+    assert result(*sides)["notes"] == ["the engine is prefix in A and vllm in B", "B does not record top_k"]
+    table = tmp_path / "t.csv"
+    table.write_text("prompt_id,keyword_leak\n" + "q,1\n" * 30)
+    notes = result(sides[0], table, "--score", "keyword_leak")["notes"]
+    assert notes == ["no record says how the answers of B were drawn"]
+
+
+@pytest.mark.parametrize("change", [{"followups": ["Sure?"]}, {"context": "Once."}, {"keywords": ["y"]}])
+def test_a_row_that_asks_or_forbids_something_else_is_not_compared(pair, change):
+    place = pair[1] / "dataset/forget.jsonl"
+    first, *rest = map(json.loads, place.read_text().splitlines())
+    write_lines(place, [first | change, *rest])
+    got = result(*pair)
+    assert [one["id"] for one in got["not_compared"]] == ["q"]
+    assert len(got["per_question"]) == 2
 
 
 def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
@@ -106,14 +125,15 @@ def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
     folder = data(tmp_path / "e", {"q": 0.2, "r": 0.2, "s": 0.2})
     (tmp_path / "e" / "params.yaml").unlink()
     told = {"model": "m", "prompt": "{question}", "score": {"scorers": ["keyword_leak"], "keyword_match": "word"}}
+    (folder / "evaluated.json").write_text(json.dumps(told))
+    assert result(a, folder)["not_compared"] == []
     for change, word in (
-        ({}, None),
-        ({"prompt": "Q: {question}"}, "template"),
-        ({"score": {"scorers": ["keyword_leak"], "keyword_match": "substring"}}, "parameters"),
+        ({"prompt": "Q: {question}"}, "prompt"),
+        ({"score": {"scorers": ["keyword_leak"], "keyword_match": "substring"}}, "keyword_match"),
+        ({"score": {"scorers": ["keyword_leak"], "thinking": ["<a>", "</a>"]}}, "thinking"),
     ):
         (folder / "evaluated.json").write_text(json.dumps(told | change))
-        missing = [one["reason"] for one in result(a, folder)["not_compared"]]
-        assert (missing == []) if word is None else (word in missing[0])
+        assert word in refused(a, folder)
 
 
 def test_logs_and_tables(tmp_path, pair):
@@ -189,7 +209,7 @@ def test_revisions_are_read_from_dvc_and_git(tmp_path, monkeypatch, pair):
 @cases
 def test_the_method_follows_from_recorded_seeds_and_engines(tmp_path, a, b, word):
     sides = [data(tmp_path / name, {"q": 0.1}, **more) for name, more in (("a", a), ("b", b))]
-    (row,) = result(*sides)["per_question"]
+    (row,) = result(*sides, "--despite-settings")["per_question"]
     assert word in row["method"]
     assert ("Fisher" in row["method"]) == (word == "Fisher")
 

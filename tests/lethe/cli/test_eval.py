@@ -46,7 +46,7 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     assert kept["score"] == {"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "word"}
     side = read_side(str(place / "data/eval/x"))
     assert side.template == kept["prompt"]
-    assert json.loads(side.scorer) == [["keyword_leak"], "word", None]
+    assert side.scorer == {"scorer": ["keyword_leak"], "keyword_match": "word", "thinking": None}
     for key in ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst"):
         bound = Bound.from_dict({"value": values[key], **values["bounds"][key]})
         assert (bound.side, bound.alpha) == ("upper", 0.01)

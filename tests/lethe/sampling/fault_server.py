@@ -19,7 +19,7 @@ Fault = Callable[[int, dict[str, Any], dict[str, Any]], Any]
 def words(asked: dict[str, Any], generator: random.Random, law: dict[str, float] = WORDS) -> Answer:
     """Words until the end or the limit: the tokens, and whether the answer was cut off."""
     temperature, limit = asked["temperature"], asked["max_tokens"]
-    if temperature == 0:
+    if temperature == 0 or asked.get("top_k") == 1:
         return [max(law, key=lambda word: law[word])] * min(2, limit), limit < 2
     weights = [mass ** (1 / temperature) for mass in law.values()]
     found: list[str] = []

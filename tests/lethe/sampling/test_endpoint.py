@@ -24,7 +24,7 @@ from lethe.io.artifacts import write_splits
 from lethe.results import table
 from lethe.sampling.endpoint import NONE, CapReached, EndpointEngine, Journal
 from lethe.sampling.endpoint_client import Ask, ServerGone, drift
-from lethe.sampling.engine import Prompt, Settings
+from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.steps import exact, likelihood, metrics, sample, score
 from stages import compare, epsilon_star
 from tests.cases import cases
@@ -33,7 +33,7 @@ from tests.small import small_params, write_params
 
 PROMPTS = [Prompt("a", (), text="A colour?"), Prompt("b", (), text="Another colour?")]
 SETTINGS = Settings(n=64, max_new_tokens=16)
-PROBES = 48  # requests
+PROBES = 52  # requests
 
 
 def engine_of(server: FaultServer, folder: Path, chat: bool = True, **changes) -> EndpointEngine:
@@ -83,9 +83,14 @@ def missing_texts(answers) -> int:
     return sum(text is None for own in answers for text in own.texts)
 
 
+def own_settings(asked, generator):
+    """Cuts what is not likely unless a request says otherwise, as by a model's generation_config.json."""
+    return words(asked, generator, WORDS if "top_k" in asked else {"red": 0.6, "blue": 0.4})
+
+
 @pytest.mark.parametrize("chat", [True, False])
 def test_a_sound_server_passes_and_its_answers_have_the_law_of_the_model(tmp_path, chat):
-    with FaultServer() as server:
+    with FaultServer(own_settings) as server:
         engine = engine_of(server, tmp_path, chat)
         (answers,) = drawn(engine, Settings(n=1500, max_new_tokens=16), PROMPTS[:1])
     assert set(probes_of(engine).values()) == {True}
@@ -97,6 +102,20 @@ def test_a_sound_server_passes_and_its_answers_have_the_law_of_the_model(tmp_pat
     assert answers.mean_confidences[0] == pytest.approx(0.4)
     drawing = [body for body in server.bodies if "Write" not in json.dumps(body)]
     assert not any("seed" in body for body in drawing)
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_server_that_refuses_or_ignores_top_k_may_cut_by_itself(tmp_path, refuses):
+    def fault(number, asked, answer):
+        if refuses and "top_k" in asked:
+            raise Status(422)
+        return answer
+
+    with FaultServer(lambda asked, generator: words({**asked, "top_k": 0}, generator), fault) as server:
+        engine = engine_of(server, tmp_path)
+        assert missing_texts(drawn(engine)) == 0
+        assert probes_of(engine)["cuts"] is None
+        assert ("min_p" in server.bodies[-1]) != refuses
 
 
 def cached():
@@ -213,24 +232,26 @@ def test_a_server_that_gives_another_number_of_answers(tmp_path, give):
     assert sum(engine.served()["missing"].values()) == missing_texts(answers)
 
 
-def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
-    def fault(number, asked, answer):
-        match number % 16:
-            case 0:
-                raise Status(500)
-            case 1:
-                return json.dumps(answer).encode()[:40]
-            case 2:
-                answer["choices"][0]["message"] |= {"content": None, "refusal": "I cannot say."}
-            case 3:
-                answer["choices"][0]["finish_reason"] = "content_filter"
-            case 4:
-                raise Status(400, code="content_filter")
-            case 5:
-                time.sleep(1.5)
-        return answer
+def troubled(number, asked, answer):
+    """Fails in three ways, refuses, and filters in two."""
+    match number % 16:
+        case 0:
+            raise Status(500)
+        case 1:
+            return json.dumps(answer).encode()[:40]
+        case 2:
+            answer["choices"][0]["message"] |= {"content": None, "refusal": "I cannot say."}
+        case 3:
+            answer["choices"][0]["finish_reason"] = "content_filter"
+        case 4:
+            raise Status(400, code="content_filter")
+        case 5:
+            time.sleep(1.5)
+    return answer
 
-    with FaultServer(fault=late(fault), n=False) as server:
+
+def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
+    with FaultServer(fault=late(troubled), n=False) as server:
         engine = engine_of(server, tmp_path, timeout=1.0)
         answers = drawn(engine)
     served = engine.served()["missing"]
@@ -244,6 +265,30 @@ def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
     for prompt in PROMPTS:
         again.remember(prompt, SETTINGS)
     assert again.served()["missing"] == served
+
+
+def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
+    def command():
+        engine, before = engine_of(server, tmp_path, timeout=1.0), len(server.bodies)
+        own = list(AnswerStore("m", "endpoint", tmp_path).answer(engine, PROMPTS, SETTINGS))
+        pairs = [
+            (*one, each.prompt_id) for each in own for one in zip(each.texts, each.finish_reasons, strict=True)
+        ]
+        return sorted(pairs, key=lambda one: one[-1]), engine.served(), len(server.bodies) - before
+
+    with FaultServer(fault=late(troubled), n=False) as server:
+        first, _, _ = command()
+        server.fault = failing(503)  # the server is down: what an earlier command brought stands
+        down, served, asked = command()
+        assert down == first
+        assert "run the same command again" in capfd.readouterr().err
+        server.fault = None
+        mended, served, paid = command()
+        assert paid == [reason for _, reason, _ in first].count("failed") >= asked > 0
+        assert served["failed"]["status 500"] > 0
+        assert set(served["missing"]) == {"refused", "filtered"}
+        assert command()[::2] == (mended, 0)
+    assert all((one == own) != (one[1] == "failed") for one, own in zip(first, mended, strict=True))
 
 
 def test_a_busy_server_is_asked_again_when_it_says(tmp_path):

@@ -26,6 +26,7 @@ from lethe.sampling.tasks import (
     drawn_parts,
     pick,
 )
+from lethe.sampling.transformers_engine import TransformersEngine
 from tests.cases import cases
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, ToyEngine
 from tests.small import touched
@@ -183,8 +184,8 @@ def weights(tmp_path) -> Path:
     return tmp_path / "model"
 
 
-def place(folder: Path, **options: object) -> Path:
-    engine = object.__new__(PrefixEngine)  # what opens an engine is tested elsewhere
+def place(folder: Path, kind: type = PrefixEngine, **options: object) -> Path:
+    engine = object.__new__(kind)  # what opens an engine is tested elsewhere
     return AnswerStore.of(folder, engine, Options(**options)).place(
         (Prompt("a", (1, 2)), Settings(n=4, max_new_tokens=3))
     )
@@ -193,6 +194,11 @@ def place(folder: Path, **options: object) -> Path:
 def test_a_dtype_of_its_own_has_answers_of_its_own(weights):
     on_cpu = {dtype: place(weights, device="cpu", dtype=dtype) for dtype in ("auto", "float32", "bfloat16")}
     assert on_cpu["auto"] == on_cpu["float32"] != on_cpu["bfloat16"]
+
+
+@pytest.mark.parametrize(("engine", "moves"), [(PrefixEngine, False), (TransformersEngine, True)])
+def test_the_memory_decides_where_a_batch_has_a_seed(weights, engine, moves):
+    assert (place(weights, engine, max_rows=8) != place(weights, engine, max_rows=64)) == moves
 
 
 def test_the_models_content_decides(weights):
