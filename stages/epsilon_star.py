@@ -36,7 +36,7 @@ def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: P
     rows = {"forget": read_split("forget", dataset), "heldout": read_split("heldout", dataset) if there else []}
     forget, heldout = map(len, rows.values())
     if model.path == SERVED or min(forget, heldout) < LEAST:
-        values = _untold(forget, heldout, model.path == SERVED)
+        values = _not_computed(forget, heldout, model.path == SERVED)
         write(name, root, values, None)
         with atomic_folder(root / "epsilon_star" / name):
             pass
@@ -68,7 +68,7 @@ def write(name: str, root: Path, values: dict[str, object], bound: Bound | None)
     table.write(table.place(root, "epsilon_star", name), rows.rows)
 
 
-def _untold(forget: int, heldout: int, served: bool) -> dict[str, object]:
+def _not_computed(forget: int, heldout: int, served: bool) -> dict[str, object]:
     why = (
         f"at least {LEAST} forget and {LEAST} held-out rows are needed, but the dataset has {forget} and {heldout}"
     )
