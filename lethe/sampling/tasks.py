@@ -119,7 +119,7 @@ def settings_of(sample: Sample, model: Model, split: str) -> Settings:
 
 def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
-    described: Any = getattr(engine, "checkpoint", None)
+    described = getattr(engine, "checkpoint", None)
     facts = {"served": engine.served()} if hasattr(engine, "served") else {"dtype": described and described.dtype}
     language = None if sample.language is None else content_digest(Path(sample.language))[:12]
     return {
