@@ -418,9 +418,9 @@ def test_a_sentence_rounds_outward():
     subject = Ends.of_arrays(["q"], certain_lower=lower, certain_upper=upper)
     text = sentence(decide(subject, alpha=0.01, tau=0.01), "npo")
     assert "1.2% to 2.0%" in text
-    tiny = Ends.of_arrays(["q"], certain_lower=1e-9, certain_upper=2e-7)
+    tiny = Ends.of_arrays(["q"], certain_lower=1e-9, certain_upper=2.1e-7)
     assert "0% to 0.01%" in sentence(decide(tiny, alpha=0.01, tau=0.01), "npo")
-    assert "0% to 0.00002%" in sentence(decide(tiny, alpha=0.01, tau=1e-6), "npo")  # as fine as tau
+    assert "0% to 0.00003%" in sentence(decide(tiny, alpha=0.01, tau=1e-6), "npo")  # as fine as tau
     whole = Ends.of_arrays(["q"], certain_lower=0.9999, certain_upper=1.0)
     assert "99% to 100%" in sentence(decide(whole, alpha=0.01, tau=0.01), "npo")
 

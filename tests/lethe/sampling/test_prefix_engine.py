@@ -16,7 +16,7 @@ from lethe.sampling import prefix_engine
 from lethe.sampling.draws import BITS, random_table
 from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 from lethe.sampling.predictor import ModelPredictor, RowCache, RowLayer
-from lethe.sampling.prefix_engine import Branch, Frontier
+from lethe.sampling.prefix_engine import Branch, Frontier, PrefixEngine
 from tests.cases import cases, read_cases
 from tests.lethe.sampling.sampling_models import (
     as_text,
@@ -219,6 +219,11 @@ def test_a_model_without_a_key_value_cache_is_refused_and_auto_takes_another_eng
     assert "key-value cache" in engine.reason
     (answers,) = engine.answer(PROMPTS[:1], Settings(n=2, max_new_tokens=3))
     assert len(answers.texts) == 3
+
+
+def test_a_row_takes_the_bytes_of_its_format(tiny_model):
+    whole, half = (PrefixEngine(tiny_model, Options(dtype=each)).checkpoint for each in ("auto", "bfloat16"))
+    assert whole.row_bytes(9) - whole.row_bytes(0) == 2 * (half.row_bytes(9) - half.row_bytes(0)) > 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

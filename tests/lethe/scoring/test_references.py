@@ -8,12 +8,15 @@ import pandas as pd
 import pytest
 
 from lethe import config
+from lethe.config.evaluating import ScorerParams
 from lethe.data.prompt_language import as_json, read_language
 from lethe.errors import BadFile
 from lethe.evaluation.labels import read_draws
 from lethe.io.artifacts import SECOND, expected, read_references
 from lethe.io.tables import write_parquet
+from lethe.registry import JUDGES
 from lethe.scoring import asked_of, score_answers
+from lethe.scoring.judges import Judge
 from lethe.steps import score
 from tests.cases import read_cases
 from tests.small import small_params
@@ -47,11 +50,20 @@ LIKELIHOOD = {"prompt_id": ["q1"], "kind": ["answer"], "index": [0], "nll": [1.0
 LEAKS = [float(entry[-1]) for entry in DRAWN]
 
 
-def test_each_answer_is_scored_against_what_its_wording_asks_for(root):
+class Finds(Judge):
+    def judge(self, asked):
+        return np.array([any(keyword in one.text for keyword in one.item["keywords"]) for one in asked])
+
+
+def test_each_answer_is_scored_against_what_its_wording_asks_for(root, monkeypatch):
+    monkeypatch.setitem(JUDGES.registered, "finds", Finds)
     drawn = pd.read_parquet(root / "generations/m/forget.parquet")
     items = {row["id"]: row for row in ROWS}
     references = read_references(root / "generations/m")
-    assert score_answers(drawn, items, ["keyword_leak"], references=references)["keyword_leak"].tolist() == LEAKS
+    scored = score_answers(
+        drawn, items, ["keyword_leak", "finds"], {"finds": ScorerParams()}, references=references
+    )
+    assert (scored["keyword_leak"].tolist(), scored["finds"].tolist()) == (LEAKS, LEAKS)
     row = references["q1"][BACK].of(ROWS[0])
     assert (row["id"], row["question"], row["answer"], row["keywords"]) == (
         "q1",

@@ -3,13 +3,16 @@
 import json
 import math
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
+from lethe.sampling import answer_tree
 from lethe.sampling import predictor as answer_predictor
 from lethe.sampling.answer_tree import (
     Curve,
@@ -22,6 +25,7 @@ from lethe.sampling.answer_tree import (
     enumerate_answers,
     first_look,
     rate,
+    search,
 )
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, build_matcher
 from lethe.sampling.answer_tree.enumeration import Growth, grow
@@ -60,8 +64,8 @@ def test_float_rounding_is_measured_and_covers_the_masses(real, tiny_model):
     assert rounding.least(masses.leak_by_length) <= leak <= rounding.most(masses.leak_by_length)
 
 
-def test_a_pass_asks_for_the_logits_of_its_last_tokens_alone(real):
-    asked = {}
+def test_a_pass_asks_for_the_logits_of_its_last_tokens_alone(tiny_model):
+    real, asked = ModelPredictor(tiny_model), {}
 
     def model(**given):
         asked.update(given)
@@ -80,6 +84,18 @@ def test_the_allowance_covers_the_error_on_answers_that_it_did_not_see(real, mon
     seen = [measured_allowance(real, prompts, 12, seed) for seed in range(20)]
     assert allowance == 4 * seen[0] > 0
     assert max(seen) <= allowance
+
+
+def test_the_allowance_covers_the_distance_to_float64(real, monkeypatch):
+    passed = real.forward.passed
+
+    def moved(tokens, length, model):
+        return passed(tokens, length, model) + (model.dtype == torch.float64)
+
+    monkeypatch.setattr(real.forward, "passed", moved)
+    assert measured_allowance(real, [np.array(PROMPT)], 3) == pytest.approx(4, rel=1e-3)
+    monkeypatch.setattr(answer_predictor, "FLOAT64_UP_TO", 0)
+    assert measured_allowance(real, [np.array(PROMPT)], 3) < 1e-3
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=40))
@@ -220,6 +236,12 @@ def test_rows_are_about_those_that_were_asked_for():
     trees = list(enumerate_answers(toys(2), law, predictor, effort))
     assert 0.5 * 12_000 < sum(tree.rows for tree in trees) < 1.6 * 12_000
     assert trees[0].rho == trees[1].rho == pytest.approx(rate(looks, effort))
+
+
+def test_a_first_look_that_finds_nothing_searches_again():
+    question, predictor = toys(1)[0], ToyPredictor(seed=1)
+    again = search(partial(grow, question, LAW, predictor), 10, answer_tree.LAST_GUIDE).best.masses.leak
+    assert first_look(question, LAW, predictor, small_effort(rows=30, guide=0.0)).masses.leak == again > 0
 
 
 @pytest.mark.parametrize(("key", "value"), [("theta_rho", 0), ("target", 1.0), ("pilot", 0), ("queries", (0,))])
