@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from os import PathLike
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -100,6 +100,12 @@ class MissingColumn(BadFile):
         if column == "text" and "score" in self.present:
             remedy = f"Bound its scores with `lethe bounds {path}`, or add the answers as a column 'text'."
         super().__init__(path, problem, remedy)
+
+
+def check_columns(path: str | PathLike, required: Iterable[str], present: Collection[str]) -> None:
+    for column in required:
+        if column not in present:
+            raise MissingColumn(path, column, present)
 
 
 class BadParam(BadInput):

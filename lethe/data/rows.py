@@ -12,7 +12,7 @@ from typing import Annotated, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from lethe.config.schema import Data
-from lethe.errors import BadFile, BadInput, BadRow, MissingColumn, reason_of, shortened, visible
+from lethe.errors import BadFile, BadInput, BadRow, check_columns, reason_of, shortened, visible
 from lethe.io.artifacts import Aim, Row
 from lethe.io.files import doubled, read_json, read_jsonl, read_text
 from lethe.io.tables import LARGEST_CELL
@@ -173,8 +173,7 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
                 continue
             if header is None:
                 header = [cell.strip() for cell in cells]
-                if absent := next((column for column in columns if column not in header), None):
-                    raise MissingColumn(path, absent, header)
+                check_columns(path, columns, header)
                 if (twice := doubled(filter(None, header))) is not None:
                     raise BadFile(path, f"two columns are called {twice!r}", "Rename or remove one.")
                 continue

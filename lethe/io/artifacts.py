@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
-from lethe.errors import BadFile, MissingArtifact, MissingColumn
+from lethe.errors import BadFile, MissingArtifact, check_columns
 from lethe.io import files
 from lethe.io.tables import broken_parquet, read_table
 
@@ -154,9 +154,7 @@ def read_parts(
     """Yield the parts of a table of answers, in the order of the file; an empty table has one empty part."""
     path = Path(path)
     with _opened(path) as file:
-        for column in columns or (PROMPT,):
-            if column not in file.schema_arrow.names:
-                raise MissingColumn(path, column, file.schema_arrow.names)
+        check_columns(path, columns or (PROMPT,), file.schema_arrow.names)
         seen: set[str] = set()
         for table in _whole_prompts(_batches(path, file, columns), file.schema_arrow, columns, rows or ROWS):
             part = table.to_pandas().reset_index(drop=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, shortened
+from lethe.errors import BadFile, BadRow, BadValue, check_columns, shortened
 from lethe.io.files import STAMP, Json, atomic_file, check_metadata, doubled, read_jsonl, read_text
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def read_table(
             numbers = ", ".join(map(str, table.columns))
             problem = f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
             raise BadFile(path, problem, f"Add a first line with {column!r}.")
-        if column not in table.columns:
-            raise MissingColumn(path, column, table.columns)
+    check_columns(path, required, table.columns)
     for column in text:
         if column in table.columns and table[column].dtype == object:
             for place, value in enumerate(table[column]):

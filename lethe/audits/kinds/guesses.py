@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from lethe.audits import AuditResult
 from lethe.config.fields import Alpha, Count, Delta, NameIn, Positive, Real, Seed
 from lethe.config.schema import AuditParams
-from lethe.errors import BadArguments, BadFile, BadRow, BadValue, LibraryChanged, MissingColumn
+from lethe.errors import BadArguments, BadFile, BadRow, BadValue, LibraryChanged, check_columns
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.registry import ONE_RUN_METHODS
 from lethe.results.table import Result, Rows
@@ -87,9 +87,7 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
     """Read a file or a table with the columns ``bit``, ``guess`` (0 or 1) and ``score``, and check every row."""
     path = source if isinstance(source, Path) else IN_MEMORY
     table = read_table(source, required=COLUMNS) if isinstance(source, Path) else source
-    for column in COLUMNS:
-        if column not in table.columns:
-            raise MissingColumn(path, column, table.columns)
+    check_columns(path, COLUMNS, table.columns)
     if not len(table):
         raise BadFile(path, "has no rows", "Give one row per secret bit.")
     columns = {name: numeric_column(table, name, path) for name in COLUMNS}

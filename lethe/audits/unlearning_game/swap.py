@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.audits.unlearning_game.result import HALVES
-from lethe.errors import BadFile, BadRow, BadValue, MissingColumn
+from lethe.errors import BadFile, BadRow, BadValue, check_columns
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.statistics.checks import check_share
 from lethe.statistics.unlearning_game import Quality, signed_advantage, unlearning_quality
@@ -63,9 +63,7 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
 
 def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """Return the table with checked columns; a missing weight is 1, a missing seed 0."""
-    for column in REQUIRED:
-        if column not in table.columns:
-            raise MissingColumn(path, column, table.columns)
+    check_columns(path, REQUIRED, table.columns)
     if not len(table):
         raise BadFile(path, "has no rows", "Give at least one point of each set in both halves.")
 

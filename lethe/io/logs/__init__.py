@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, plural, shortened
+from lethe.errors import BadFile, BadRow, BadValue, check_columns, plural, shortened
 from lethe.io.artifacts import GREEDY
 from lethe.io.files import Json
 from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_team
@@ -43,9 +43,7 @@ def _read_table(source: Source | Path) -> Log:
             frame["text"] = frame["text"].fillna("")
     else:  # JSON lines under another name
         frame = pd.DataFrame([row for _, row in source.lines()])
-    for column in ("prompt_id", "text"):
-        if column not in frame:
-            raise MissingColumn(path, column, frame.columns)
+    check_columns(path, ("prompt_id", "text"), frame.columns)
     if frame.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
     names = [str(name) for name in frame["prompt_id"]]
