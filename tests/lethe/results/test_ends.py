@@ -109,18 +109,6 @@ def test_a_smaller_level_never_narrows_and_certain_ends_always_count(seed, first
         assert (ends.upper(level) >= ends.certain_lower).all()
 
 
-def test_two_sources_take_half_the_level_each():
-    tree = (Masses((0.0,), (0.0,)), Remainder(1000.0, 0, 0), Rounding())
-    both = Ends.of_arrays(["q", "r"], leaks=[0, 0], n=[500, 0], trees=Trees.of([tree, tree]))
-    assert both.upper(0.02)[0] == min(naive_counts(0, 500, 0, False, 0.01)[1], -math.log(0.01) / 1000)
-    assert both.upper(0.02)[1] == pytest.approx(-math.log(0.02) / 1000)
-    # A clean question beside a Retrain and seven other models, before looks are counted: 0.79% and 1.6%.
-    eighth = 0.01 / 8 / 2
-    for n, expected in ((1024, 0.0079), (512, 0.0156)):
-        none = Trees.of([(Masses((0.0,), (0.0,)), Remainder(1.0, 0, 0), Rounding())])
-        assert Ends.of_arrays(["q"], 0, n, trees=none).upper(eighth)[0] == pytest.approx(expected, abs=5e-5)
-
-
 @pytest.mark.parametrize(("leaks", "n"), [(0, 1), (0, 100), (3, 50), (30, 500), (500, 500), (2000, 4096)])
 def test_the_closed_form_is_the_sum_over_nodes(leaks, n):
     values = np.repeat([1.0, 0.0], [leaks, n - leaks])
