@@ -1,14 +1,26 @@
-"""Claims over many prompts, curves by attack budget, and intervals for comparisons: formulas, coverage, edges."""
+"""Claims over many prompts, leak@k and pass^k, curves by attack budget: formulas, exact twins, coverage, edges."""
 
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import comb
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy.special import bdtr, bdtrc
 
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.counts import (
+    at_least_once,
+    labelled_average,
+    random_labels,
+    unbiased,
+)
+from lethe.statistics.leak_rates import QUERIES, SUBSETS, Band, Rate, pass_hat_k
 from lethe.statistics.many_prompts import (
     Counted,
     band,
@@ -25,7 +37,7 @@ from lethe.statistics.many_prompts import (
     worst_prompt,
 )
 from tests.lethe.statistics.coverage import many_misses
-from tests.lethe.statistics.draws import tolerated
+from tests.lethe.statistics.draws import clopper_pearson, tolerated
 
 
 def bounds(*values):
@@ -155,3 +167,157 @@ def test_missing_counts_as_zero_below_and_one_above(interval):
 def test_the_share_of_prompts_above_leaves_out_those_without_a_bound():
     own = [None, *(SimpleNamespace(value=value) for value in (0.6, 0.4))]
     assert (share_above(own, 0.5), share_above([None], 0.5)) == (0.5, None)
+
+
+def leak_at_k(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
+    return Rate.of(leaks, n, missing).each(alpha, ks)
+
+
+def mean_over_questions(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
+    return Rate.of(leaks, n, missing).mean(alpha, ks)
+
+
+def exact_estimate(c: int, n: int, k: int) -> Fraction:
+    return 1 - Fraction(comb(n - c, k), comb(n, k))
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_the_estimate_is_the_share_of_subsets_with_a_leak(data):
+    n = data.draw(st.integers(1, 2000))
+    counts = data.draw(st.lists(st.integers(0, n), min_size=1, max_size=4))
+    ks = data.draw(st.lists(st.integers(1, n), min_size=1, max_size=4))
+    got = unbiased(counts, np.full(len(counts), n), ks)
+    want = [[float(exact_estimate(c, n, k)) for k in ks] for c in counts]
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=0)
+
+
+@given(
+    st.one_of(st.floats(0, 1), st.floats(0, 1e-9), st.floats(1 - 1e-9, 1)),
+    st.sampled_from(QUERIES) | st.integers(1, 10**6),
+)
+@example(1e-300, 10**6)
+@example(5e-324, 2)
+@example(1e-12, 10**6)
+@settings(max_examples=100)
+def test_a_leak_in_k_answers_is_exact_to_full_precision(p, k):
+    with localcontext() as context:  # exact needs millions of digits; 400 keep even the smallest p
+        context.prec = 400
+        want = float(1 - (1 - Decimal(p)) ** k)
+    # A few roundings; the smallest numbers have no digits to lose.
+    assert at_least_once(p, [k])[0] == pytest.approx(want, rel=1e-15, abs=5e-324)
+
+
+def test_at_its_ends_it_is_0_and_1_and_one_answer_is_the_rate_itself():
+    assert at_least_once([0.0, 1.0], [1, 2, 10**6]).tolist() == [[0, 0, 0], [1, 1, 1]]
+    rates = np.random.default_rng(0).random(1000)
+    assert (at_least_once(rates, [1])[:, 0] == rates).all()
+    assert np.isnan(at_least_once(np.nan, [1, 2])).all()
+
+
+questions = st.integers(1, 60).flatmap(
+    lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n), min_size=1, max_size=6))
+)
+
+
+@given(questions, st.floats(1e-6, 0.5), st.data())
+@settings(max_examples=100)
+def test_the_band_is_that_of_one_answer_carried_to_k(case, alpha, data):
+    """A missing answer is no leak below and one above; the estimate leaves it out."""
+    n, counts = case
+    missing = [data.draw(st.integers(0, n - c)) for c in counts]
+    found = leak_at_k(counts, n, alpha, missing=missing)
+    ends = binary_lower(np.array(counts), n, alpha), binary_upper(np.add(counts, missing), n, alpha)
+    for carried, end in zip((found.lower, found.upper), ends, strict=True):
+        np.testing.assert_array_equal(carried, at_least_once(end, found.k))
+        assert (np.diff(carried, axis=1) >= 0).all()
+    assert ((found.lower >= 0) & (found.lower <= found.upper) & (found.upper <= 1)).all()
+    for row, (c, gone) in enumerate(zip(counts, missing, strict=True)):
+        want = [float(exact_estimate(c, n - gone, k)) if k <= n - gone else np.nan for k in found.k.tolist()]
+        np.testing.assert_allclose(found.estimate[row], want, rtol=1e-12)
+
+
+def test_a_question_whose_scores_are_not_all_0_or_1_is_nan():
+    found = leak_at_k([np.nan, 2], [10, 20], 0.05, ks=[1, 2])
+    for table in (found.estimate, found.lower, found.upper):
+        assert np.isnan(table[0]).all()
+        assert not np.isnan(table[1]).any()
+
+
+def test_the_worst_question_by_hand():
+    found = Rate.of([1, 9, 4], 50).worst(0.03, [1, 20])
+    assert found.place == 1
+    np.testing.assert_allclose(found.upper, at_least_once(binary_upper(9, 50, 0.03), [1, 20]))
+    np.testing.assert_allclose(found.lower, at_least_once(binary_lower(9, 50, 0.01), [1, 20]))
+    np.testing.assert_allclose(found.estimate, unbiased([9], [50], [1, 20])[0])
+    assert (found.covers, found.alpha) == (Covers.WORST_PROMPT, 0.03)
+
+
+def chernoff(u: float, m: int, n: int, k: int, level: float) -> tuple[float, float]:
+    """Both ends of the mean from the share of k-subsets with a leak, by a search on a grid."""
+    grid = np.linspace(1e-9, 1 - 1e-9, 200_001)
+    log = u * np.log(np.maximum(u, 1e-300) / grid) + (1 - u) * np.log(np.maximum(1 - u, 1e-300) / (1 - grid))
+    inside = grid[m * (n // k) * log <= np.log(1 / level)]
+    return inside[0], inside[-1]
+
+
+@pytest.mark.parametrize("counts", [[20, 25, 30], [0, 3, 50], [0, 0, 0]])
+def test_the_mean_by_hand(counts):
+    """The pooled rate at half of alpha, the others at a quarter; the subsets of all sizes together."""
+    n, alpha, ks = 50, 0.06, [1, 4, 5, 100]
+    found = mean_over_questions(counts, n, alpha, ks)
+    upper = np.minimum(
+        at_least_once(binary_upper(counts, n, 0.015 / 3), ks).mean(axis=0),
+        at_least_once(binary_upper(sum(counts), 150, 0.03), ks),
+    )
+    lower = np.maximum(
+        at_least_once(binary_lower(counts, n, 0.015 / 3), ks).mean(axis=0), binary_lower(sum(counts), 150, 0.03)
+    )
+    used = [k for k in SUBSETS if k <= n]
+    for k in used:
+        share = unbiased(counts, [n] * 3, [k]).mean()
+        low, high = chernoff(float(share), 3, n, k, 0.015 / len(used))
+        for place, own in enumerate(ks):
+            upper[place] = min(upper[place], high * max(own / k, 1))
+            lower[place] = max(lower[place], low * min(own / k, 1))
+    np.testing.assert_allclose(found.upper, upper, atol=2e-5)
+    np.testing.assert_allclose(found.lower, lower, atol=2e-5)
+    np.testing.assert_allclose(found.estimate, unbiased(counts, [50] * 3, ks).mean(axis=0))
+
+
+def test_the_mean_of_unequally_many_answers_has_no_pooled_rate():
+    found = mean_over_questions([1, 3], [40, 50], 0.06, [1, 100])
+    own = np.mean([at_least_once(binary_upper(c, n, 0.015), [1, 100]) for c, n in ((1, 40), (3, 50))], axis=0)
+    assert found.upper[0] == own[0]
+    assert (found.upper <= own).all()
+    assert "pooled" not in found.method
+
+
+NONE = np.zeros(1, dtype=int)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.sampled_from([0.01, 0.05, 0.5]))
+def test_the_estimate_is_the_share_of_right_subsets(right, alpha):
+    n, ks = np.full(len(right), 6), [1, 2, 3, 6]
+    band = pass_hat_k(np.array(right), n, NONE.repeat(len(right)), alpha, ks)
+    expected = [np.mean([math.comb(one, k) / math.comb(6, k) for one in right]) for k in ks]
+    np.testing.assert_allclose(band.estimate, expected, atol=1e-12)
+    assert (np.diff(band.lower) <= 1e-12).all()
+    assert (np.diff(band.upper) <= 1e-12).all()
+    assert (band.lower <= band.upper).all()
+    some = Rate.of(n - np.array(right), n).mean(alpha, ks)
+    np.testing.assert_allclose(band.lower, 1 - some.upper)
+
+
+def test_the_ends_by_hand():
+    leaks, rest, n = np.array([7, 3]), np.array([200, 40]), np.array([500, 500])
+    own, unlabelled, rate = (
+        np.array(clopper_pearson(k, of, 0.02)) for k, of in ((10, 1000), (240, 1000), (2, 80))
+    )
+    assert labelled_average(leaks, rest, n, (2, 80), 0.08) == pytest.approx(tuple(own + unlabelled * rate))
+    for sample, level in ((None, 0.08), ((0, 0), 0.02)):
+        ends = binary_lower(10, 1000, level), binary_upper(250, 1000, level)
+        assert labelled_average(leaks, rest, n, sample, 0.08) == ends
+    assert random_labels(5, 90, 0.05) == (binary_lower(5, 90, 0.05), binary_upper(5, 90, 0.05))
+    assert random_labels(1, 90, 0.05)[0] == 0.05 / 90
