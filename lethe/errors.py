@@ -54,7 +54,8 @@ class BadValue(BadInput, ValueError):
 
     def __init__(self, name: str, got: object, legal: str, remedy: str = ""):
         self.name, self.got, self.legal, self.remedy = name, got, legal, remedy
-        super().__init__(f"{name}: got {shortened(got)}; must be {legal}." + (f" {remedy}" if remedy else ""))
+        sentence = f"{name}: got {shortened(got)}; must be {legal}." + (f" {remedy}" if remedy else "")
+        super().__init__(sentence + near(got, legal))
 
 
 class BadArguments(BadInput):
@@ -113,7 +114,8 @@ class BadParam(BadInput):
 
     def __init__(self, key: str, got: object, legal: str, source: str = "params.yaml", also: str = ""):
         self.key, self.got, self.legal = key, got, legal
-        super().__init__(f"{source}, key {key}: got {shortened(got)}; must be {legal}{also}.")
+        meant = near(got, legal) or near(key.rpartition(".")[2], legal)
+        super().__init__(f"{source}, key {key}: got {shortened(got)}; must be {legal}{also}.{meant}")
 
 
 class ParamsClash(BadInput):
@@ -252,10 +254,19 @@ def plural(value: int, thing: str, things: str = "") -> str:
     return f"{value:,} {thing if value == 1 else things or f'{thing}s'}"
 
 
+def near(got: object, legal: str | Iterable[str]) -> str:
+    """Return a question that names the legal word to which a misspelt text is near; else an empty text."""
+    from difflib import get_close_matches
+
+    words = set(re.findall(r"[\w@-]+(?:\.[\w@-]+)*", legal) if isinstance(legal, str) else legal)
+    found = get_close_matches(got, words, 1, cutoff=0.8) if isinstance(got, str) and got not in words else []
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
 def shortened(value: object, limit: int = 80) -> str:
-    """Return the ``repr`` of ``value``, cut to at most ``limit`` characters."""
+    """Return the ``repr`` of ``value`` (of a path, that of its text), cut to at most ``limit`` characters."""
     try:
-        text = repr(value)
+        text = repr(str(value) if isinstance(value, PathLike) else value)
     except ValueError:  # Python writes no integer of more than 4,300 digits
         text = f"{'an integer' if isinstance(value, int) else 'an entry with an integer'} of thousands of digits"
     return text if len(text) <= limit else text[: limit - 3] + "..."

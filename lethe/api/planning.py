@@ -152,7 +152,8 @@ def _statement(
     from lethe.statistics.checks import check_alpha, check_count
 
     if width is None and tau is None:
-        raise BadArguments(("width", "tau", "preset"), "give width, tau, both, or preset.")
+        kinds = ("width", "tau", "verdict", "labels", "compare", "preset")
+        raise BadArguments(kinds, "give one of them; width and tau also go together.")
     for name, value, usual in (("tau_leak", tau_leak, None), ("cap", cap, CAP)):
         if tau is None and value != usual:
             raise BadValue(name, value, "left out without tau")

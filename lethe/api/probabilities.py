@@ -336,7 +336,7 @@ def extract(
         if windows := windows_of(tokens, settings.prefix, settings.suffix, settings.stride):
             return windows
         few = f"{len(tokens)} tokens, too few for a window of {settings.prefix} + {settings.suffix}"
-        raise BadInput(f"text: holds {few}. Give a longer text, or smaller --prefix and --suffix.")
+        raise BadFile(text, f"holds {few}", "Give a longer text, or smaller --prefix and --suffix.")
 
     with lent(source):
         extraction = measured(common.name_of(source), source, windows, settings, place, estimate=True)

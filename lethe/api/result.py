@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 
-from lethe.errors import BadInput, BadValue, plural, visible
+from lethe.errors import BadArguments, BadInput, BadValue, plural, visible
 from lethe.io.files import Json
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ def served_by(values: Mapping[str, object], model: str) -> Endpoint:
     from lethe.config.evaluating import Endpoint
 
     if "endpoint" not in values:
-        problem = "only a served model has such an option; add the address of the server (endpoint)"
-        raise BadInput(f"{', '.join(values)}: {problem}.")
+        problem = "only a served model has this; add the address of the server (endpoint)."
+        raise BadArguments(tuple(values.keys() - SERVERLESS), problem)
     try:
         return Endpoint.model_validate({**values, "name": model})
     except ValidationError as error:

@@ -59,6 +59,14 @@ class Command:
 class LetheCommand(TyperCommand):
     """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
 
+    def make_context(self, *given: Typers, **extra: Typers) -> Typers:
+        try:
+            return super().make_context(*given, **extra)
+        except typer.BadParameter as error:
+            from lethe.config.fields import bad_option
+
+            raise bad_option(error.param, error.__cause__) or error from None
+
     def invoke(self, ctx: Typers) -> Typers:
         options = {one.name: one.opts[0] for one in self.params if one.param_type_name == "option"}
         try:

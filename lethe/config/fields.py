@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 import pydantic_core as core
 from pydantic import (
@@ -260,6 +260,19 @@ def _legal(problem: core.ErrorDetails, walk: "_Walk") -> str:
     if number or kind.startswith(("greater_than", "less_than", "multiple_of")):
         return " ".join(filter(None, [number, " and ".join(ends)]))
     return problem["msg"].replace("Input should be ", "").replace("Field required", "a value here")
+
+
+def bad_option(
+    option: Any, cause: BaseException | None
+) -> BadValue | None:  # typer keeps the option's class to itself
+    """Return in Lethe's words why a word or a number that pydantic refused is no value of an option."""
+    if option is None or not isinstance(cause, ValidationError):
+        return None
+    words = [word for word in get_args(option.type_descriptor.annotation) if isinstance(word, str)]
+    problem, walk = cause.errors()[0], _Walk([], None, None)
+    walk.range = problem.get("ctx", {})
+    legal = f"one of {', '.join(words)}" if words else _legal(problem, walk)
+    return BadValue(option.opts[0], problem["input"], legal)
 
 
 class _Walk:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from lethe.config.fields import bad_param
 from lethe.config.schema import FILE, EvaluationParams, Params
 from lethe.errors import BadFile, BadParam, BadValue
-from lethe.io.files import Json
+from lethe.io.files import Json, read_text
 from lethe.process import PARAMS
 
 M = TypeVar("M", bound=BaseModel)
@@ -29,16 +29,7 @@ def load_yaml(text: str) -> Json:
 
 def read_yaml(path: str | os.PathLike) -> dict[str, object]:
     """Return the keys of a YAML file; raise `BadFile` with the line of broken YAML or of a duplicate key."""
-    path = Path(path)
-    if not path.is_file():
-        remedy = "Check the path; params.yaml and presets are found from the root of the repository."
-        raise BadFile(path, "no such file", remedy)
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise BadFile(path, f"is not UTF-8 at line {line}", "Save the file as UTF-8.") from None
-    value = parse_yaml(text, path)
+    value = parse_yaml(read_text(path), path)
     if not isinstance(value, dict):
         raise BadFile(path, f"holds {type(value).__name__}, expected keys")
     return value

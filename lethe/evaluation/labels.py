@@ -347,12 +347,14 @@ def label_rows(rows: Rows, path: str | os.PathLike[str], prompts: Collection[str
     labels, names = numeric_column(table, "label", path), table["prompt_id"].astype(str).to_numpy()
     for wrong, problem in (
         (~np.isin(labels, (0, 1)), "label must be 0 (no leak) or 1 (leak)"),
-        (~np.isin(names, list(prompts)), "prompt_id is none of the scores'"),
+        (~np.isin(names, list(prompts)), "prompt_id must be a prompt of the scores"),
         (table.duplicated(["prompt_id", "sample"]).to_numpy(), "labels a draw a second time"),
         ((table["sample"].astype(str) == str(GREEDY)).to_numpy(), "labels the greedy answer, no random draw"),
     ):
         if wrong.any():
-            raise BadRow(path, file_line(path, int(np.argmax(wrong))), problem)
+            place = int(np.argmax(wrong))
+            row = ", ".join(f"{name} {table[name][place]}" for name in ("prompt_id", "sample", "label"))
+            raise BadRow(path, file_line(path, place), f"{problem}; got {row}")
     how = (count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM)
     for name in dict.fromkeys(names.tolist()):
         own = labels[names == name]

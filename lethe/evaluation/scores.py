@@ -124,7 +124,8 @@ def read_scores(
         if error.column not in columns or not (others or "text" in error.present):
             raise
         score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
-        remedy = f"Name its column of scores: --score {others[0]}" if others else f"Score its texts first: {score}"
+        own = " or ".join(others)
+        remedy = f"Name its column of scores: --score {own}" if others else f"Score its texts first: {score}"
         problem = f"no column {error.column!r}; its columns are {', '.join(error.present)}"
         raise BadFile(path, problem, f"{remedy}.") from None
     if table.empty:
@@ -150,6 +151,10 @@ def read_scores(
     refuse(~absent & ~((values >= 0) & (values <= 1)), f"{column}: got {{}}; must be a number in [0, 1]")
     names = table[name] if name in table else pd.Series([ALL] * len(table))
     refuse(names.isna().to_numpy(), f"{name} is missing")
+    samples = np.asarray(table.get("sample", np.arange(len(table))))
+    copies = pd.DataFrame({"prompt": names.astype(str).to_numpy(), "sample": samples}).duplicated()
+    copies = copies.to_numpy() & ~pd.isna(samples)
+    refuse(copies, f"{name} and sample repeat an earlier line", "Leave out the copy.")
     codes, labels = pd.factorize(names)
     same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
     codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both

@@ -181,8 +181,7 @@ def columns_of(path: str | os.PathLike) -> list[str]:
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise BadFile(path, "no such file", "Check the path.")
+    files.check_file(path)
     try:
         file = pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
     except Exception as error:  # pyarrow raises several unrelated classes for a broken file

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import dataclasses
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lethe.errors import BadFile, BadRow, LetheError, OtherSchema
+from lethe.errors import BadFile, BadRow, LetheError, OtherSchema, near
 
 T = TypeVar("T")
 Json = Any  # a value of parsed JSON or YAML, or a cell of a table, that nothing has checked yet
@@ -246,10 +247,19 @@ def doubled(names: Iterable[T]) -> T | None:
     return None
 
 
+def check_file(path: Path) -> None:
+    """Refuse a folder, a missing file, and a pipe or a device, which could block a reader forever."""
+    if path.is_file():
+        return
+    beside = itertools.islice(path.parent.iterdir(), 1000) if path.parent.is_dir() else ()
+    meant = near(path.name, (one.name for one in beside))
+    problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+    raise BadFile(path, problem, f"Check the path.{meant}")
+
+
 def read_text(path: str | os.PathLike) -> str:
     path = Path(path)
-    if not path.is_file():
-        raise BadFile(path, "is a folder, expected a file" if path.is_dir() else "no such file", "Check the path.")
+    check_file(path)
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

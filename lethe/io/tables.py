@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue, check_columns, shortened
-from lethe.io.files import STAMP, Json, atomic_file, check_metadata, doubled, read_jsonl, read_text
+from lethe.io.files import STAMP, Json, atomic_file, check_file, check_metadata, doubled, read_jsonl, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,10 +74,7 @@ def harmless(cell: str) -> str:
 
 
 def read_table(
-    path: str | os.PathLike,
-    required: Sequence[str] = (),
-    text: Sequence[str] = (),
-    optional: Sequence[str] = (),
+    path: str | os.PathLike, required: Sequence[str] = (), text: Sequence[str] = (), optional: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Read a user's table: CSV, Parquet or JSON lines, by the ending of the file.
 
@@ -87,9 +84,7 @@ def read_table(
     import pandas as pd
 
     path = Path(path)
-    if path.is_dir() or not path.exists():
-        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-        raise BadFile(path, problem, "Check the path.")
+    check_file(path)
     suffix = path.suffix.lower()
     if suffix == ".csv":
         table = _read_csv(path, required, text)
@@ -241,9 +236,7 @@ def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) ->
     values = table[column]
     if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    with contextlib.suppress(
-        OverflowError, TypeError, ValueError
-    ):  # otherwise convert cell by cell, to name the broken cell
+    with contextlib.suppress(OverflowError, TypeError, ValueError):  # else cell by cell, to name the broken one
         return pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
     return np.array([_number(value, path, column, place) for place, value in enumerate(values)])
 

@@ -123,6 +123,8 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
     if is_adapter(folder) and not has_tokenizer(folder):
         folder = whole(folder)
     if not has_tokenizer(folder):
+        if not (folder / "config.json").is_file():
+            check(folder)
         raise BadFile(
             folder,
             f"holds no tokenizer (none of {', '.join(TOKENIZER_FILES)})",

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lethe.errors import BadFile, BadRow, BadValue, check_columns, plural, shortened
 from lethe.io.artifacts import GREEDY
-from lethe.io.files import Json
+from lethe.io.files import Json, check_file
 from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_team
 from lethe.io.logs._log import Format, Log, Table, as_text
 from lethe.io.logs._untrusted import Source, decode, first_line
@@ -117,9 +117,7 @@ FORMATS = (
 
 def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
     path = Path(path)
-    if not path.is_file():  # a pipe or a device could block a reader forever
-        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-        raise BadFile(path, problem, "Check the path.")
+    check_file(path)
     collecting = gc.isenabled()
     gc.disable()  # a log becomes millions of objects without a cycle, and each collection would visit them all
     try:
