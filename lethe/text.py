@@ -61,6 +61,8 @@ def share(value: float | None, side: Side | None = None) -> str:
     if value is None:
         return NONE
     whole = exact(value) * 100
+    if side is None and 0 < 100 - whole < Decimal("0.0001"):
+        return "> 99.9%"
     if (rest := 100 - whole) < 50:
         digits = 1 - rest.adjusted() if 0 < rest < Decimal("0.1") else 1
         percent = rounded(whole, digits, side)
