@@ -119,17 +119,15 @@ class LetheGroup(TyperGroup):
     def invoke(self, ctx: Typers) -> Typers:
         try:
             return super().invoke(ctx)
-        except LetheError as error:
-            typer.echo(visible(f"lethe: {error}"), err=True)
-            raise typer.Exit(error.exit_status) from None
         except BrokenPipeError:
             # The reader of the output closed the pipe (`lethe ... | head`).
             _drop_output()
             raise typer.Exit(0) from None
         except Exception as error:
-            if (sentence := of_the_machine(error)) is None:
+            if (sentence := error if isinstance(error, LetheError) else of_the_machine(error)) is None:
                 raise
-            _drop_output()
+            if sentence is not error:
+                _drop_output()
             typer.echo(visible(f"lethe: {sentence}"), err=True)
             raise typer.Exit(sentence.exit_status) from None
 

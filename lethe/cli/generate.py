@@ -104,7 +104,7 @@ def built(name: str, command: Command) -> TyperCommand:
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
     from lethe.api.result import Measurement
-    from lethe.cli.hooks import Answer
+    from lethe.cli.hooks import Answer, fresh
 
     function, hook = command.load()
     returned = function.__globals__[function.__annotations__["return"].partition(" ")[0]]
@@ -113,7 +113,8 @@ def callback_of(command: Command) -> Callable[..., None]:
     added = _parameters(hook, command, skip=OF_A_HOOK) if hook else {}
 
     def call(as_json: bool, **given: Json) -> None:
-        table = given.pop("table", None) if rows else None
+        if table := given.pop("table", None) if rows else None:
+            fresh("--table", table, (".parquet",))
         given = {name: value for name, value in given.items() if value not in (None, [])}
         to_hook = {name: given.pop(name) for name in added if name in given}
         to_hook |= {"as_json": as_json} if hook and "as_json" in inspect.signature(hook).parameters else {}
@@ -227,21 +228,10 @@ def _sections(function: Callable[..., object]) -> dict[str, str]:
     return {"": first, **{title: text for title, _, text in titled}}
 
 
-def _parquet(path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() != ".parquet":
-        raise BadValue("--table", str(path), "a file that ends in .parquet")
-    return path
-
-
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 TableOption = Annotated[
     Path | None,
-    typer.Option(
-        "--table",
-        metavar="FILE",
-        callback=_parquet,
-        help="Write every number with its ends and guarantee, a row each, to a .parquet file.",
-    ),
+    typer.Option("--table", metavar="FILE", help="Write every number, its ends and guarantee to a .parquet file."),
 ]
 
 
