@@ -249,12 +249,10 @@ def doubled(names: Iterable[T]) -> T | None:
 
 def check_file(path: Path) -> None:
     """Refuse a folder, a missing file, and a pipe or a device, which could block a reader forever."""
-    if path.is_file():
-        return
-    beside = itertools.islice(path.parent.iterdir(), 1000) if path.parent.is_dir() else ()
-    meant = near(path.name, (one.name for one in beside))
-    problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-    raise BadFile(path, problem, f"Check the path.{meant}")
+    if not path.is_file():
+        beside = (one.name for one in itertools.islice(path.parent.glob("*"), 1000))
+        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise BadFile(path, problem, f"Check the path.{near(path.name, beside)}")
 
 
 def read_text(path: str | os.PathLike) -> str:
