@@ -245,7 +245,7 @@ def sweep(
     from flows import grid, settings, workspace
     from flows.server import require, temporary_server
     from lethe import config
-    from lethe.errors import BadValue
+    from lethe.errors import BadArguments, BadValue
     from lethe.process import cores
 
     root = Path.cwd()
@@ -255,7 +255,7 @@ def sweep(
             raise BadValue("--preset", preset, "given without -S, --random and --seed, which the preset fixes")
         chosen = grid.read_sweep_preset(preset)
     elif not set_:
-        raise BadValue("-S", None, "one axis at least, or --preset")
+        raise BadArguments(("-S", "--preset"), "give one axis at least, or a preset.")
     elif seed is not None and random is None:
         raise BadValue("--seed", seed, "left out without --random")
     name = preset or "sweep" if name is None else name

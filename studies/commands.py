@@ -52,7 +52,8 @@ def game(
     games = config.validate(document).games
     if name not in games:
         where = f"preset {preset}" if preset else "params.yaml"
-        raise BadValue("game", name, f"a game of {where}: {', '.join(games) or 'it has none'}")
+        legal = f"a game of {where}: {', '.join(games) or 'it has none'}"
+        raise BadValue("game", name, legal, "--preset names the preset of a game.")
     played = step.play(name, games[name])
     step.write(name, played, Path("data"))
     result = played.headline

@@ -117,12 +117,12 @@ def answers_to_see(leak: float, difference: float, power: float, alpha: float, p
     """
     check_alpha(alpha)
     check_count("prompts", prompts)
-    for name, value, legal in (
-        ("leak", leak, 0 <= leak < 1),
-        ("difference", difference, 0 < difference <= 1 - leak),
-        ("power", power, 0 < power < 1),
+    for name, value, legal, words in (
+        ("leak", leak, 0 <= leak < 1, "at least 0 and below 1"),
+        ("difference", difference, 0 < difference <= 1 - leak, "above 0 and at most 1 - leak"),
+        ("power", power, 0 < power < 1, "above 0 and below 1"),
     ):
-        check(legal, name, value, "a probability, leak + difference at most 1, and power below 1")
+        check(legal, name, value, words)
     level = alpha / 2 / prompts
     low, high = 1, 8
     while high < MOST and chance(high, leak, difference, level, apart) < power:
