@@ -6,7 +6,9 @@
 import contextlib
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +182,8 @@ def _fitting(
     encoder, context = Encoder(described.tokenizer, sample.prompt), described.context
     if context is None:
         return dict(splits), ()
-    turns = {row["id"]: row.get("followups") or [] for row in splits["forget"]}
-    lengths = {
-        row["id"]: len(_last_prompt(encoder, row, turns.get(row["id"], [])))
-        for rows in splits.values()
-        for row in rows
-    }
+    turns = defaultdict(list, {row["id"]: row.get("followups") or [] for row in splits["forget"]})
+    lengths = {row["id"]: len(_last_prompt(encoder, row, turns[row["id"]])) for row in chain(*splits.values())}
     long = tuple(name for name, length in lengths.items() if length >= context)
     if long and not skip:
         more = f" and {len(long) - 1} more" if len(long) > 1 else ""
@@ -200,11 +198,7 @@ def _fitting(
         )
     if long:
         _tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
-    rooms = {
-        row["id"]: (context - lengths[row["id"]]) // (1 + len(turns.get(row["id"], [])))
-        for rows in asked.values()
-        for row in rows
-    }
+    rooms = {name: (context - lengths[name]) // (1 + len(turns[name])) for name in lengths if name not in long}
     longest = min(rooms, key=rooms.__getitem__)
     if (room := rooms[longest]) < sample.longest:
         legal = f"at most {room}: the model's context is {context} tokens and question {longest!r} has {lengths[longest]}"
@@ -252,8 +246,7 @@ def _within(
     encoder, sample = Encoder(tokenizer_of(source), params.sample.prompt), params.sample
     longest = max(
         len(_last_prompt(encoder, row, turns)) + (1 + len(turns)) * sample.longest
-        for rows in splits.values()
-        for row in rows
+        for row in chain(*splits.values())
         for turns in [row.get("followups") or []]
     )
     rows = rows_within(memory, source, longest, sample.dtype)

@@ -79,9 +79,8 @@ def run(
     elif exact is not None:
         rows = read_split("forget", root / "dataset")
         try:
-            certificates = certify(
-                name, Path(model.path), rows, of_params(exact, sample, model, keyword_match), engine.SCRATCH
-            )
+            settings = of_params(exact, sample, model, keyword_match)
+            certificates = certify(name, Path(model.path), rows, settings, engine.SCRATCH)
         except (NoBounds, engine.NoKeys) as refusal:
             reason = str(refusal)
     without = [table.result(name, "model", "queried", "exact", text=reason)]
@@ -145,9 +144,8 @@ def certify(
     finished: MutableMapping[str, dict] = {}
     if scratch is not None:
         judged = [row for row in rows if asked[row["id"]] is not None]
-        finished = _finished(
-            scratch, source, settings, (law, effort, how, predictor.forward.device.type), questions, judged
-        )
+        decisive = law, effort, how, predictor.forward.device.type
+        finished = _finished(scratch, source, settings, decisive, questions, judged)
     if estimate and settings.rows * len(questions) >= WORTH:
         _announce(predictor, questions, settings)
     trees = tuple(

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,13 +55,8 @@ def run(name: str, extract: Extract | None, sample: Sample, model: Model, root: 
         places = {split: root / "dataset" / f"{split}.jsonl" for split in ("forget", RETAIN)}
         splits = {split: read_split(split, place.parent) for split, place in places.items() if place.is_file()}
         try:
-            own = measured(
-                name,
-                Path(model.path),
-                lambda checkpoint: windows_of_rows(splits, checkpoint, sample.prompt, settings),
-                settings,
-                SCRATCH,
-            )
+            windows_of = partial(windows_of_rows, splits, prompt=sample.prompt, settings=settings)
+            own = measured(name, Path(model.path), windows_of, settings, SCRATCH)
             rows = rows_of(own)
             print(f"{name}: {plural(len(rows), 'row')} about {plural(len(own.p_z), 'window')}")
         except NoKeys as refusal:
@@ -111,9 +106,8 @@ def measured(
     size, context = max(len(window.prefix) for window in windows) + longest, predictor.checkpoint.context
     if context and context < size:
         raise BadValue("prefix + suffix", size, f"at most {context}, the longest input of the model")
-    allowance = measured_allowance(
-        predictor, [np.array(window.prefix) for window in _spread(windows, MEASURED)], longest
-    )
+    prefixes = [np.array(window.prefix) for window in _spread(windows, MEASURED)]
+    allowance = measured_allowance(predictor, prefixes, longest)
     store = None if scratch is None else _finished(scratch, source, settings, windows, predictor)
     work = Work(name, predictor, law, settings, {} if store is None else store)
     searched = _spread([window for window in windows if window.split != RETAIN], settings.near)

@@ -7,7 +7,7 @@ from lethe.config.evaluating import JudgeEntry, Metrics
 from lethe.evaluation import labels
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure, measure_language, measure_stopped
-from lethe.io.artifacts import GREEDY, SECOND, Tables, read_split
+from lethe.io.artifacts import GREEDY, KEYS, SECOND, Tables, read_split
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.io.tables import read_calibration, read_table
 from lethe.results import quantities, table
@@ -94,10 +94,8 @@ def _add_labelled(rows: Rows, generations: Tables, scores: Tables, metrics: Metr
     drawn = generations["forget"]
     table = drawn[drawn["sample"] != GREEDY].sort_values("sample", kind="stable")
     if metrics.binary is not None:
-        verdicts = scores["forget"][["prompt_id", "sample", metrics.binary]].rename(
-            columns={metrics.binary: "verdict"}
-        )
-        table = table.merge(verdicts, on=["prompt_id", "sample"], how="left", validate="one_to_one")
+        verdicts = scores["forget"][[*KEYS, metrics.binary]].rename(columns={metrics.binary: "verdict"})
+        table = table.merge(verdicts, on=[*KEYS], how="left", validate="one_to_one")
     draws = labels.draws_of(table, {})
     queue = labels.Queue(draws, metrics.labels.mass, metrics.labels.rest)
     labels.measure(rows, draws, queue, labels.read_labels(place), metrics.alpha)

@@ -67,11 +67,9 @@ def run(
     turns = None
     if conversations:
         (task,) = (task for task in work if task.split == "forget")
-        first = shorten(
-            pd.concat(drawing.drawn_parts(store, task), ignore_index=True) if forget is None else forget
-        )
+        first = pd.concat(drawing.drawn_parts(store, task), ignore_index=True) if forget is None else forget
         asking = drawing.Asking(drawing.speaker(source, sample.prompt), task.settings, engine, store)
-        turns = drawing.draw_turns(first, conversations, asking, f"sample {name} forget", shorten)
+        turns = drawing.draw_turns(shorten(first), conversations, asking, f"sample {name} forget", shorten)
     counts: dict[str, int] = {}
     with atomic_folder(root / "generations" / name) as out:
         for task in work:
@@ -116,16 +114,14 @@ def _announce(
 
 
 def _check_turns(conversations: Mapping, sample: Sample, language: Language | None) -> None:
-    if conversations and sample.stop != "fixed":
-        raise BadInput(
-            f"Question {next(iter(conversations))[0]!r} has follow-up questions; then sample.stop must be 'fixed' (got "
-            f"{sample.stop!r})."
-        )
-    if conversations and language is not None and language.share is not None:
-        raise BadInput(
-            f"Question {next(iter(conversations))[0]!r} has follow-up questions, and {language.path} has the key share, "
-            "whose prompts have one question each: remove one of them."
-        )
+    if not conversations:
+        return
+    problem = f"Question {next(iter(conversations))[0]!r} has follow-up questions"
+    if sample.stop != "fixed":
+        raise BadInput(f"{problem}; then sample.stop must be 'fixed' (got {sample.stop!r}).")
+    if language is not None and language.share is not None:
+        share = f"{language.path} has the key share, whose prompts have one question each"
+        raise BadInput(f"{problem}, and {share}: remove one of them.")
 
 
 def _drawn(

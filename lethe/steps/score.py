@@ -34,17 +34,12 @@ def run(
     likelihoods = {}
     for split, given in artifacts.Tables(root / "likelihood" / name, f"likelihood@{name}").items():
         likelihoods[split] = score_likelihoods(given, artifacts.read_items(split, root))
+    how = (score.names, score.params, verdicts, references)
     second = root / "generations" / name / artifacts.SECOND
     if second.is_file():
         drawn = read_table(second)
-        scored = scoring.score_answers(
-            scoring.answers_of(drawn, score.parts),
-            artifacts.read_items("forget", root),
-            score.names,
-            score.params,
-            verdicts,
-            references,
-        )
+        answers, items = scoring.answers_of(drawn, score.parts), artifacts.read_items("forget", root)
+        scored = scoring.score_answers(answers, items, *how)
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
         for judge in judges or {}:
             place = root / "judged" / judge / name / artifacts.SECOND
@@ -56,20 +51,18 @@ def run(
             write_parquet(folder / artifacts.SECOND, prompts)
         for split, path in generations.paths.items():
             missing[split] = Counter()
-            how = (artifacts.read_items(split, root), score.names, score.params, verdicts, references)
+            items = artifacts.read_items(split, root)
             places = {judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()}
             label = f"score {name} {split}"
-            parts = _counted(_scored(label, path, score, how, places), missing[split])
+            parts = _counted(_scored(label, path, score, (items, *how), places), missing[split])
             rows[split] = artifacts.write_parts(folder / f"{split}.parquet", parts)
         if not likelihoods:
             given_none = (root / "likelihood" / name / artifacts.NO_TABLES).read_text(encoding="utf-8")
             write_text(folder / "likelihood" / artifacts.NO_TABLES, given_none)
         for split, table in likelihoods.items():
             write_parquet(folder / "likelihood" / f"{split}.parquet", table)
-        write_json(
-            folder / "about.json",
-            {"schema": SCHEMA_VERSION, "scorers": [*score.names, *(judges or ())], "missing": missing},
-        )
+        about = {"schema": SCHEMA_VERSION, "scorers": [*score.names, *(judges or ())], "missing": missing}
+        write_json(folder / "about.json", about)
     print(f"{name}: answers scored:", ", ".join(f"{split} {count}" for split, count in rows.items()))
 
 
