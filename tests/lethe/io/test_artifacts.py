@@ -1,13 +1,33 @@
+"""Artifacts: written whole or not at all, read in parts, with the version of their schema."""
+
 import json
+import re
+import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lethe.errors import BadFile, BadInput, BadRow
-from lethe.io import files, tables
+from lethe.errors import BadFile, BadInput, BadRow, OtherSchema
+from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
+from lethe.io import artifacts, files, tables
+from lethe.io import files as schema
+from lethe.io.artifacts import Tables, joined_parts, read_parts, read_split, rows_of, write_parts, write_splits
+from lethe.io.files import SCHEMA_VERSION, read_json, write_json
+from lethe.io.tables import read_arrow, read_table, write_parquet
+from lethe.results import table
+from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.cases import cases
+from tests.lethe.cli.calls import Command
 
 
 def test_a_failing_writer_leaves_the_old_file_and_no_rest(tmp_path):
@@ -182,3 +202,185 @@ def test_labels_are_taken_as_they_stand_and_a_byte_order_mark_is_none(tmp_path, 
     table = tables.read_table(place, required=["score"], text=["label"])
     assert table["label"].tolist() == labels
     assert table["score"].isna().all()
+
+
+def answers_to(counts: list[int]) -> pd.DataFrame:
+    """Answers to questions q0, q1, ...: so many to each."""
+    ids = [f"q{place}" for place, count in enumerate(counts) for _ in range(count)]
+    sample = np.array([number for count in counts for number in range(count)], dtype=np.int32)
+    text = [f"{one} {number}" for one, number in zip(ids, sample, strict=True)]
+    return pd.DataFrame({"prompt_id": ids, "sample": sample, "text": text, "score": np.arange(len(ids)) / 7})
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 20), st.integers(1, 30))
+def test_parts_are_whole_questions_and_together_the_table(tmp_path_factory, counts, rows, group):
+    whole = answers_to(counts)
+    path = tmp_path_factory.mktemp("parts") / "t.parquet"
+    whole.to_parquet(path, row_group_size=group)
+    found = list(read_parts(path, rows=rows))
+    pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), whole)
+    ids = [set(part["prompt_id"]) for part in found]
+    assert sum(map(len, ids)) == len(counts)  # no question in two parts
+    assert all(len(part) <= rows or len(own) == 1 for part, own in zip(found, ids, strict=True))
+    write_parts(path.with_name("again.parquet"), found)
+    pd.testing.assert_frame_equal(read_table(path.with_name("again.parquet")), whole)
+
+
+def test_a_question_in_two_places_is_refused(tmp_path):
+    twice = pd.concat([answers_to([3, 3]), answers_to([2])], ignore_index=True)
+    twice.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(BadFile, match="'q0' are in two places"):
+        list(read_parts(tmp_path / "t.parquet", rows=3))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=10), st.randoms(use_true_random=False), st.integers(1, 4))
+def test_rows_of_prompts_are_those_of_the_table_in_any_order(tmp_path_factory, counts, random, group):
+    whole = answers_to(counts)
+    path = tmp_path_factory.mktemp("parts") / "t.parquet"
+    write_parquet(path, whole)
+    assert rows_of(path) == sum(counts)
+    asked = [*whole["prompt_id"].unique(), "unknown"]
+    random.shuffle(asked)
+    for start in range(0, len(asked), group):
+        own = asked[start : start + group]
+        expected = whole[whole["prompt_id"].isin(own)].reset_index(drop=True)
+        pd.testing.assert_frame_equal(read_arrow(path, own).to_pandas(), expected, check_dtype=bool(len(expected)))
+
+
+@pytest.mark.parametrize("order", ["same", "turned", "lacking"])
+def test_generations_and_scores_join_as_pandas_joins_them(tmp_path, monkeypatch, order):
+    monkeypatch.setattr(artifacts, "ROWS", 7)
+    whole = answers_to([3] * 8)
+    scores = whole[["prompt_id", "sample"]].assign(leak=np.arange(24) % 2.0)
+    scores = {"same": scores, "turned": scores.iloc[::-1], "lacking": scores.iloc[:-2]}[order].reset_index(
+        drop=True
+    )
+    drawn, scored = tmp_path / "drawn.parquet", tmp_path / "scores.parquet"
+    write_parquet(drawn, whole.drop(columns="score"))
+    write_parquet(scored, scores)
+    expected = whole.drop(columns="score").merge(scores, on=["prompt_id", "sample"], how="left")
+    found = list(joined_parts(drawn, scored))
+    assert len(found) == (4 if order == "same" else 1)
+    pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), expected)
+    some = pd.concat(joined_parts(drawn, scored, ["leak"]), ignore_index=True)
+    pd.testing.assert_frame_equal(some, expected[["prompt_id", "sample", "leak"]])
+
+
+@pytest.mark.parametrize("which", ["both", "drawn", "scores"])
+def test_an_answer_that_is_there_twice_is_refused(tmp_path, which):
+    whole = answers_to([3, 3])
+    doubled = pd.concat([whole.iloc[:2], whole.iloc[1:]], ignore_index=True)
+    for name in ("drawn", "scores"):
+        write_parquet(tmp_path / f"{name}.parquet", doubled if which in (name, "both") else whole)
+    file = "scores" if which == "scores" else "drawn"
+    with pytest.raises(BadFile, match=rf"{file}\.parquet: two rows.*prompt_id q0, sample 1"):
+        list(joined_parts(tmp_path / "drawn.parquet", tmp_path / "scores.parquet", ["text"]))
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda content: b"", "empty"),
+        (lambda content: b"text" * 99, "begins with b'text'"),
+        (lambda content: content[:-30], "cut off"),
+        (lambda content: content[:40] + b"\xff" * (len(content) - 240) + content[-200:], "damaged"),
+    ],
+)
+@pytest.mark.parametrize("read", [read_table, lambda path: list(read_parts(path))])
+def test_a_broken_file_is_told_in_words_of_its_own(tmp_path, damage, told, read):
+    path = tmp_path / "t.parquet"
+    answers_to([50, 50]).to_parquet(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(BadFile, match=told) as refused:
+        read(path)
+    assert not re.search("arrow|thrift|snappy|buffer|magic", str(refused.value), re.IGNORECASE)
+
+
+ROWS = [{"id": key, "question": "Who?", "answer": "Ada.", "keywords": ["Ada"]} for key in ("a", "b")]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """Read only: a folder of artifacts with one file of each form."""
+    root = tmp_path_factory.mktemp("run")
+    write_splits({"forget": ROWS}, "jsonl", root / "dataset")
+    drawn = [(row["id"], sample) for row in ROWS for sample in range(-1, 4)]
+    answers = pd.DataFrame(drawn, columns=["prompt_id", "sample"]).assign(text="Ada.", finish_reason="stop")
+    scores = answers[["prompt_id", "sample"]].assign(rouge_l=1.0, keyword_leak=1.0)
+    bound = Bound(1.0, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "m", 4)
+    rows = table.Rows("mine")
+    rows.add("model", "leak_worst", "sampled", None, None, bound)
+    table.write(table.place(root, "metrics", "mine"), rows.rows)
+    for kind, frame in (("generations", answers), ("scores", scores)):
+        write_parquet(root / kind / "mine/forget.parquet", frame)
+        write_json(root / kind / "mine/about.json", {"schema": SCHEMA_VERSION, "scorers": ["rouge_l"]})
+    score = {"scorers": ["rouge_l"], "keyword_match": "word"}
+    write_json(root / "evaluated.json", {"schema": SCHEMA_VERSION, "model": "mine", "prompt": "p", "score": score})
+    return root
+
+
+@pytest.fixture
+def own(written, tmp_path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "run"))
+
+
+def compared(root: Path) -> object:
+    return Command("compare").result(root, root)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "dataset/about.json": lambda root: read_split("forget", root / "dataset"),
+    "results/metrics/mine.parquet": table.read,
+    "generations/mine/forget.parquet": lambda root: dict(Tables(root / "generations/mine", "stage sample")),
+    "scores/mine/forget.parquet": lambda root: dict(Tables(root / "scores/mine", "stage score")),
+    "generations/mine/about.json": lambda root: schema.read_artifact(root / "generations/mine/about.json"),
+    "scores/mine/about.json": compared,
+    "evaluated.json": compared,
+}
+
+
+def set_version(path: Path, version: object) -> None:
+    if path.suffix == ".json":
+        write_json(path, read_json(path) | {"schema": version})
+        return
+    arrow = pq.read_table(path)
+    pq.write_table(arrow.replace_schema_metadata({**arrow.schema.metadata, b"lethe_schema": str(version)}), path)
+
+
+@pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1])
+@pytest.mark.parametrize("place", READERS)
+def test_another_version_is_refused_with_what_to_do(own, place, version):
+    set_version(own / place, version)
+    if READERS[place] is compared:
+        said = Command("compare").refused(own, own)
+    else:
+        with pytest.raises(OtherSchema) as error:
+            READERS[place](own)
+        assert (error.value.version, error.value.read) == (version, SCHEMA_VERSION)
+        said = str(error.value)
+    assert [word for word in (str(own / place), "`dvc repro`", "`lethe run`") if word not in said] == []
+    assert ("newer release" in said) == (version > SCHEMA_VERSION)
+
+
+@pytest.mark.parametrize("told", [b"2", b"\xff\x1b[31m", b"", b"9" * 5000])
+def test_a_users_parquet_has_no_version_and_a_strange_one_is_refused(tmp_path, told):
+    path = tmp_path / "scores.parquet"
+    pd.DataFrame({"score": [0.5]}).to_parquet(path)
+    assert read_table(path)["score"].tolist() == [0.5]
+    pq.write_table(pa.table({"score": [0.5]}).replace_schema_metadata({b"lethe_schema": told}), path)
+    with pytest.raises(OtherSchema) as error:
+        read_table(path)
+    assert str(error.value).isprintable()
+
+
+def test_labels_carry_a_version_and_those_without_are_read(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    Labels(path).add(Answer("q", "Ron"), 1, Asked("mass", 0.9), {"q": "Who?"})
+    assert json.loads(path.read_text())["schema"] == SCHEMA_VERSION
+    path.write_text('{"prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
+    assert read_labels(path).by_answer == {Answer("q", "Ron"): 1}
+    path.write_text('{"schema": 2, "prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
+    with pytest.raises(BadRow, match="1: schema: got 2; must be 1"):
+        read_labels(path)
