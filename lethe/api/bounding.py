@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -154,7 +153,7 @@ class Bounds(Measurement):
             *self._together(of),
             *(
                 f"Pass^{row.at:.10g}, the probability that all of {plural(int(row.at or 0), 'answer')} score 1, is "
-                f"{math.nan if row.estimate is None else row.estimate:.3f} (estimate), {_range(row.ends, of)}."
+                f"{'' if row.estimate is None else f'{row.estimate:.3f} (estimate), '}{_range(row.ends, of)}."
                 for row in model.series("pass_hat_k")
             ),
         ]
@@ -309,6 +308,8 @@ def bounds(
     >>> result.as_json()["together"]["certified"]
     ['ada']
     """
+    if not 0 <= share_above <= 1:
+        raise BadValue("share_above", share_above, "a number in [0, 1]")
     settings = bounded.MeasureSettings(
         alpha=alpha,
         thresholds=(threshold,) if isinstance(threshold, (int, float)) else tuple(threshold),
