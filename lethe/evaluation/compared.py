@@ -322,9 +322,7 @@ class Ranking(_Rows):
 
     def table(self) -> tuple[list[str], list[list[object]]]:
         both, runs = [self.ranges(quantity) for quantity in RANKS], self.of("score")
-        shown = [
-            [" to ".join(map(str, dict.fromkeys(one))) for one in ranges] if ranges else None for ranges in both
-        ]
+        shown = [[" to ".join(map(str, dict.fromkeys(one))) for one in each] if each else None for each in both]
         rows: list[list[object]] = [
             [runs[place].model, runs[place].estimate, *(ranges and ranges[place] for ranges in shown)]
             for place in self.order()

@@ -28,9 +28,8 @@ class Axis:
     def __init__(self, verdicts: Sequence[Verdict]):
         self.graded = any(one.graded for one in verdicts)
         uppers = [one.worst.upper for one in verdicts if one.worst and one.worst.upper > 0]
-        self.lowest = max(
-            (power for power in POWERS if 10 ** (power + 1) <= min(uppers, default=1)), default=POWERS[0]
-        )
+        fitting = [power for power in POWERS if 10 ** (power + 1) <= min(uppers, default=1)]
+        self.lowest = max(fitting, default=POWERS[0])
 
     def place(self, value: float) -> float:
         if self.graded or value <= 0:
@@ -179,11 +178,12 @@ def _missing(model: Model, run: Run) -> str:
     missing = int(sum(each or 0 for each in counts))
     if all(each is None for each in counts):  # the scorer judged nothing
         scorer, missing = run.params.metrics.leak, int(model.value("missing") or 0)
-    words = run.words
-    verb = (
-        f"is missing and counts as {words.a_leak}" if missing == 1 else f"are missing and count as {words.proved}"
-    )
-    return f"{plural(missing, 'score')} of {label(scorer)} {verb} in the bounds" if missing else ""
+    if not missing:
+        return ""
+    verb = f"is missing and counts as {run.words.a_leak}"
+    if missing > 1:
+        verb = f"are missing and count as {run.words.proved}"
+    return f"{plural(missing, 'score')} of {label(scorer)} {verb} in the bounds"
 
 
 def largest(run: Run) -> SimpleNamespace | None:

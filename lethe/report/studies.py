@@ -133,9 +133,7 @@ def _attacks(run: Run) -> list[SimpleNamespace]:
 
 
 def _attack(title: str, own: list[Curve]) -> SimpleNamespace:
-    beside = [
-        (curve, colour, dashes) for curve in own for role, colour, dashes in REFERENCES if curve.role == role
-    ]
+    beside = [(curve, colour, dash) for curve in own for role, colour, dash in REFERENCES if curve.role == role]
     panels = []
     for curve in own:
         if curve.role != "subject" and len(own) > len(beside):

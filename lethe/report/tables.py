@@ -81,9 +81,8 @@ def provenance_rows(run: Run) -> list[list[str]]:
         if drawing:
             engine = (drawing.engine or NONE, drawing.engine_reason or NONE)
             for split, size in drawing.splits.items():
-                early = (
-                    "up to " if split == "forget" and drawing.stop == "sequential" else ""
-                )  # fewer than n answers
+                # A rule may stop a question before n answers.
+                early = "up to " * (split == "forget" and drawing.stop == "sequential")
                 sizes.append(f"{split} {count(size.get('questions'))} × {early}{count(size.get('n'))}")
         drawn = (*engine, ", ".join(sizes) or NONE, count(model.value("missing")))
         names.setdefault(drawn, []).append(model.name)

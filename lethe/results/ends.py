@@ -98,9 +98,7 @@ class Ends:
         its ends are certain.
         """
         table = _by_item(rows, set(items), quantity)
-        drawn = [
-            next((table[item, basis] for basis in SAME_DRAWS if (item, basis) in table), None) for item in items
-        ]
+        drawn = [next(filter(None, (table.get((item, basis)) for basis in SAME_DRAWS)), None) for item in items]
         fixed = [row if row and "leaks" not in row.facts else None for row in drawn]
         trees = [table.get((item, "tree")) for item in items]
         exact = [_certain(table.get((item, "exact"))) for item in items]

@@ -371,7 +371,6 @@ def frame(root: Path) -> pd.DataFrame:
 
     from lethe.io.tables import read_table
 
-    tables = [
-        read_table(path).assign(stage=path.parent.name) for path in sorted((root / FOLDER).glob("*/*.parquet"))
-    ]
+    paths = sorted((root / FOLDER).glob("*/*.parquet"))
+    tables = [read_table(path).assign(stage=path.parent.name) for path in paths]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*COLUMNS, "stage"])

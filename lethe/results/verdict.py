@@ -402,9 +402,8 @@ def _decided(verdict: Verdict) -> str:
 
 
 def _of(count: int, verdict: Verdict, say: Mapping[str, str]) -> str:
-    return (
-        f"{count} of {verdict.questions} {say['questions']}" if verdict.questions > 1 else f"the {say['question']}"
-    )
+    several = f"{count} of {verdict.questions} {say['questions']}"
+    return several if verdict.questions > 1 else f"the {say['question']}"
 
 
 def _cut_off(verdict: Verdict) -> bool:

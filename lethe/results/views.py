@@ -65,11 +65,9 @@ def bounds(rows: Sequence[Result]) -> Document:
     if labelled:
         document["labelled"] = _by_labels(labelled)
     if passes := model.series("pass_hat_k"):
-        ks = [row.at for row in passes]
+        leaks = {row.at: row for row in model.series("leak_at_k")}
         document["pass_hat_k"] = _bands(passes)
-        document["leak_at_k"] = _bands(
-            sorted((row for row in model.series("leak_at_k") if row.at in ks), key=lambda row: ks.index(row.at))
-        )
+        document["leak_at_k"] = _bands(leaks[row.at] for row in passes if row.at in leaks)
     return document
 
 
@@ -237,12 +235,8 @@ def extraction(
     """Keys of `lethe extract --json`; ``suffixes`` are the texts of the windows in their order."""
     model = Numbers([row for row in rows if row.scope == "model"])
     others = {each[0].model: [row.estimate for row in _windows(each)] for each in references}
-    trees = {row.item: row for row in rows if (row.quantity, row.basis) == ("near_verbatim", "tree")}
-    near = {
-        row.item: _near(row, trees[row.item])
-        for row in rows
-        if (row.quantity, row.basis) == ("near_verbatim", "exact")
-    }
+    certain, trees = (Numbers(rows).series("near_verbatim", basis) for basis in ("exact", "tree"))
+    near = {row.item: _near(row, tree) for row, tree in zip(certain, trees, strict=True)}
     windows = []
     for place, (row, suffix) in enumerate(zip(_windows(rows), suffixes, strict=True)):
         own = {"id": row.item, "p_z": row.estimate, "suffix": suffix, **_fields(row, *ENDS[1:]), **row.facts}

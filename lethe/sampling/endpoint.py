@@ -146,9 +146,8 @@ class EndpointEngine:
         return probes
 
     def remember(self, prompt: Prompt, settings: Settings) -> Journal:
-        drawing = settings.model_dump(
-            exclude={"n", "greedy", "first_sample", *["seed"] * (not self.endpoint.seeded)}
-        )
+        other = {"n", "greedy", "first_sample", *["seed"] * (not self.endpoint.seeded)}
+        drawing = settings.model_dump(exclude=other)
         conversation = (prompt.prompt_id, prompt.text, *prompt.before)
         key = digest(self.endpoint.identity, self.chat, conversation, drawing)
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"

@@ -251,9 +251,8 @@ class _Search:
 
     def _sampled(self) -> Remainder:
         """Poisson starts in the open mass, each continued by the model until its distance is decided."""
-        random = np.random.default_rng(
-            np.random.SeedSequence(self.search.seed, spawn_key=(self.window.start, len(self.window.prefix)))
-        )
+        place = self.window.start, len(self.window.prefix)
+        random = np.random.default_rng(np.random.SeedSequence(self.search.seed, spawn_key=place))
         total = float(sum(rest.mass for rest in self.rests))
         rate = self.search.samples / total  # fixed by the search, before anything is drawn
         counts = random.poisson([rate * rest.mass for rest in self.rests])
@@ -288,9 +287,8 @@ class _Search:
             going = self.near.alive(after) & ~certain & (step + 1 < self.length)
             if not going.any():
                 break
-            pairs, place, counts = np.unique(
-                np.stack([row[going], drawn[going]]), axis=1, return_index=True, return_counts=True
-            )
+            both = np.stack([row[going], drawn[going]])
+            pairs, place, counts = np.unique(both, axis=1, return_index=True, return_counts=True)
             parents, edits = pairs[0], after[going][place]
             order = self.predictor.fork(parents)
             tokens = np.concatenate([tokens[parents], pairs[1][:, None]], axis=1)[order]

@@ -82,9 +82,8 @@ class Decoding:
         return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
 
     def run(self) -> Iterator[Answers]:
-        self.cache = RowCache(
-            max(map(len, (prompt.token_ids for prompt in self.prompts)), default=0) + self.settings.max_new_tokens
-        )
+        longest = max((len(prompt.token_ids) for prompt in self.prompts), default=0)
+        self.cache = RowCache(longest + self.settings.max_new_tokens)
         while self.pending or len(self.frontier):
             try:
                 with torch.inference_mode():
@@ -153,9 +152,7 @@ class Decoding:
             top, weights = weigh(part, settings.temperature, settings.top_k, settings.top_p)
             check_numbers(top)
             own = np.flatnonzero((rows >= start) & (rows < start + block))
-            row, column = (
-                torch.from_numpy(values).to(logits.device) for values in (rows[own] - start, draws[own])
-            )
+            row, column = (torch.from_numpy(each).to(logits.device) for each in (rows[own] - start, draws[own]))
             drawn[own] = draw(weights, row, column).cpu().numpy()
             tops.append(top)
         return torch.cat(tops).double().cpu().numpy(), drawn

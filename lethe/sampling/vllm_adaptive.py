@@ -64,7 +64,5 @@ class AdaptiveTemperature(LogitsProcessor):
         if not self.sequences:
             return logits
         top = top_probability(logits).tolist()
-        sure = torch.tensor(
-            [row in self.sequences and self.sequences[row].is_sure(top[row]) for row in range(len(top))]
-        )
-        return force_top(logits, sure.to(logits.device))
+        sure = [row in self.sequences and self.sequences[row].is_sure(most) for row, most in enumerate(top)]
+        return force_top(logits, torch.tensor(sure, device=logits.device))

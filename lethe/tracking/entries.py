@@ -93,9 +93,7 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entr
     """The entries of dvc.lock whose outputs exist; what stages that are ``unfinished`` left behind is an earlier run's."""
     lock = workspace / "dvc.lock"
     stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
-    made = {
-        name: stage for name, stage in stages.items() if all(path.exists() for path in _outs(stage, workspace))
-    }
+    made = {name: stage for name, stage in stages.items() if all(out.exists() for out in _outs(stage, workspace))}
     place = table.place(workspace / "data", "compare", "models")
     old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
     compared = table.read_rows(place) if place.is_file() and not old else []

@@ -130,9 +130,7 @@ def rule_of(row: Row, scorer: str, above: float, match: Match) -> Rule | None:
         return None
     if scorer != KEYWORDS:
         return Rule(lambda texts: leaks(scorer, above, texts, row)[1] == 1)
-    keywords = tuple(
-        dict.fromkeys(normalise(keyword) for keyword in row.get("keywords") or () if is_text(keyword))
-    )
+    keywords = tuple(dict.fromkeys(normalise(word) for word in row.get("keywords") or () if is_text(word)))
     return Rule(lambda texts: np.array([occurs(text, keywords, match) for text in texts], bool), keywords)
 
 

@@ -262,9 +262,8 @@ class TokenLetters:
     def __init__(self, spelling: Spelling, letters_of: Callable[[str], np.ndarray] = letters_of):
         self.spelling, self.size, self.letters_of = spelling, len(spelling.pieces), letters_of
         self.letters, self.opens, self.open_bytes = self._read(b"", range(self.size))
-        self.continued = cache(
-            partial(self._read, tokens=spelling.continuing.tolist())
-        )  # the same for all questions
+        # The same for all questions.
+        self.continued = cache(partial(self._read, tokens=spelling.continuing.tolist()))
         self.allowed = MOST_ASCII * (self.open_bytes > 0)
         self.allowed[spelling.continuing] += MOST_ASCII
 

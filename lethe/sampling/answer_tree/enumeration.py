@@ -285,9 +285,8 @@ class _Growing:
         parts = [rows.take(slice(0, 0))]
         parts[0] = replace(parts[0], tokens=np.zeros((0, rows.tokens.shape[1] + 1), np.int64))
         for start in range(0, len(rows), block):
-            part = replace(
-                rows.take(slice(start, start + block)), parent=np.arange(start, min(start + block, len(rows)))
-            )
+            end = min(start + block, len(rows))
+            part = replace(rows.take(slice(start, end)), parent=np.arange(start, end))
             chances, confidence = self.law.probabilities(logits[start : start + block], part.confidence, step)
             part = replace(part, confidence=confidence)
             for state in np.unique(part.state).tolist():

@@ -117,10 +117,8 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Spelling
         raise CannotSpell("The tokenizer removes blanks before punctuation (clean_up_tokenization_spaces).")
     steps = _steps(json.loads(backend.to_str())["decoder"])
     skipped = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    names = [backend.id_to_token(token) for token in range(vocabulary)]
-    pieces = [
-        None if name is None or token in skipped else _piece(name, steps) for token, name in enumerate(names)
-    ]
+    names = [None if token in skipped else backend.id_to_token(token) for token in range(vocabulary)]
+    pieces = [None if name is None else _piece(name, steps) for name in names]
     kinds = [step["type"] for step in steps]
     spelling = Spelling(tuple(pieces), "bytes" if "ByteLevel" in kinds else "runs")
     _try(spelling, tokenizer)

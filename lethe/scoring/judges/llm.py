@@ -27,9 +27,7 @@ class Params(ModelParams):
     """``rubric`` is the text file; ``words`` are the words that a reply may begin with, and the score of each."""
 
     rubric: Place
-    words: Annotated[dict[str, Share], Field(min_length=2)] = Field(
-        default_factory=lambda: {"yes": 1.0, "no": 0.0}
-    )
+    words: Annotated[dict[str, Share], Field(min_length=2)] = Field({"yes": 1.0, "no": 0.0})
 
     @field_validator("words", mode="before")
     @classmethod

@@ -233,7 +233,7 @@ def test_an_outlook_depends_on_the_tokens_left_only_as_far_as_a_keyword_needs(gu
             assert outlook.leak.tolist() == leak.tolist()
             assert outlook.clean.tolist() == clean.tolist()
             assert outlook.least.tolist() == least.tolist()
-            assert outlook.held.tolist() == reader.pending(following).tolist()
+            assert outlook.pending.tolist() == reader.pending(following).tolist()
     assert needed == {0, 1, 2}  # some outlooks differ by the tokens left
 
 
