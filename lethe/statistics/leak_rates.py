@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics import counts
 from lethe.statistics.bound import Bound, Covers, Side, both_ends
-from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.bounds import BELOW_1, binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha, check_share
 from lethe.statistics.judge_error import IN_EVERY_QUESTION, METHOD, Calibration, true_rate
 from lethe.statistics.two_sample import kl_upper
@@ -263,7 +263,7 @@ def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: flo
     check_alpha(alpha)
     failed = np.asarray(n) - np.asarray(right) - np.asarray(missing)
     band = Rate.of(failed, n, missing).mean(alpha, ks)
-    estimate, lower, upper = 1 - band.estimate, 1 - band.upper, 1 - band.lower
+    estimate, lower, upper = 1 - band.estimate, 1 - band.upper, 1 - np.minimum(band.lower, BELOW_1)
     return Band(band.k, estimate, lower, upper, alpha, band.covers, band.method, band.assumes, band.n)
 
 
