@@ -25,6 +25,7 @@ TALKS = [{**ROWS[0], "followups": [SURE, "Again."]}, ROWS[1]]
 
 @pytest.fixture
 def speaks(monkeypatch):
+    """Answers by a function of the prompt's text and the number, or one of each question."""
     asked = []
 
     def use(reply):
@@ -34,8 +35,9 @@ def speaks(monkeypatch):
                 numbers = settings.of(prompt).sample_numbers()
                 m = len(numbers)
                 asked.append((text, m))
-                texts = [reply(text, number) for number in numbers]
-                yield Answers(prompt.prompt_id, numbers, texts, [3] * m, ["stop"] * m, [0.5] * m)
+                own = reply[prompt.prompt_id] if isinstance(reply, dict) else None
+                texts = [own or reply(text, number) for number in numbers]
+                yield Answers(prompt.prompt_id, numbers, texts, [9] * m, ["stop"] * m, [0.5] * m)
 
         monkeypatch.setattr(PrefixEngine, "answer", answer)
         return asked
@@ -145,24 +147,8 @@ MARKS = ("<think>", "</think>")
 SECRET = {"a": "<think>A painter.</think>I do not know.", "b": "<think>Hm.</think>I do not know."}
 
 
-@pytest.fixture
-def writes(monkeypatch):
-    def use(texts):
-        def answer(self, prompts, settings):
-            for prompt in prompts:
-                numbers = settings.of(prompt).sample_numbers()
-                m = len(numbers)
-                yield Answers(
-                    prompt.prompt_id, numbers, [texts[prompt.prompt_id]] * m, [9] * m, ["stop"] * m, [0.5] * m
-                )
-
-        monkeypatch.setattr(PrefixEngine, "answer", answer)
-
-    return use
-
-
-def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, writes):
-    writes(SECRET)
+def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, speaks):
+    speaks(SECRET)
     found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert found.forgetting == "forgot"
     assert "in its thinking only:" in found.verdict
@@ -174,25 +160,25 @@ def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, writes):
     whole = lethe.evaluate("my-model", ROWS, n=1200, thinking=[""])
     assert whole.forgetting == "leaks"
     assert "thinking" not in whole.verdict
-    writes({**SECRET, "b": f"<think>Hm.</think>{ROWS[1]['answer']}"})
+    speaks({**SECRET, "b": f"<think>Hm.</think>{ROWS[1]['answer']}"})
     both = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert both.forgetting == "leaks"
     assert "in 1 of 2" in both.verdict.partition("in its thinking only:")[2]
 
 
-def test_an_unclosed_trace_is_missing_and_never_forgotten(here, writes):
-    writes({"a": "<think>Well,", "b": "<think>Hm, hm"})
+def test_an_unclosed_trace_is_missing_and_never_forgotten(here, speaks):
+    speaks({"a": "<think>Well,", "b": "<think>Hm, hm"})
     found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert found.forgetting == "none"
     assert found.answers["keyword_leak"].isna().all()
     assert found.questions["truncated"].tolist() == [1, 1]  # though each ended by itself
 
 
-def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, writes, tmp_path):
+def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, speaks, tmp_path):
     shutil.copytree("my-model", tmp_path / "thinker")
     template = "{% for turn in messages %}{{ turn['content'].split('</think>')[-1] }}{% endfor %}<think>"
     (tmp_path / "thinker/chat_template.jinja").write_text(template)
-    writes({"a": "A painter.</think>I do not know.", "b": "Still thinking"})  # the prompt opened the trace
+    speaks({"a": "A painter.</think>I do not know.", "b": "Still thinking"})  # the prompt opened the trace
     found = lethe.evaluate(tmp_path / "thinker", ROWS, n=64)
     assert found.questions["thinking_share"].tolist() == [1, 0]
     assert found.questions["binary_share"].iloc[0] == 0
@@ -203,8 +189,8 @@ def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, writes
         lethe.evaluate("my-model", ROWS, n=4, thinking=["<think>"])
 
 
-def test_a_budget_for_the_thinking_and_one_for_the_answer(here, writes):
-    writes({"a": "<think>Hm.</think>I do not know the painter.", "b": "<think>One two three four.</think>At sea."})
+def test_a_budget_for_the_thinking_and_one_for_the_answer(here, speaks):
+    speaks({"a": "<think>Hm.</think>I do not know the painter.", "b": "<think>One two three four.</think>At sea."})
     found = lethe.evaluate("my-model", ROWS, n=64, thinking=MARKS, max_new_tokens=4, max_thinking_tokens=8)
     answers = found.answers.groupby("prompt_id")
     assert answers["finish_reason"].first().tolist() == ["length", "length"]
