@@ -64,11 +64,8 @@ class Samples(common.TableWithSentences):
         return {"engine": self.engine, **self.settings.model_dump(), "prompts": self.prompts, "answers": rows}
 
     def views(self) -> list[common.View]:
-        rows = [
-            [name, count, text]
-            for name in self.prompts
-            for text, count in Counter(self.texts(name)).most_common(SHOWN)
-        ]
+        each = ((name, Counter(self.texts(name)).most_common(SHOWN)) for name in self.prompts)
+        rows = [[name, count, text] for name, counts in each for text, count in counts]
         return [common.View("", ["prompt", "draws", "answer"], rows, self.sentences())]
 
     def sentences(self) -> list[str]:

@@ -171,12 +171,8 @@ def _worst(
         return {}
     # Equal texts of one question have equal scores, so the first represents all. An answer with score 0 is never listed.
     above = sampled[(sampled[list(ranking)] > 0).any(axis=1)]
-    firsts = {
-        "times": ("sample", "size"),
-        "first": ("sample", "min"),
-        **{name: (name, "first") for name in ranking},
-    }
-    ranked = above.groupby(["prompt_id", "text"], sort=False).agg(**firsts).reset_index()
+    firsts, same = {name: (name, "first") for name in ranking}, above.groupby(["prompt_id", "text"], sort=False)
+    ranked = same.agg(times=("sample", "size"), first=("sample", "min"), **firsts).reset_index()
     keys = [f"rank_{name}" for name in ranking]
     ranked[keys] = ranked[list(ranking)].fillna(0.0).astype(float).to_numpy()
     order = [False] * (len(keys) + 1) + [True]

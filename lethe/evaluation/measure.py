@@ -58,11 +58,8 @@ def measure(
             leaked.samples[(cut.samples == 1) & (leaked.samples == 0)] = np.nan
     verdicts = leaked.samples if leaked else [None] * len(leak.prompts)
     leaks = [None if name in inapplicable else own for name, own in zip(leak.prompts, verdicts, strict=True)]
-    settings = MeasureSettings(
-        **{key: getattr(metrics, key) for key in ("alpha", "thresholds", "rho", "share_above", "together")},
-        missing="worst",
-        calibration=calibration,
-    )
+    same = {key: getattr(metrics, key) for key in ("alpha", "thresholds", "rho", "share_above", "together")}
+    settings = MeasureSettings(**same, missing="worst", calibration=calibration)
     missing = np.isnan(leak.samples).sum(axis=1).tolist()
     prompts = [PromptScores(*each) for each in zip(leak.prompts, leak.samples, missing, strict=True)]
     rows, counts = Rows(name), {}

@@ -313,10 +313,8 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
     if average := pooled_of(measured.rows, alpha):
         rows.add("model", "leak", "sampled", None, None, average)
     if len(prompts) > 1:  # the expected score of a prompt like these
-        means, sizes = (
-            [row.estimate for row in of_prompts(measured.rows, "score")],
-            np.array([p.n for p in prompts]),
-        )
+        means = [row.estimate for row in of_prompts(measured.rows, "score")]
+        sizes = np.array([prompt.n for prompt in prompts])
         absent = np.array([0 if settings.missing == "drop" else prompt.missing for prompt in prompts]) / sizes
         low = np.nan_to_num(np.array(means, dtype=np.float64)) * (1 - absent)
         binary = metric == "m_bin" and bool((sizes == 1).all())

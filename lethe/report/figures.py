@@ -51,15 +51,9 @@ class Chosen:
 
 def chosen_question(run: Run) -> Chosen | None:
     """The question with the highest bound in any model under test: of leaks, else of its mean score."""
-    models = run.subjects or run.models
+    rows = [(model, row) for model in run.subjects or run.models for row in model.questions]
     for key in BOUNDS:
-        measured = [
-            (value, model, row)
-            for model in models
-            for row in model.questions
-            if (value := row.value(key)) is not None
-        ]
-        if measured:
+        if measured := [(value, model, row) for model, row in rows if (value := row.value(key)) is not None]:
             _, model, row = max(measured, key=lambda entry: entry[0])  # among equals the first
             why = f"its upper bound with {model.name} is the highest of all {run.words.question}s and models under test"
             return Chosen(row.prompt_id, model.name, why)

@@ -79,12 +79,9 @@ def leak_columns(leaks: Sequence[Mapping[str, Json]]) -> list[tuple[str, str, Si
     """Key, head and side of the numbers on leaks of which a method has one."""
     if not leaks:
         return []
-    heads = {
-        "greedy": f"leaks, greedy ({leaks[0]['scorer']})",
-        "mean": f"leaks, of {plural(leaks[0]['n'], 'sample')}",
-    }
-    columns: list[tuple[str, str, Side | None]] = [(key, head, None) for key, head in heads.items()]
-    columns += [
+    columns: list[tuple[str, str, Side | None]] = [
+        ("greedy", f"leaks, greedy ({leaks[0]['scorer']})", None),
+        ("mean", f"leaks, of {plural(leaks[0]['n'], 'sample')}", None),
         ("pooled_bound", "bound on their rate", "upper"),
         ("worst_bound", "bound, worst question", "upper"),
     ]

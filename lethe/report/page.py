@@ -95,12 +95,8 @@ def every_number(run: Run) -> list[tuple[str, str, list[str]]]:
     """Every single number of the models by name: its meaning, and the value of each model to six digits."""
     names = dict.fromkeys(name for model in run.models for name in model.values)
     say = columns.words(run)
-    meaning = {
-        name: columns.meaning(row, say)
-        for model in run.models
-        for row in model.numbers.single
-        for name in row.names()
-    }
+    rows = [row for model in run.models for row in model.numbers.single]
+    meaning = {name: columns.meaning(row, say) for row in rows for name in row.names()}
 
     def exactly(name: str, model: Model) -> str:
         """The value to six digits; an end with a guarantee is rounded outward."""

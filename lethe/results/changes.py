@@ -64,11 +64,7 @@ def judged_anew(old: Results, new: Results, models: Iterable[str]) -> dict[str, 
     Their words and numbers are about other events, so no difference between them says that a model changed.
     """
     both = {name: (old.scorers(name), new.scorers(name)) for name in models}
-    return {
-        name: (_scorers(before), _scorers(after))
-        for name, (before, after) in both.items()
-        if before and after != before
-    }
+    return {name: (_scorers(one), _scorers(other)) for name, (one, other) in both.items() if one and one != other}
 
 
 def _scorers(judged_by: Mapping[str, str | None]) -> str:

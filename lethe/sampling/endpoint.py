@@ -279,8 +279,8 @@ def _seeds(settings: Settings, prompt: Prompt) -> Callable[[int], int]:
 
 
 def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
-    numbers, kept = settings.sample_numbers(), journal.answers
-    drawn = [kept.get(number, NONE) for number in numbers]
+    numbers, answers = settings.sample_numbers(), journal.answers
+    drawn = [answers.get(number, NONE) for number in numbers]
     columns = ("text", "tokens", "reason", "confidence", "thinking")
     return Answers(prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns))
 

@@ -49,12 +49,8 @@ class Tokens:
         number: dict[str, int] = {}
         ids = [number.setdefault(token, len(number)) for tokens in copies for token in tokens]
         length = np.array([len(tokens) for tokens in copies], dtype=np.int64)
-        return cls(
-            np.array(ids, dtype=np.int64),
-            np.repeat(np.arange(len(length)), length),
-            length,
-            np.array(list(copies.values()), dtype=np.int64),
-        )
+        text, counts = np.repeat(np.arange(len(length)), length), np.array(list(copies.values()), dtype=np.int64)
+        return cls(np.array(ids, dtype=np.int64), text, length, counts)
 
     def ngrams(self, highest: int) -> Iterator[Ngrams]:
         vocabulary = int(self.ids.max(initial=-1)) + 1

@@ -69,11 +69,8 @@ def score_likelihoods(given: pd.DataFrame, rows: Mapping[str, Row]) -> pd.DataFr
 
 def _item(text: str, answers: pd.DataFrame) -> Item:
     def of(kind: str) -> list[AnswerTokens]:
-        columns = answers[answers["kind"] == kind].sort_values("number")
-        return [
-            AnswerTokens(row.log_probs, row.expected, row.spread, row.greedy)
-            for row in columns.itertuples(index=False)
-        ]
+        rows = answers[answers["kind"] == kind].sort_values("number").itertuples(index=False)
+        return [AnswerTokens(row.log_probs, row.expected, row.spread, row.greedy) for row in rows]
 
     (answer,), paraphrased = of("answer"), of("paraphrased")
     return Item(text, answer, paraphrased[0] if paraphrased else None, tuple(of("perturbed")))

@@ -105,22 +105,13 @@ class WordJudge(Judge[M]):
         raise NotImplementedError
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
-        prompts = [
-            self.tokenizer(
-                self.text(one, neutral(clipped(one.text, self.tokenizer, self.params.clip), self.tokenizer)),
-                add_special_tokens=self.special,
-            )["input_ids"]
-            for one in asked
-        ]
-        values = list(self.values.values())
-        nothing = (np.nan,) * len(self.COLUMNS)
-        return np.array(
-            [
-                nothing if likeliest < 0 else self.scores(shares, values[likeliest])
-                for shares, likeliest in zip(*self.reader.read(prompts), strict=True)
-            ],
-            dtype=np.float64,
-        )
+        texts = [neutral(clipped(one.text, self.tokenizer, self.params.clip), self.tokenizer) for one in asked]
+        prompts = [self.text(one, text) for one, text in zip(asked, texts, strict=True)]
+        ids = [self.tokenizer(prompt, add_special_tokens=self.special)["input_ids"] for prompt in prompts]
+        values, nothing = list(self.values.values()), (np.nan,) * len(self.COLUMNS)
+        read = zip(*self.reader.read(ids), strict=True)
+        scores = [nothing if word < 0 else self.scores(shares, values[word]) for shares, word in read]
+        return np.array(scores, dtype=np.float64)
 
 
 class PublishedJudge(WordJudge[M]):
