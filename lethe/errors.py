@@ -197,7 +197,8 @@ def _unwritable(cause: BaseException) -> LetheError | None:
     """A file that cannot be read is bad input (exit status 2); a place that takes no result is work that failed (1)."""
     if not isinstance(cause, OSError) or cause.errno not in READ_ONLY or cause.filename is None:
         return None
-    name, reason = os.fsdecode(cause.filename), cause.strerror
+    folder, _, own = (name := os.fsdecode(cause.filename)).rpartition("/")
+    name, reason = folder if own.endswith(".tmp") else name, cause.strerror  # not a temporary file
     if os.path.isfile(name) and not os.access(name, os.R_OK):
         return BadFile(name, f"cannot be read ({reason})", "Allow this user to read the file.")
     remedy = "Allow this user to read and write the place, or work in a copy elsewhere."

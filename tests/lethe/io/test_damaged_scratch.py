@@ -149,7 +149,7 @@ class OutOfMemoryError(RuntimeError):
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "Out of memory (DefaultCPUAllocator"),
         (OSError(12, "Cannot allocate memory"), "Out of memory"),
         (PermissionError(13, "Permission denied", "data/x"), "data/x: cannot be used (Permission denied)"),
-        (OSError(30, "Read-only file system", b"data/y"), "data/y: cannot be used (Read-only file system)"),
+        (OSError(30, "Read-only file system", b"data/.y.x.tmp"), "data: cannot be used (Read-only file system)"),
         (OSError(28, "No space left on device", "data/z"), "The disk is full"),
     ],
 )
