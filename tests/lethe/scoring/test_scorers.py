@@ -1,9 +1,14 @@
+"""Scorers of texts and likelihoods against other libraries and by hand, each answer against what its wording asks for."""
+
 import json
+import math
 import warnings
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -11,14 +16,25 @@ from nltk.stem.porter import PorterStemmer
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
-from lethe.config.evaluating import Score, is_binary
-from lethe.errors import BadValue
-from lethe.registry import DIVERSITY, ROUGE, SCORERS
-from lethe.scoring import Question, open_scorer, scorer
+from lethe import config
+from lethe.config.evaluating import Score, ScorerParams, is_binary
+from lethe.data.prompt_language import as_json, read_language
+from lethe.errors import BadFile, BadInput, BadValue
+from lethe.evaluation.labels import read_draws
+from lethe.io.artifacts import SECOND, expected, read_references
+from lethe.io.tables import write_parquet
+from lethe.models.likelihood import AnswerTokens
+from lethe.registry import DIVERSITY, JUDGES, LIKELIHOODS, ROUGE, SCORERS
+from lethe.scoring import Question, asked_of, open_scorer, score_answers, scorer
 from lethe.scoring.diversity import Tokens, _each, tokenize
+from lethe.scoring.judges import Judge
+from lethe.scoring.likelihood import Item, score_likelihoods
 from lethe.scoring.text import rouge
 from lethe.scoring.text.binary import KeywordLeak
+from lethe.steps.score import run as score_stage
+from tests.cases import cases, read_cases
 from tests.growth import growth
+from tests.small import small_params
 
 score = scorer("keyword_leak")
 # Texts, keywords, and whether one of them occurs as a word and as a substring: worked out by hand.
@@ -196,3 +212,148 @@ def test_a_missing_text_has_no_overlap(name):
 def test_stemming_never_changes_the_first_letter(word):
     """What lets most words of a generation go unstemmed."""
     assert PorterStemmer().stem(word)[0] == word[0]
+
+
+def tokens(numbers, greedy=None, expected=-2.0, spread=1.0) -> AnswerTokens:
+    """An answer of tokens with these probabilities, or with their logarithms, which are not positive."""
+    log_probs = np.array([math.log(one) if one > 0 else one for one in numbers], dtype=float)
+    ones = np.ones(len(log_probs))
+    return AnswerTokens(
+        log_probs, expected * ones, spread * ones, np.array(ones if greedy is None else greedy, bool)
+    )
+
+
+def measure(name: str, *args, **kwargs) -> float:
+    return LIKELIHOODS[name](Item("the text", *args, **kwargs))
+
+
+@cases
+def test_a_measure_by_hand(name, answer, paraphrased, perturbed, value):
+    others = {"paraphrased": paraphrased and tokens(paraphrased), "perturbed": tuple(map(tokens, perturbed or ()))}
+    assert measure(name, tokens(**answer), **others) == pytest.approx(value)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_extraction_strength_equals_trying_every_prefix(greedy):
+    shortest, own = (
+        next(k for k in range(len(greedy) + 1) if all(greedy[k:])),
+        tokens([-1.0] * len(greedy), greedy),
+    )
+    strength = measure("extraction_strength", own)
+    assert strength == pytest.approx(1 - shortest / len(greedy), abs=1e-15)
+    assert strength <= measure("exact_memorisation", own) + 1e-15
+
+
+def test_mia_zlib():
+    assert measure("mia_zlib", tokens([-1.0, -3.0])) == -2 / len(zlib.compress(b"the text"))
+    assert np.isfinite(LIKELIHOODS["mia_zlib"](Item("\ud800\x00", tokens([-1.0]))))
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_measure_of_what_is_missing_is_nan(name):
+    assert np.isnan(measure(name, tokens([])))
+    needs_wrong_answers = name in ("choice_probability", "truth_ratio")
+    assert np.isnan(measure(name, tokens([-1.0]))) == needs_wrong_answers
+    if needs_wrong_answers:
+        assert np.isnan(measure(name, tokens([-1.0]), perturbed=(tokens([-1.0]), tokens([]))))
+
+
+def answer(prompt_id, kind, number, *log_probs):
+    shape = np.zeros(len(log_probs))
+    row = {"prompt_id": prompt_id, "kind": kind, "number": number, "log_probs": np.array(log_probs, float)}
+    return {**row, "expected": shape - 1, "spread": shape + 1, "greedy": shape == 0}
+
+
+def test_a_row_a_prompt_with_every_measure():
+    given = pd.DataFrame(
+        [
+            answer("b", "answer", 0, -1.0),
+            answer("b", "perturbed", 1, -4.0),
+            answer("b", "perturbed", 0, -2.0),
+            answer("b", "paraphrased", 0, -2.0, -2.0),
+            answer("a", "answer", 0, -3.0),
+        ]
+    )
+    got = score_likelihoods(given, {"a": {"answer": "A"}, "b": {"answer": "B"}})
+    assert list(got["prompt_id"]) == ["b", "a"]
+    assert list(got.columns[1:]) == list(LIKELIHOODS)
+    assert (got.dtypes.iloc[1:] == np.float64).all()
+    np.testing.assert_allclose(got["probability"], np.exp([-1, -3]))
+    np.testing.assert_allclose(got["truth_ratio"], [np.exp(2 - 3), np.nan])
+
+
+def test_a_prompt_the_dataset_lacks_is_refused():
+    with pytest.raises(BadInput, match="'a'"):
+        score_likelihoods(pd.DataFrame([answer("a", "answer", 0, -1.0)]), {})
+
+
+ROWS = read_cases(__file__)["ROWS"]
+LANGUAGE = 'wording: ["{question}", {name: back, text: "Who was it in {answer}?", answer: "{who}"}]\n'
+PLAIN, BACK = "wording: plain", "wording: back"
+# prompt, sample, text, production, whether it leaks
+DRAWN = read_cases(__file__)["DRAWN"]
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    (tmp_path / "language.yaml").write_text(LANGUAGE)
+    described = as_json(read_language(tmp_path / "language.yaml"), ROWS)
+    table = pd.DataFrame(
+        [entry[:4] for entry in DRAWN], columns=["prompt_id", "sample", "text", "production"]
+    ).assign(tokens=3, finish_reason="stop", mean_confidence=0.5)
+    folder = tmp_path / "generations/m"
+    write_parquet(folder / "forget.parquet", table)
+    second = table[table["sample"] >= 0].assign(prompt=0)
+    write_parquet(folder / SECOND, second.assign(sample=range(len(second))))
+    (folder / "language.json").write_text(json.dumps({"schema": 1, **described}))
+    write_parquet(tmp_path / "likelihood/m/forget.parquet", pd.DataFrame(LIKELIHOOD))
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset/forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return tmp_path
+
+
+LIKELIHOOD = {"prompt_id": ["q1"], "kind": ["answer"], "index": [0], "nll": [1.0], "tokens": [1]}
+LEAKS = [float(entry[-1]) for entry in DRAWN]
+
+
+class Finds(Judge):
+    def judge(self, asked):
+        return np.array([any(keyword in one.text for keyword in one.item["keywords"]) for one in asked])
+
+
+def test_each_answer_is_scored_against_what_its_wording_asks_for(root, monkeypatch):
+    monkeypatch.setitem(JUDGES.registered, "finds", Finds)
+    drawn = pd.read_parquet(root / "generations/m/forget.parquet")
+    items = {row["id"]: row for row in ROWS}
+    references = read_references(root / "generations/m")
+    scored = score_answers(
+        drawn, items, ["keyword_leak", "finds"], {"finds": ScorerParams()}, references=references
+    )
+    assert (scored["keyword_leak"].tolist(), scored["finds"].tolist()) == (LEAKS, LEAKS)
+    row = references["q1"][BACK].of(ROWS[0])
+    assert (row["id"], row["question"], row["answer"], row["keywords"]) == (
+        "q1",
+        "Who was it in Oslo?",
+        "Ada",
+        ["Ada"],
+    )
+    assert "perturbed_answer" not in row
+    places, questions = asked_of(drawn, items, references)
+    assert sorted(np.concatenate(places).tolist()) == list(range(len(DRAWN)))
+    assert [question.item["answer"] for question in questions] == ["Oslo", "Ada", "Bert", "1937"]
+    assert expected(ROWS[0], references) == "Oslo (back: Ada)"
+    assert expected(ROWS[0], {}) == "Oslo"
+
+
+def test_the_stage_reads_the_references(root, monkeypatch):
+    monkeypatch.setattr("lethe.steps.score.score_likelihoods", lambda given, items: given)
+    params = config.validate(small_params())
+    score_stage("m", params.score, root)
+    assert pd.read_parquet(root / "scores/m/forget.parquet")["keyword_leak"].tolist() == LEAKS
+    sampled = [leak for leak, entry in zip(LEAKS, DRAWN, strict=True) if entry[1] >= 0]
+    assert pd.read_parquet(root / "scores/m" / SECOND)["keyword_leak"].tolist() == sampled
+
+
+def test_labels_are_refused_where_an_answer_belongs_to_two_questions(root):
+    with pytest.raises(BadFile, match="answer of their own"):
+        read_draws(root / "generations/m", None, None, None)
