@@ -9,9 +9,11 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ from flows.grid import Point, SweepPreset
 from flows.overview import standard
 from flows.workspace import RESULTS, no_source
 from lethe import tracking
+from lethe.errors import plural
 from lethe.io.files import SCHEMA_VERSION, Json, write_json
 from lethe.results import table
 from lethe.results.quantities import headline
@@ -34,6 +37,8 @@ from lethe.statistics.bound import Bound
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
+PAUSE = 10.0  # seconds between two lines of a point
+ENDED = re.compile(r"\(\d+ of \d+\)$")  # how the line of a stage that ended ends
 Changes = Sequence[tuple[str, object]]
 
 
@@ -63,17 +68,30 @@ def copy(source: str, target: str) -> None:
 def run_point(folder: str, jobs: int) -> dict[str, Json]:
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
     environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    pipe, heard, shown = subprocess.PIPE, [""], time.monotonic()
+    with (
+        tempfile.TemporaryFile("w+") as result,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=result, stderr=pipe, text=True) as point,
+    ):
+        for line in point.stderr or ():
+            heard.append(line)
+            if ENDED.search(line) and time.monotonic() - shown >= PAUSE:
+                standard().print(f"{Path(folder).name}: {line.strip()}")
+                shown = time.monotonic()
+        point.wait()
+        result.seek(0)
+        printed = result.read().splitlines()
     try:
-        return json.loads(done.stdout.splitlines()[-1])
+        return json.loads(printed[-1])
     except (IndexError, json.JSONDecodeError):
-        return {"error": " ".join(done.stderr.split())[-500:] or f"exit status {done.returncode}"}
+        return {"error": " ".join("".join(heard).split())[-500:] or f"exit status {point.returncode}"}
 
 
 @flow(name="lethe sweep")
 def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
     futures = [run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders]
     names = {future.task_run_id: Path(folder).name for future, folder in zip(futures, folders, strict=True)}
+    standard().print(f"{plural(len(folders), 'point')} to run or restore; a stage that points share runs once.")
     begun = time.monotonic()
     for done, future in enumerate(as_completed(futures), 1):
         left = (time.monotonic() - begun) / done * (len(futures) - done)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from flows import settings
+from flows import settings, sweep
 from flows.grid import PRESETS, axes_of, grid_of, random_points, range_of, read_sweep_preset
 from flows.workspace import only_run
 from lethe.errors import BadInput
@@ -34,6 +34,15 @@ def test_all_combinations_the_last_axis_fastest():
 def test_bad_axes(axes):
     with pytest.raises(BadInput):
         grid_of(axes_of(axes))
+
+
+def test_a_point_shows_its_steps_while_it_runs(tmp_path, monkeypatch, capsys):
+    (tmp_path / "python").write_text('#!/bin/sh\necho "a ran after 1 s (1 of 2)\nb" >&2\necho "{}"\n')
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sweep, "PAUSE", 0.0)
+    assert sweep.run_point.fn(str(tmp_path), 1) == {}
+    assert capsys.readouterr().err == f"{tmp_path.name}: a ran after 1 s (1 of 2)\n"
 
 
 @pytest.mark.slow
@@ -59,6 +68,7 @@ def test_points_share_what_they_have_in_common(small):
     assert ends[1]["unlearn@npo"]["why"] == "restored"
     assert ends[1]["metrics@npo"]["why"] == "ran"
     assert "MLflow: " in result.stderr
+    assert "2 points to run" in result.stderr
     assert "(2 of 2, about 0 s" in result.stderr
     assert "distributed" not in result.stderr
     assert (small.folder / "data/sweeps/alphas.png").read_bytes().startswith(b"\x89PNG")
