@@ -51,7 +51,7 @@ def test_a_broken_file_is_named(tmp_path, content, said):
 
     place = tmp_path / "params.yaml"
     (tmp_path / "params.yml").touch()
-    with pytest.raises(BadFile, match="no such file.*'params.yml'"):
+    with pytest.raises(BadFile, match=r"no such file.*'params.yml'"):
         config.load(place)
     place.write_bytes(content)
     for read in (config.load, lambda path: settings.change(path, [("a", 1)])):
