@@ -118,11 +118,15 @@ def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
 def axes_figure(path: Path, axes: Sequence[str], quantities: Sequence[str], rows: Sequence[Row]) -> bool:
     """Draw each quantity against each axis of numbers, a colour a model; return whether there was anything to draw.
 
-    Points of one value are joined at their mean, because they differ in the other axes.
+    Points of one value are joined at their mean, because they differ in the other axes. A model that is the same at all
+    points, such as Base, is left out, as in the table: it would stretch the scale.
     """
     shown = [axis for axis in axes if len({number(row.get(axis)) for row in rows} - {None}) > 1]
     measured = [key for key in quantities if any(number(row.get(key)) is not None for row in rows)]
-    models = list(dict.fromkeys(str(row["model"]) for row in rows))
+    values: dict[str, set[tuple[object, ...]]] = {}
+    for row in rows:
+        values.setdefault(str(row["model"]), set()).add(tuple(row.get(key) for key in measured))
+    models = [name for name, own in values.items() if len(own) > 1] or list(values)
     if not shown or not measured:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)

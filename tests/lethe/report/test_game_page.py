@@ -1,17 +1,26 @@
-"""The game's page and its trends: on the paper's own numbers every trend holds, on others it does not."""
+"""Games on their page, and seeds, epochs and attacks on the report's: each number from its file, each claim decided by it."""
 
 import re
 from html import unescape
 
 import pytest
 
+from lethe import config
 from lethe.audits.unlearning_game.result import GameResult, trends
+from lethe.evaluation.attack_counts import curves
+from lethe.evaluation.run import load as load_run
 from lethe.io.files import restored
 from lethe.report.game_page import page
-from lethe.statistics.bound import Assumes, Bound, Covers
+from lethe.report.page import render
+from lethe.report.studies import spreads
+from lethe.report.sweep_figure import SweepClaim, axes_figure, outcome
+from lethe.statistics.bound import Assumes, Bound, Covers, level
+from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.cases import cases, merged
 from tests.lethe.report import chromium, other_pages
+from tests.lethe.report.conftest import load
 from tests.lethe.report.other_pages import paper, single
+from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
 from tests.lethe.report.test_chromium import HIDDEN_OVERFLOW
 
 
@@ -117,3 +126,126 @@ def test_a_comparison_sorts_and_shows_where_each_difference_lies(tab, folder):
     })""")
     assert places == [[True, False, True], [True, True, False], [True, True, False], [False, True, False]]
     assert tab.evaluate("document.title") == "Lethe: before and after"
+
+
+RELEARN = {"kind": "relearn", "rows": "forget", "count": 5, "steps": [1, 2], "batch": 8, "lr": 5e-4}
+
+
+def section(html: str, name: str) -> str:
+    return html.split(f'<section id="{name}"')[1].split("</section>")[0]
+
+
+def result(path: str, leaks: list[int]) -> dict:
+    counts = [
+        {"budget": float(budget), "total": float(total), "most": float(total), "n": 1000, "binary": True}
+        for budget, total in zip((0, 1, 2), leaks, strict=True)
+    ]
+    by_seed = [
+        {"seed": seed, "budget": one["budget"], "mean": one["total"] / 1000} for seed in (0, 1) for one in counts
+    ]
+    return {
+        **{"kind": "relearn", "scorer": "keyword_leak", "alpha": 0.05, "path": path, "after": RELEARN},
+        **{"budget": "steps of relearning", "n": 256, "seeds": [0, 1], "counts": counts, "by_seed": by_seed},
+    }
+
+
+@pytest.fixture
+def attacked(own_small):
+    leaks = {"base": [900, 910, 920], "retrain": [2, 8, 30], "npo": [5, 200, 620]}
+    for name, own in leaks.items():
+        write_record(own_small, "attack", f"{name}_forget", result(f"data/models/{name}", own))
+    settings = config.load(own_small / "params.yaml")
+    entries = {f"{name}_forget": {"path": f"data/models/{name}", "after": RELEARN} for name in leaks}
+    value = config.read_yaml(own_small / "params.yaml") | {"attacks": entries}
+    return config.validate(value) if settings else None
+
+
+def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, attacked, page):
+    assert 'id="attacks"' not in page.html
+    run = load_run(attacked, own_small / "data", load(own_small).provenance)
+    html = section(render(run).html, "attacks")
+    found = {curve.name: curve for curve in curves(run.attacks, "data/models/base", "data/models/retrain")}
+    npo = found["npo_forget"]
+    assert (npo.role, found["retrain_forget"].role, found["base_forget"].role) == ("subject", "retrain", "base")
+    assert (npo.half_life.earliest, npo.half_life.estimate, npo.half_life.latest) == (2, 2, 2)
+    assert [round(one.estimate, 3) for one in npo.excess] == [0.003, 0.192, 0.59]
+    assert found["retrain_forget"].excess == []
+    assert level(2 * npo.points[0].upper.alpha) in html  # of the half-life: two bands
+    assert npo.excess[2].lower.number(4) in html
+    rows = [line for line in attacks_of(run).splitlines() if line.startswith("relearn on forget rows |")]
+    assert [row.split(" | ")[1] for row in rows] == ["npo_forget"]
+    assert npo.points[2].lower.number(4) in html
+    assert "forget, count 5, batch 8, lr 0.0005)" in html
+    assert html.count("<svg") == 1
+
+
+def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, without_figures):
+    assert 'id="epochs"' not in small_page.html
+    keys = ("confidence", "entropy", "probability")
+    records = [
+        {"epoch": epoch, **{f"{split}_{key}": 0.5 + epoch / 10 for split in ("forget", "retain") for key in keys}}
+        for epoch in (-1, 0, 1)
+    ]
+    change_json(own_small / "data/models/npo/training.json", epochs=records)
+    html = section(render(load(own_small)).html, "epochs")
+    assert html.count("<svg") == 2
+    assert "forget 0.6, retain 0.6" in html or "forget 0.600, retain 0.600" in html
+
+
+def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures):
+    assert 'id="methods"' not in small_page.html
+    value = config.read_yaml(own_small / "params.yaml")
+    npo = value["unlearn"]["methods"]["npo"]
+    value["unlearn"]["methods"] = {"npo": {**npo, "seed": 1}, "npo_2": {**npo, "seed": 2}}
+    value["models"]["npo_2"] = {"path": "data/models/npo_2"}
+    copy_results(own_small, "npo", "npo_2")
+    change_numbers(own_small, "npo", binary_mean=0.2)
+    change_numbers(own_small, "npo_2", binary_mean=0.4)
+    run = load_run(config.validate(value), own_small / "data", load(own_small).provenance)
+    (row,) = spreads(run)
+    assert (row.title, [model.name for model in row.models]) == ("npo", ["npo", "npo_2"])
+    assert row.spread("binary_mean") == (pytest.approx(0.3), 0.2, 0.4)
+    html = section(render(run).html, "methods")
+    assert "0.2" in html
+    assert "0.4" in html
+    cells = next(line for line in methods_of(run).splitlines() if line.startswith("npo |")).split(" | ")
+    assert cells[1] == "0.300 (0.200 to 0.400)"
+
+
+def rows(effect, model="m", points=7):
+    return [{"model": model, "cause": place, "effect": effect(place), "set": place % 2} for place in range(points)]
+
+
+def claim(expected, within=None):
+    return SweepClaim(says="It", cause="cause", effect="effect", expected=expected, within=within)
+
+
+@pytest.mark.parametrize(
+    ("expected", "effect", "verdict"),
+    [
+        ("falls", lambda x: -x, "held"),
+        ("rises", lambda x: -x, "the opposite held"),
+        ("falls", lambda x: x % 3, "did not show"),
+        ("unrelated", lambda x: x, "a relation showed"),
+        ("unrelated", lambda x: x % 3, "no relation showed"),
+        ("falls", lambda x: 1.0, "did not show"),
+    ],
+)
+def test_the_verdict_follows_the_numbers(expected, effect, verdict):
+    others = rows(lambda x: 100 * x, model="other")
+    found = outcome(claim(expected), "m", [*rows(effect), *others])
+    assert found.verdict == verdict
+    assert found.trend.points == 7
+    assert verdict in found.sentence
+
+
+def test_axes_of_numbers_are_drawn_and_others_are_not(tmp_path):
+    drawn = [{**row, "name": f"n{row['cause']}"} for row in rows(float)]
+    assert axes_figure(tmp_path / "a.png", ["cause", "name"], ["effect", "absent"], drawn)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    with_base = [*drawn, *rows(lambda x: 9.0, model="base")]
+    assert axes_figure(tmp_path / "c.png", ["cause", "name"], ["effect", "absent"], with_base)
+    assert (tmp_path / "c.png").read_bytes() == (tmp_path / "a.png").read_bytes()
+    assert not axes_figure(tmp_path / "b.png", ["name"], ["effect"], drawn)
+    assert not axes_figure(tmp_path / "b.png", ["cause"], ["absent"], drawn)
+    assert not (tmp_path / "b.png").exists()
