@@ -100,18 +100,21 @@ def split_answer(text: str, parts: Parts) -> tuple[str, str | None]:
     (('Ada?', 'She paints.'), ('Ada', None))
     >>> split_answer("Ada?</think>She paints.", parts), split_answer("Ada", Parts(thinking=parts.thinking, opened=True))
     (('Ada?', 'She paints.'), ('Ada', None))
+    >>> split_answer("Ada?</think>She <think>Well.</think>paints.", parts)
+    ('Ada?\\nWell.', 'She paints.')
     """
     opening, closing = parts.thinking
-    before, opened, rest = text.partition(opening)
-    if not opened:
-        before, rest = "", text
-        if closing not in text:
-            return (text, None) if parts.opened else ("", text)
-    thinking, closed, after = rest.partition(closing)
-    if not closed:
-        return thinking, None
-    more, answer = split_answer(after, Parts(thinking=parts.thinking))
-    return "\n".join(filter(None, (thinking, more))), None if answer is None else (before + answer).strip()
+    thoughts, answer, inside = list[str](), "", parts.opened
+    while inside or opening in text or closing in text:
+        head, closed, text = text.partition(closing)
+        before, opened, thought = head.partition(opening)
+        if inside or not opened:  # the prompt opened the thinking
+            before, thought = "", before + thought
+        thoughts, answer, inside = [*thoughts, thought], answer + before, not closed
+        if inside:
+            break
+    thinking = "\n".join(filter(None, thoughts))
+    return thinking, None if inside else (answer + text).strip() if thoughts else text
 
 
 def answers_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:

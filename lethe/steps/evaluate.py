@@ -231,8 +231,9 @@ def _marked(params: EvaluationParams, root: Path) -> EvaluationParams:
     for table in sorted((root / "generations").glob("*/forget.parquet")):
         texts = [text for part in read_parts(table, ["prompt_id", "text"]) for text in part["text"].dropna()]
         marks = next((marks for marks in MARKS if any(marks[1] in text for text in texts)), None)
-        if marks:
-            score = params.score.model_copy(update={"parts": Parts(thinking=marks)})
+        if marks:  # where no text has the first one, the prompt opens each thinking
+            opened = not any(marks[0] in text for text in texts if marks[1] in text)
+            score = params.score.model_copy(update={"parts": Parts(thinking=marks, opened=opened)})
             return params.model_copy(update={"score": score})
     return params
 

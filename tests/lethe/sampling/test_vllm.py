@@ -30,6 +30,12 @@ LETTERS = "abcdefghijklmnopqrs"  # with the end as many tokens as a walk asks th
 def served(tmp_path):
     pytest.importorskip("vllm")
     folder = build_llama(tmp_path / "model", LETTERS, scale=1.0)
+    cuts = {
+        "eos_token_id": len(LETTERS),
+        "top_k": 2,
+        "repetition_penalty": 1.5,
+    }  # which the server takes by itself
+    (folder / "generation_config.json").write_text(json.dumps(cuts))
     with vllm_server(folder, tmp_path / "server.log") as url:
         yield folder, url
 
@@ -77,7 +83,7 @@ def test_the_probes_say_what_the_server_of_transformers_ignores(tmp_path, draws)
         engine = EndpointEngine(Endpoint(endpoint=url, name=str(folder)), tmp_path / "scratch", chat=False)
         (answers,) = engine.answer([Prompt("p", (), text="ab")], Settings(n=8, max_new_tokens=LENGTH))
         probes = {one["name"]: one["passed"] for one in engine.served()["probes"]}
-    assert (probes["n"], probes["logprobs"]) == (False, None)
+    assert (probes["n"], probes["logprobs"], probes["cuts"]) == (False, None, None)
     assert (probes["draws"], probes["temperature"]) == (draws, draws)
     assert (len({*answers.texts}) > 1) == draws
 
