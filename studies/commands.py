@@ -79,7 +79,7 @@ def landscape(
     set_: Changes = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train by epochs and by DP-SGD, several runs each, and set Epsilon* of every model against its utility.
+    """Train by epochs and by DP-SGD, several runs each, and compare Epsilon* of every model with its utility.
 
     Writes result.json, landscape.png and goodness-of-fit.png to data/landscapes/NAME. A killed landscape
     keeps its finished runs.
@@ -146,7 +146,7 @@ def meta_evaluation(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train models with and without the forget set, unlearn, attack, and measure what every number of Lethe is worth.
+    """Train models with and without the forget set, unlearn, attack, and measure how well each number of Lethe works.
 
     The page says of each number how well it tells models that know from models that do not (AUC), whether it survives
     relearning and quantisation, whether it predicts which knowledge comes back, and what it costs. params.yaml does not

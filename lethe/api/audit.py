@@ -103,7 +103,7 @@ def one_run(
     Parameters
     ----------
     n : The number of secret bits; only without ``guesses``.
-    r : Guesses to release; choose it in advance. If repeated, alpha is divided among them.
+    r : The number of guesses to release; choose it in advance. Several numbers share alpha.
     errors : The number of wrong guesses among the released; only without ``guesses``.
     guesses : A table with `bit`, `guess` (0 or 1) and `score`, one row per secret bit; replaces ``n`` and ``errors``.
     mechanism : The family of nulls; "tradeoff" is the single null of ``tradeoff``.
@@ -240,7 +240,7 @@ def epsilon_star(
     population : The losses on data that the model never saw, in the same form.
     delta : The delta of Epsilon*, well under 1/n for a training set of n records, for example 1/(n ln n).
     method : The method of the estimate.
-    cut : Restricts FPR and FNR to (cut, 1 - cut), for comparison with published values. [default: no cut]
+    cut : Restrict FPR and FNR to (cut, 1 - cut), for comparison with published values. [default: no cut]
     components : The number of Gaussians that the parametric method fits to each of the two sets of losses; the paper uses
         1.
     alpha : The probability with which the lower bound may fail.

@@ -109,7 +109,7 @@ def certify(
     endpoint: str | None = None,
     key_env: str | None = None,
 ) -> Certificate:
-    """Write a certificate: the claim, hashes of what it is about, and the e-value of the answers drawn now.
+    """Write a certificate: the claim, the hashes of its model and questions, and the e-value of new answers.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def certify(
     scorer : A scorer of 0 and 1: keyword_leak or exact_match.
     prompt : A template file with {question}, 'chat', or 'qa'. [default: chat where the tokenizer has such a template, else
         qa]
-    endpoint : The address of an OpenAI-compatible server, which the certificate names; it must pass its probes. What stands
-        behind the name is not hashed: the claim is about the answers as served.
+    endpoint : The address of an OpenAI-compatible server, which the certificate names; it must pass its probes. Lethe
+        hashes no weights behind the name: the claim is about the answers as served.
     key_env : The environment variable that holds the server's key.
 
     Notes
@@ -187,7 +187,7 @@ def verify(
     add: Sequence[Place] = (),
     redraw: int = 0,
 ) -> Certificate:
-    """Check that a certificate's model, tokenizer, prompts, scorer and engine are these, draw, and join the evidence.
+    """Check that a certificate is about this model, draw further answers, and join the evidence.
 
     Parameters
     ----------
@@ -204,9 +204,9 @@ def verify(
 
     Notes
     -----
-    The file is not signed: whoever trusts nobody reads the verdict by the own draws alone. The evidence of all auditors is
-    joined unless their leak rates differ. The verdict holds at any stopping time. A fact that differs
-    is refused by name, with exit status 2.
+    The file is not signed: if you trust nobody, read the verdict by your own draws alone. The evidence of all auditors is
+    joined unless their leak rates differ. The verdict holds at any stopping time. If the model or another fact differs, an
+    error names the fact (exit status 2).
 
     Examples
     --------

@@ -278,19 +278,19 @@ def evaluate(
         whose modes and generation settings are restored afterwards. With --endpoint, the server's name of the model.
     retain : Questions whose answers should not change.
     n : The number of sampled answers to each forget question.
-    scorer : What a leak is: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a
+    scorer : The sign of a leak: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a
         question has keywords, else the score of ROUGE-L]
     thinking : The two marks around the thinking, such as `<think>` and `</think>`: the answer after it is scored, and the
         thinking by itself. An empty text reads everything as answer. [default: the marks that the chat template or a server's
         answers have; a server's own field for thinking is always read]
-    tau : The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,
+    tau : The tolerance of the verdict: a question may leak with at most this probability. [default: 0.01,
         or 0.1 of the mean score if no question has keywords]
     skip_too_long : Leave out questions that the model's context cannot hold.
     language : A language of prompts (YAML): each draw is a random prompt and its answer together.
     calibration : Answers with `label` (a person's, 1 for a leak) and `verdict` (keyword leak's): the bounds of true leaks
         include the keyword's error.
-    labels : A folder of labels of this model's answers, such as data/labels, with a file NAME.jsonl of `lethe label`:
-        bounds that rest on them.
+    labels : A folder with a file NAME.jsonl, in which `lethe label` keeps labels of this model's answers. Bounds and
+        verdict then rest on these labels.
     name : The name of the model; the command writes results to data/eval/NAME. [default: the name of the model folder]
     folder : The folder of the artifacts and the report. For a model folder, a later call there reuses finished questions.
     endpoint : The address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, which draws the answers.

@@ -97,7 +97,7 @@ def label(
     alpha: float = METRICS.alpha,
     ask: Callable[[Queue, Labels], None] | None = None,
 ) -> LabelledBounds:
-    """Label the distinct answers of a run, those that cover most of the probability mass first, and bound its leaks.
+    """Label the distinct answers of a run, the most frequent first, and bound its leaks.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def plan(
     difference: float | None = None,
     power: float | None = None,
 ) -> Plan:
-    """Count the samples that a wanted width or certificate takes, or what a preset costs.
+    """Count the samples that a width or a certificate takes, or the cost of a preset.
 
     Without verdict and preset: samples per prompt, fixed beforehand and expected when stopped early.
 
@@ -114,8 +114,8 @@ def plan(
 
     Notes
     -----
-    Every answer counts as long as allowed, so tokens are an upper bound. Likelihoods and exact bounds are not counted. No
-    rate is measured: time needs yours.
+    Every answer counts with its largest length, so tokens are an upper bound. Likelihoods and exact bounds do not count.
+    Lethe measures no rate: times need ``rate``.
 
     Examples
     --------

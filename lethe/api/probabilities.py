@@ -292,17 +292,17 @@ def extract(
     Parameters
     ----------
     text : A plain text file in UTF-8.
-    reference : A model folder that did not learn the text, such as Retrain: what it continues as well is guessable.
-        Repeatable.
-    prefix : Tokens that the model is given.
-    suffix : Tokens that it must continue with.
-    stride : Tokens from one window to the next.
+    reference : A model folder that did not learn the text, such as Retrain: a window that it continues as well is
+        guessable. Repeatable.
+    prefix : The number of tokens that the model reads.
+    suffix : The number of tokens with which it must continue.
+    stride : The number of tokens from one window to the next.
     near : Windows, spread evenly, that are also searched for continuations that are nearly the suffix.
     distance : The most edits of a continuation that is nearly the suffix.
-    unit : What an edit changes: "tokens", or "words" of the text.
+    unit : The unit of an edit: "tokens", or "words" of the text.
     beam : Prefixes of each length that constrained beam search keeps.
     further : Further prefixes of each length that are read.
-    samples : About how many continuations of what stays open are sampled per window; 0 leaves certain ends alone.
+    samples : The approximate number of continuations sampled per window; 0 keeps both ends certain.
     alpha : The probability with which a sampled end, or the word of the verdict, may fail, above 0 and at most 0.5.
     tau : The probability from which a window counts as extractable.
 
