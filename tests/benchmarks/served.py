@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 import lethe
+from lethe.api.evaluating import Evaluation
 from tests.lethe.report import chromium
 from tests.lethe.sampling.real_servers import vllm_server
 
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     return int(apart > 0)
 
 
-def interval(found: lethe.Evaluation, question: str) -> tuple[float, float]:
+def interval(found: Evaluation, question: str) -> tuple[float, float]:
     """The range of the probability of a leak, both ends at the level of the evaluation."""
     row = found.questions.set_index("prompt_id").loc[question]
     return row["m_bin_lower"], row["m_bin"]
