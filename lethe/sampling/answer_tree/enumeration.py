@@ -403,14 +403,17 @@ class _Growing:
         return (*rows.tokens[row, len(self.question.prompt) :].tolist(), int(token))
 
     def _note_heavy(self, rows: Rows, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook) -> None:
-        """Keep the prefixes from which the most mass leaks; a keyword already in the prefix needs no further token."""
+        """Keep the prefixes from which the most mass leaks, each with the mass that begins with its text: all of it where the
+        keyword is already in the prefix, otherwise that of the likeliest token that completes it.
+        """
         pending = self.automaton.pending(rows.state)
         for row in np.argsort(-leaks, kind="stable")[:HEAVIEST]:
             if leaks[row] > 0:
-                tokens = tuple(rows.tokens[row, len(self.question.prompt) :].tolist())
+                tokens, mass = tuple(rows.tokens[row, len(self.question.prompt) :].tolist()), leaks[row]
                 if not pending[row]:
-                    tokens = (*tokens, int((masses[row] * outlook.leak).argmax()))
-                self.heavy.append((float(leaks[row]), tokens))
+                    own = masses[row] * outlook.leak
+                    tokens, mass = (*tokens, int(own.argmax())), own.max()
+                self.heavy.append((float(mass), tokens))
         if len(self.heavy) > 2 * CANDIDATES:
             self.heavy = sorted(self.heavy, reverse=True)[:CANDIDATES]
 
