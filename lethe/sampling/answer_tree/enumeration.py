@@ -403,17 +403,14 @@ class _Growing:
         return (*rows.tokens[row, len(self.question.prompt) :].tolist(), int(token))
 
     def _note_heavy(self, rows: Rows, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook) -> None:
-        """Keep the prefixes from which the most mass leaks, each with the mass that begins with its text: all of it where the
-        keyword is already in the prefix, otherwise that of the likeliest token that completes it.
-        """
-        pending = self.automaton.pending(rows.state)
-        for row in np.argsort(-leaks, kind="stable")[:HEAVIEST]:
-            if leaks[row] > 0:
-                tokens, mass = tuple(rows.tokens[row, len(self.question.prompt) :].tolist()), leaks[row]
-                if not pending[row]:
-                    own = masses[row] * outlook.leak
-                    tokens, mass = (*tokens, int(own.argmax())), own.max()
-                self.heavy.append((float(mass), tokens))
+        """Keep the prefixes that leak most, one without a keyword yet with the likeliest token that completes one."""
+        pending, heaviest = self.automaton.pending(rows.state), np.argsort(-leaks, kind="stable")[:HEAVIEST]
+        for row in heaviest[leaks[heaviest] > 0]:
+            tokens, mass = tuple(rows.tokens[row, len(self.question.prompt) :].tolist()), leaks[row]
+            if not pending[row]:
+                own = masses[row] * outlook.leak
+                tokens, mass = (*tokens, int(own.argmax())), own.max()
+            self.heavy.append((float(mass), tokens))
         if len(self.heavy) > 2 * CANDIDATES:
             self.heavy = sorted(self.heavy, reverse=True)[:CANDIDATES]
 
