@@ -28,7 +28,7 @@ from lethe.sampling.answer_tree.spelling import spelling_of
 from lethe.sampling.draws import Law
 from lethe.sampling.engine import LIBRARIES, SCRATCH, Checkpoint, NoKeys, Options, model_digest
 from lethe.sampling.extraction import Window
-from lethe.sampling.forecast import WORTH, duration
+from lethe.sampling.forecast import duration
 from lethe.statistics.answer_tree import Rounding
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 BLOCK = 64  # windows of a scan that are kept together
 MEASURED = 2  # windows on which the error of the logits is measured
 TIMED = 4  # windows whose scan gives the time of all
+WORTH = 1 << 12  # tokens; less work ends before an estimate helps
 MIB = 1 << 20
 
 
@@ -156,29 +157,28 @@ class Work:
     done: MutableMapping[str, dict[str, Json]]
 
     def announce(self, windows: Sequence[Window], searched: Sequence[Window]) -> None:
-        """Say what is left to do: from the scan of a few windows, and from the first search, which is kept."""
+        """Say what is left to do: at once from the scan of a few windows, then from the first search, which is kept."""
         blocks = [at for at in range(0, len(windows), BLOCK) if f"scan {at}" not in self.done]
         left = [window for at in blocks for window in windows[at : at + BLOCK]]
         near, own = [window for window in searched if f"near {window.start}" not in self.done], self.settings
         if len(left) * (own.prefix + own.suffix) + len(near) * (own.beam + own.further) * own.suffix < WORTH:
             return
-        begun, words = time.perf_counter(), []
-        if left:
-            pilot = _spread(left, TIMED)
+        memory = f"{own.memory:,} MiB of memory beside the model"
+        if pilot := _spread(left, TIMED) if left else []:
+            begun = time.perf_counter()
             for _ in extraction.scan(self.predictor, pilot, self.law, own.memory * MIB):
                 pass
-            seconds = (time.perf_counter() - begun) / len(pilot) * len(left)
-            words.append(f"{plural(len(left), 'window')} to scan take about {duration(seconds)}")
+            self._say(
+                f"{plural(len(left), 'window')} to scan", len(left) / len(pilot), begun, f", and at most {memory}"
+            )
         if near:
-            start = time.perf_counter()
+            begun = time.perf_counter()
             self.searched(near[:1])
-            seconds = (time.perf_counter() - start) * len(near)
-            words.append(f"{plural(len(near), 'window')} to search take about {duration(seconds)}")
-        print(
-            f"{self.name}: {' and '.join(words)}, with at most {own.memory:,} MiB of memory beside the model (a pilot took "
-            f"{duration(time.perf_counter() - begun)}).",
-            file=sys.stderr,
-        )
+            self._say(f"{plural(len(near), 'window')} to search", len(near), begun, ", by the time of the first")
+
+    def _say(self, what: str, times: float, begun: float, more: str) -> None:
+        took = duration((time.perf_counter() - begun) * times)
+        print(f"{self.name}: {what} take about {took}{more}.", file=sys.stderr, flush=True)
 
     def scanned(self, windows: Sequence[Window]) -> list[list[float]]:
         chances: list[list[float]] = []
