@@ -273,7 +273,7 @@ def print_view(view: View, notes: Sequence[str] = ()) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    if view.columns:
+    if view.columns and view.rows:
         print_table(view.title, view.columns, view.rows, [*view.notes, *notes])
         return
     console = Console()
