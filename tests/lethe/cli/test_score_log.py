@@ -78,7 +78,8 @@ def test_the_scores_of_leak_k_are_found_again(shared, tmp_path):
 def test_bad_input_is_a_sentence_and_status_2(tmp_path, rows):
     log = write_lines(tmp_path / "a", [leak_k_line("Ron", "Harry", prompt="Where?")])
     assert "'Where?'" in refused(log, "--data", rows)
-    assert "┃" not in Command("log").call(log).output  # no table of no scores
+    unscored = write_lines(tmp_path / "c", [{"prompt_id": "q", "text": "Ron"}])
+    assert "┃" not in Command("log").call(unscored).output
     good = write_lines(tmp_path / "b", [leak_k_line("Ron", "Harry")])
     assert "nothing" in refused(good, "--data", rows, "--scorer", "nothing")
     assert "--table" in refused(good, "--data", rows, "--table", tmp_path / "o.txt")
