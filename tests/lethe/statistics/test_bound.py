@@ -1,4 +1,4 @@
-"""A bound keeps its side at any number of digits, and its guarantee through every form it takes."""
+"""A bound keeps its side and its guarantee in every form; what is out of range is named (cases.yaml has the calls)."""
 
 import doctest
 import importlib
@@ -6,6 +6,7 @@ import json
 import math
 import pkgutil
 from decimal import Decimal, localcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,15 +15,24 @@ from hypothesis import strategies as st
 
 import lethe.statistics
 from lethe.audits.kinds.guesses import family_of
+from lethe.errors import BadValue
 from lethe.evaluation.compared import Comparison
 from lethe.report.game_page import _interval
 from lethe.results.table import result
+from lethe.statistics import many_prompts
+from lethe.statistics.answer_tree import Masses, Remainder, against_retrain, leak_interval
 from lethe.statistics.bound import CERTAIN, Assumes, Bound, Covers, level
-from lethe.statistics.mean_difference import difference
-from lethe.statistics.one_run.audit import MethodBound, OneRunAudit, audit_runs
-from lethe.statistics.one_run.counts import Counts
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate, share_exceeding
+from lethe.statistics.mean_difference import difference, mean_of_differences
+from lethe.statistics.one_run.audit import MethodBound, OneRunAudit, audit, audit_runs, log_p_value
+from lethe.statistics.one_run.channel import gaussian
+from lethe.statistics.one_run.counts import Counts, release
+from lethe.statistics.sequential import SequentialTest, StoppedSamples
 from lethe.statistics.unlearning_game import unlearning_quality
 from lethe.text import epsilon_statement
+from tests.cases import cases
+from tests.lethe.statistics.epsilon_star.coverage import LOWER
 
 sides = st.sampled_from(["upper", "lower"])
 values = st.floats(0, 1e6)
@@ -158,3 +168,62 @@ MODULES = [found.name for found in pkgutil.walk_packages(lethe.statistics.__path
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_hold(name):
     assert not doctest.testmod(importlib.import_module(name)).failed
+
+
+GOOD = Calibration(leaks=200, leaks_called=190, clean=300, clean_called=15)
+RUN, NOTHING = Counts(10, 5, 0), (Masses((), ()), Remainder())
+
+
+def altered(**changes):
+    given = {"value": 0.5, "side": "upper", "alpha": 0.05, "covers": Covers.ONE_PROMPT}
+    return Bound(**given | changes, assumes=Assumes.DRAWS, method="Clopper-Pearson", n=100)
+
+
+def rated(claim, leaks, n, missing=0, alpha=0.05, ks=(1,)):
+    return claim(Rate.of(leaks, n, missing), alpha, ks)
+
+
+def audited(delta=None, curve=False):
+    if curve:
+        return audit_runs([RUN], gaussian().channel(1.0), delta=0, alpha=0.05, curve=True)
+    return audit(RUN, gaussian(), delta=delta)
+
+
+# Calls with arguments that YAML cannot write; all other names are those of `lethe.statistics`.
+OWN = {
+    "bound": altered,
+    "calibrated": Calibration.of,
+    "released": lambda **one: release(
+        **{"bits": [0, 1, 0], "guesses": [0, 1, 1], "scores": [1.0, 2.0, 3.0], "r": 2} | one
+    ),
+    "exceeding": lambda leaks, n, tau: share_exceeding(Rate.of(leaks, n), tau, 0.05, "upper"),
+    "apart": lambda a, b, *more: difference(np.array(a), np.array(b), *more),
+    "on_average": lambda a, b, *more: mean_of_differences([*map(np.array, a)], [*map(np.array, b)], *more),
+    "unseen": partial(leak_interval, *NOTHING),
+    "beside_retrain": lambda questions, factor: against_retrain(np.zeros(1), [NOTHING] * questions, factor, 0.01),
+    "updated": lambda scores: SequentialTest(0.1, 0.2, 0.05, 10).update(np.array(scores)),
+    "stopped": lambda scores: StoppedSamples([np.array(scores)]),
+    "audited": audited,
+    "beyond": partial(log_p_value, "exact", RUN, gaussian(), 101.0, 0.0),
+    **{f"rate_{name}": partial(rated, getattr(Rate, name)) for name in ("each", "worst", "mean")},
+    **{
+        f"judged_{name}": lambda called, alpha=0.05, name=name: getattr(Rate.of(called, 9, judge=GOOD), name)(
+            alpha
+        )
+        for name in ("each", "worst", "average", "mean")
+    },
+    **{
+        f"{name}_interval": getattr(many_prompts, f"{name}_interval")
+        for name in ("share", "mean", "within_variance")
+    },
+    **LOWER,
+}
+
+
+@cases
+def test_what_is_out_of_range_is_named(functions, given, named):
+    for name in functions.split():
+        module, _, own = name.rpartition(".")
+        function = OWN.get(name) or getattr(importlib.import_module(f"lethe.statistics.{module}"), own)
+        with pytest.raises(BadValue, match=named):
+            function(**given) if isinstance(given, dict) else function(*given)
