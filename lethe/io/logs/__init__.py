@@ -138,7 +138,7 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     try:
         line, number, _ = first_line(path)
         if line[:1] not in (b"{", b"["):
-            return line.startswith(b"PK")
+            return line.startswith(b"PK") or path.suffix.lower() == ".eval"
         if not line.endswith((b"}", b"]")):
             return path.suffix.lower() != ".csv"  # a header may begin with a bracket
         first = decode(path, line, number)
