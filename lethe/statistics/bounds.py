@@ -159,9 +159,8 @@ def binary_lower(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray
     """The Clopper-Pearson lower bound, one-sided at alpha."""
     successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
     with np.errstate(invalid="ignore"):
-        return np.where(successes == 0, 0.0, betaincinv(np.maximum(successes, 1), n - successes + 1, alpha)) + (
-            0.0 * successes  # NaN successes stay NaN
-        )
+        ends = betaincinv(np.maximum(successes, 1), n - successes + 1, alpha)
+        return np.where(successes == 0, 0.0, ends) + 0.0 * successes  # NaN successes stay NaN
 
 
 def pooled_upper(leaks: float, n: int, alpha: float) -> float:

@@ -97,9 +97,8 @@ def check_counts(
     try:
         n, missing = np.broadcast_to(n, leaks.shape), np.broadcast_to(missing, leaks.shape)
     except ValueError:
-        raise BadValue(
-            "n and missing", (np.shape(n), np.shape(missing)), f"of shape {leaks.shape}, the shape of leaks"
-        ) from None
+        legal = f"of shape {leaks.shape}, the shape of leaks"
+        raise BadValue("n and missing", (np.shape(n), np.shape(missing)), legal) from None
     check(leaks.ndim == 1, "leaks", f"shape {leaks.shape}", "one count per question")
     for name, counts, least in (("leaks", leaks, 0), ("n", n, 1), ("missing", missing, 0)):
         wrong = (counts < least) | (np.floor(counts) != counts) & ~(np.isnan(counts) & (name == "leaks"))

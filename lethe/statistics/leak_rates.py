@@ -185,9 +185,8 @@ class Rate:
             return counts.rate_bounds(self.leaks, self.n, alpha * share, self.missing)
         if not self.fits(alpha).all():
             return np.full(len(self.leaks), np.nan), np.full(len(self.leaks), np.nan)
-        return self.judge.error(alpha / 3).carry(
-            *counts.rate_bounds(self.leaks, self.n, alpha / 3 * share, self.missing)
-        )
+        called = counts.rate_bounds(self.leaks, self.n, alpha / 3 * share, self.missing)
+        return self.judge.error(alpha / 3).carry(*called)
 
     def _pooled(self, alpha: float, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         check_alpha(alpha)

@@ -183,9 +183,8 @@ def joint_verdicts(trees: Sequence[AnswerTree], tau: float, rounding: Rounding) 
 def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> ModelTree:
     """The model's summary; ``upper_worst`` holds at alpha for the truly worst question."""
     check(trees, "questions", 0, "at least one")
-    lower, upper, certain = (
-        np.array([getattr(tree, end) for tree in trees]) for end in ("lower", "upper", "upper_certain")
-    )
+    ends = ("lower", "upper", "upper_certain")
+    lower, upper, certain = (np.array([getattr(tree, end) for tree in trees]) for end in ends)
     masses = [(tree.masses, tree.remainder) for tree in trees]
     words = Counter(joint_verdicts(trees, tau, rounding).values())
     return ModelTree(

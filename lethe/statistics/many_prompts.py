@@ -349,9 +349,8 @@ def _checked(groups: Groups) -> np.ndarray:
     """The groups as one array (questions, n), NaN where missing."""
     sizes = sorted({len(group) for group in groups})
     if len(sizes) != 1 or sizes[0] < 2 or sizes[0] * len(groups) < 4:
-        raise BadValue(
-            "groups", f"groups of {sizes} draws", "groups of equal size, at least two draws each and four in all"
-        )
+        legal = "groups of equal size, at least two draws each and four in all"
+        raise BadValue("groups", f"groups of {sizes} draws", legal)
     values = np.array(groups, dtype=np.float64)
     check(not np.isnan(values).all(), "groups", "only missing values", "draws with at least one value")
     check_scores(np.nan_to_num(values, nan=0.0))

@@ -102,9 +102,8 @@ class Log:
         if score in self.refused:
             raise BadFile(self.path, f"score {score!r} cannot be read: {self.refused[score]}")
         if score not in self.scores:
-            raise BadValue(
-                "--score", score, "one of " + ", ".join(map(repr, self.scores)) if self.scores else NO_SCORES
-            )
+            legal = "one of " + ", ".join(map(repr, self.scores)) if self.scores else NO_SCORES
+            raise BadValue("--score", score, legal)
         table = self._judged(self.answers, score)[[*KEYS, score]].rename(columns={score: "score"})
         problems = self._judged(self.problems, score)
         about = problems[problems["score"].isna() | (problems["score"] == score)]

@@ -280,9 +280,8 @@ def _read_open_unlearning(source: Source) -> Log:
     values = {name: _by_index(path, name, block) for name, block in blocks.items()}
     generated = [name for name, rows in values.items() if any("generation" in row for row in rows.values())]
     if not generated:
-        raise BadFile(
-            path, "holds no generations: its metrics judge the reference answers", "Evaluate with a ROUGE metric."
-        )
+        problem = "holds no generations: its metrics judge the reference answers"
+        raise BadFile(path, problem, "Evaluate with a ROUGE metric.")
     several = len(generated) > 1
     table = Table(path)
     for name in generated:
@@ -334,9 +333,8 @@ def _read_helm(source: Source) -> Log:
         if not isinstance(instance.get("id"), str):
             raise BadFile(path, f"request state {place}: expected an object with an `instance` that has an `id`")
         if state.get("reference_index") is not None:
-            raise BadFile(
-                path, "its requests rate given choices; no answer was drawn", "Use the method generation."
-            )
+            problem = "its requests rate given choices; no answer was drawn"
+            raise BadFile(path, problem, "Use the method generation.")
         name, completions = _name_of(state), as_list(result.get("completions"))
         cached += result.get("cached") is True
         scores, planned = statistics.get(name, {}), request.get("num_completions")
@@ -350,9 +348,8 @@ def _read_helm(source: Source) -> Log:
                 table.problem(name, sample, "error")
                 text = text or ""
             table.answer(name, sample, text, {} if several else scores, "no completion")
-    sampling = {
-        key: spec[key] for key in ("temperature", "num_outputs", "max_tokens") if spec.get(key) is not None
-    }
+    settings = ("temperature", "num_outputs", "max_tokens")
+    sampling = {key: spec[key] for key in settings if spec.get(key) is not None}
     warnings, notes = [], [] if beside.is_file() else [f"no {STATISTICS} beside it: the answers have no scores"]
     if cached:
         warnings.append(f"cached: true in {plural(cached, 'request')}: these answers come from an earlier run")

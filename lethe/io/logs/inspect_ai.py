@@ -171,9 +171,8 @@ class Run:
     @property
     def stated(self) -> dict[str, object]:
         """Return the totals of the run and the metrics of each scorer and reducer, over questions, not epochs."""
-        totals: dict[str, Json] = {
-            name: self.results[name] for name in ("total_samples", "completed_samples") if name in self.results
-        }
+        names = ("total_samples", "completed_samples")
+        totals: dict[str, Json] = {name: self.results[name] for name in names if name in self.results}
         for score in map(as_object, as_list(self.results.get("scores"))):
             metrics = as_object(score.get("metrics"))
             values = {key: as_object(metric).get("value") for key, metric in metrics.items()}

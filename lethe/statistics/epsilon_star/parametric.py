@@ -244,9 +244,8 @@ def _sup_lower_tail(
         """ln(F_top - delta) without a subtraction, so that no digits of the tail are lost."""
         log_f = top.log_cdf(q)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return log_f + np.where(
-                log_f > log_delta, np.log1p(-np.exp(np.minimum(log_delta - log_f, 0))), -np.inf
-            )
+            share = np.log1p(-np.exp(np.minimum(log_delta - log_f, 0)))
+            return log_f + np.where(log_f > log_delta, share, -np.inf)
 
     def rising(q: np.float64) -> np.bool:
         return top.log_pdf(q) - log_top(q) > bottom.log_pdf(q) - bottom.log_cdf(q)

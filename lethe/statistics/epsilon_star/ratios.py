@@ -129,9 +129,8 @@ def checked_losses(losses: np.ndarray, name: str) -> np.ndarray:
 
 def checked_delta(delta: float) -> float:
     if not 0 <= delta < 1:
-        raise BadValue(
-            "delta", delta, "a number in [0, 1)", "Choose delta well below 1 / n, for example 1 / (n ln n)."
-        )
+        remedy = "Choose delta well below 1 / n, for example 1 / (n ln n)."
+        raise BadValue("delta", delta, "a number in [0, 1)", remedy)
     return float(delta)
 
 

@@ -29,9 +29,8 @@ class Counts:
     def __post_init__(self) -> None:
         check(1 <= self.n <= MOST_BITS, "n", self.n, f"a whole number from 1 to {MOST_BITS}")
         if not 1 <= self.r <= self.n:
-            raise BadValue(
-                "r", self.r, f"a whole number from 1 to n = {self.n}", "At most all n guesses can be released."
-            )
+            remedy = "At most all n guesses can be released."
+            raise BadValue("r", self.r, f"a whole number from 1 to n = {self.n}", remedy)
         check(0 <= self.errors <= self.r, "errors", self.errors, f"a whole number from 0 to r = {self.r}")
 
     @property
@@ -40,9 +39,8 @@ class Counts:
 
     def by_bit(self) -> tuple[int, int]:
         if self.negatives is None or self.false_positives is None:
-            raise BadValue(
-                "guesses", "counts only", "a file of guesses, which gives the counts by the value of the bit"
-            )
+            legal = "a file of guesses, which gives the counts by the value of the bit"
+            raise BadValue("guesses", "counts only", legal)
         return self.negatives, self.false_positives
 
 
