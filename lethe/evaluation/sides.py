@@ -267,6 +267,7 @@ def _folder(
     scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
     metric = score or _first_metric(params, scorers, name)
     asked = {row["id"]: row for row in read_split("forget", folder / "dataset")}
+    rule = {key: own for key, own in _section(params, "sample").items() if key == "truncated"}
     by_model, stopped, unknown = {}, False, False
     for model in scored:
         path = folder / "generations" / model / "about.json"
@@ -275,7 +276,7 @@ def _folder(
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
-        settings = {key: drawn[key] for key in SETTINGS if key in drawn}
+        settings = rule | {key: drawn[key] for key in SETTINGS if key in drawn}
         served = SERVED.format_map(drawn["served"]) if drawn.get("served") else ""
         by_model[model] = Scored(_questions(table, metric, asked), settings, served)
     template = evaluated.get("prompt", _template(params, params_file.parent))

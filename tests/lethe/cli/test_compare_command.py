@@ -27,6 +27,7 @@ def data(
     temperature=1.0,
     texts=None,
     match="word",
+    truncated="counts",
     **more,
 ):
     """A folder of artifacts: question i has round(n * rates[i]) leaking answers; the greedy answer always leaks."""
@@ -49,7 +50,7 @@ def data(
     write_lines(root / "dataset" / "forget.jsonl", asked)
     (folder / "template.txt").write_text(template)
     (folder / "params.yaml").write_text(
-        "sample: {prompt: template.txt}\nmetrics: {binary: keyword_leak}\n"
+        f"sample: {{prompt: template.txt, truncated: {truncated}}}\nmetrics: {{binary: keyword_leak}}\n"
         f"score: {{scorers: [rouge_l, keyword_leak], keyword_match: {match}}}\n"
     )
     return root
