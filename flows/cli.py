@@ -195,9 +195,8 @@ def serve(
     with workspace.only_schedule(root), temporary_server(root, schedules=True):
         from flows import pipeline
 
-        pipeline.serve(
-            pipeline.parse_cron(cron), {"jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler}
-        )
+        how = {"jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler}
+        pipeline.serve(pipeline.parse_cron(cron), how)
 
 
 def sweep(

@@ -181,9 +181,8 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         else:
             from flows.workers import Workers
 
-            processes = Workers(
-                root, scheduler, graph.upstream, [name for name in graph.upstream if name not in outdated]
-            )
+            current = [name for name in graph.upstream if name not in outdated]
+            processes = Workers(root, scheduler, graph.upstream, current)
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
         with contextlib.closing(processes), overview.live(), signals_stop(processes) as signals, untagged:
@@ -379,9 +378,8 @@ def close_abandoned_runs() -> None:
 def publish(news: record.RunRecord) -> None:
     rows = [{"stage": name, **dataclasses.asdict(end)} for name, end in news.stages.items()]
     create_table_artifact(key="stages", table=rows, description="How each stage ended.")
-    create_markdown_artifact(
-        key="changes", markdown=f"```\n{record.summary(news, 200)}\n```", description="What changed."
-    )
+    changes = f"```\n{record.summary(news, 200)}\n```"
+    create_markdown_artifact(key="changes", markdown=changes, description="What changed.")
 
 
 def _notify(news: record.RunRecord, root: Path, overview: Overview, how: Notify | None) -> None:

@@ -156,9 +156,8 @@ def check(params: Params, root: Path) -> None:
         legal = f", or a model that a stage makes ({', '.join(sorted(made))})" if from_stage else ""
         raise BadParam(key, path, f"a path that exists{legal}")
     if FIRST in models and os.path.normpath(models[FIRST]) in made:
-        raise BadParam(
-            FIRST, models[FIRST], "a model that no stage makes: the stage `train` would wait for itself"
-        )
+        legal = "a model that no stage makes: the stage `train` would wait for itself"
+        raise BadParam(FIRST, models[FIRST], legal)
     for key, path in prompts.items():
         with _as_of(key):
             read_template(root / path)

@@ -163,9 +163,8 @@ def packed(root: Path) -> bytes:
             for name in sorted(set(files) - left):
                 path = Path(place, name)
                 if path.stat().st_size > LARGEST:
-                    raise BadFile(
-                        path, "is too large to be sent with every stage", "Track it: `dvc add`, then `dvc push`."
-                    )
+                    problem = "is too large to be sent with every stage"
+                    raise BadFile(path, problem, "Track it: `dvc add`, then `dvc push`.")
                 source = root / workspace.PARAMS_COPY if path == root / "params.yaml" else path
                 archive.add(source, path.relative_to(root).as_posix())
     return whole.getvalue()

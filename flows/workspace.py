@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -186,9 +187,8 @@ def _entries(stage: object, values: object) -> list[str]:
 
 
 def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
-    return BadValue(
-        "STAGE", name, f"one of {', '.join(groups)}", "`dvc stage list` prints each stage of these groups."
-    )
+    remedy = "`dvc stage list` prints each stage of these groups."
+    return BadValue("STAGE", name, f"one of {', '.join(groups)}", remedy)
 
 
 def read_graph(root: Path) -> Graph:
@@ -211,6 +211,7 @@ def _graph(root: Path) -> Graph:
     from dvc.lock import LockError
     from dvc.repo import Repo
 
+    logging.getLogger("dvc.rwlock").setLevel(logging.ERROR)  # it warns of a killed run's lock, which it removes
     try:
         with Repo(str(root)) as repo:
             status = repo.status()

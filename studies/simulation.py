@@ -49,9 +49,8 @@ class Simulated:
 
     def as_json(self) -> dict[str, object]:
         truth = {"n": self.n, "gap": self.gap, "truth": self.truth, "truth_cut": self.truth_cut}
-        return truth | {
-            "estimates": {name: {"mean": self.mean(name), "sd": self.sd(name)} for name in self.values}
-        }
+        estimates = {name: {"mean": self.mean(name), "sd": self.sd(name)} for name in self.values}
+        return truth | {"estimates": estimates}
 
 
 def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simulated:
@@ -76,9 +75,8 @@ def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simu
 def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> float:
     """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, at quantiles of both exact tails."""
     if not 0 < delta < 1:
-        raise BadValue(
-            "delta", delta, "a number in (0, 1)", "At delta = 0, Epsilon* is infinite for any gap but 0."
-        )
+        remedy = "At delta = 0, Epsilon* is infinite for any gap but 0."
+        raise BadValue("delta", delta, "a number in (0, 1)", remedy)
     cut = ratios.checked_cut(cut)
     shapes = (SHAPE, SHAPE + gap)
     tails = np.geomspace(delta / 10, 0.5, THRESHOLDS_PER_TAIL)
@@ -104,9 +102,8 @@ def ratio_curves(delta: float, seed: int) -> tuple[Curves, Curves]:
     rng = np.random.default_rng(seed)
     _, below_train, below_population = ratios.counts(rng.normal(size=n), rng.normal(mean, size=n))
     train, population = ((np.exp(log_ndtr(q - m)), np.exp(log_ndtr(m - q))) for m in (0.0, mean))
-    return _curves(train, population, delta), _curves(
-        ratios.shares(below_train, n), ratios.shares(below_population, n), delta
-    )
+    drawn = ratios.shares(below_train, n), ratios.shares(below_population, n)
+    return _curves(train, population, delta), _curves(*drawn, delta)
 
 
 def _curves(train: tuple, population: tuple, delta: float) -> Curves:

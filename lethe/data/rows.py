@@ -78,9 +78,8 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
             raise BadRow(path, number, problem)
         whole = cast(Row, row)
         if whole["id"] in seen:
-            raise BadRow(
-                path, number, f"id {whole['id']!r} already appears on line {seen[whole['id']]}", "Make it unique."
-            )
+            problem = f"id {whole['id']!r} already appears on line {seen[whole['id']]}"
+            raise BadRow(path, number, problem, "Make it unique.")
         seen[whole["id"]] = number
         rows.append(whole)
         for key in row.keys() - set(KEYS):
@@ -123,9 +122,8 @@ def check_splits(splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
     for name, rows in splits.items():
         for row in rows:
             if row["id"] in owner:
-                raise BadInput(
-                    f"The id {row['id']!r} appears in the splits {owner[row['id']]} and {name}; make it unique."
-                )
+                splits_of_id = f"{owner[row['id']]} and {name}"
+                raise BadInput(f"The id {row['id']!r} appears in the splits {splits_of_id}; make it unique.")
             owner[row["id"]] = name
     return splits
 
@@ -150,9 +148,8 @@ class Entry:
         if optional and cell is None:
             return ""
         if column not in self.cells:
-            raise self.broken(
-                f"no column {column!r}; its columns are {', '.join(map(str, self.cells)) or '(none)'}"
-            )
+            columns = ", ".join(map(str, self.cells)) or "(none)"
+            raise self.broken(f"no column {column!r}; its columns are {columns}")
         raise self.broken(f"column {column!r}: got {shortened(cell)}; must be non-empty text")
 
     def broken(self, problem: str) -> BadInput:

@@ -62,9 +62,8 @@ class Encoder:
         named = str(template) in (CHAT, HARMBENCH) or "{question}" in str(template)
         self.template = str(template) if named else read_template(template)
         if self.template == CHAT and not tokenizer.chat_template:
-            raise BadFile(
-                tokenizer.name_or_path, "its tokenizer has no chat template", "Name a prompt file instead."
-            )
+            problem = "its tokenizer has no chat template"
+            raise BadFile(tokenizer.name_or_path, problem, "Name a prompt file instead.")
 
     def text(self, row: Asked) -> str:
         if self.template == HARMBENCH:

@@ -77,7 +77,6 @@ def _snapshot(name: HubName) -> Path:
             "Check name, revision and network, or name the folder of a checkpoint.",
         ) from error
     if not (folder / "config.json").is_file() and not (folder / "adapter_config.json").is_file():
-        raise BadFile(
-            str(name), "holds no config.json", "Name the repository of a language model or of an adapter."
-        )
+        remedy = "Name the repository of a language model or of an adapter."
+        raise BadFile(str(name), "holds no config.json", remedy)
     return folder

@@ -110,9 +110,8 @@ def load(kind: str, source: str | None, points: int | None, population: float, s
     aside = round(population * len(rows))
     if not 2 <= aside <= len(rows) - 2:
         raise BadValue("data.population", population, "a share that leaves at least 2 rows on each side")
-    train, others = (
-        (features[part].astype(np.float32), labels[part].astype(np.int64)) for part in (rows[aside:], rows[:aside])
-    )
+    sides = rows[aside:], rows[:aside]
+    train, others = ((features[part].astype(np.float32), labels[part].astype(np.int64)) for part in sides)
     if kind == "adult":
         train, others = _standardised(train, others)
     return Classification(train, others, classes, note)
@@ -121,9 +120,8 @@ def load(kind: str, source: str | None, points: int | None, population: float, s
 def _adult(source: str | None, points: int | None, rng: np.random.Generator) -> Loaded:
     """Numbers stay as they are; every other value becomes a column of 0s and 1s. Incomplete rows are dropped."""
     if source is None:
-        raise BadFile(
-            "UCI Adult", "no file is named", "Set data.source to a CSV with a header and a column income."
-        )
+        remedy = "Set data.source to a CSV with a header and a column income."
+        raise BadFile("UCI Adult", "no file is named", remedy)
     table = read_table(source, required=[INCOME])
     # A column of objects may hold integers too, those of 20 digits and more.
     table = table.map(lambda value: value.strip() if isinstance(value, str) else value)

@@ -364,10 +364,8 @@ class Workshop:
 
     def attack(self, state: State) -> weights.Relearn | weights.Quantise:
         if state == "quantised":
-            rounding = self.meta.quantise
-            return weights.Quantise(
-                weights.QuantiseParams(kind="quantise", bits=(rounding.bits,), group=rounding.group)
-            )
+            bits, group = (self.meta.quantise.bits,), self.meta.quantise.group
+            return weights.Quantise(weights.QuantiseParams(kind="quantise", bits=bits, group=group))
         relearn = partial(weights.RelearnParams, kind="relearn", rows="forget")
         if state == "relearned":
             whole = self.meta.relearn

@@ -320,9 +320,8 @@ def stable_ranking(result: GameResult) -> Iterator[Trend]:
     if not figure:
         return
     methods = list(figure.repeats)
-    repeats: list[Column] = [
-        dict(zip(methods, values, strict=True)) for values in zip(*figure.repeats.values(), strict=True)
-    ]
+    rankings = zip(*figure.repeats.values(), strict=True)
+    repeats: list[Column] = [dict(zip(methods, values, strict=True)) for values in rankings]
     for what, columns in (("data set sizes", list(figure.points.values())), ("repetitions", repeats)):
         if len(columns) > 1:
             agreement = min(kendall(one, other) for one, other in combinations(columns, 2))
@@ -336,9 +335,8 @@ def stable_ranking(result: GameResult) -> Iterator[Trend]:
 def smaller_deviation(result: GameResult) -> Iterator[Trend]:
     """Table 2: the swapped pair's standard deviation is below that of two random splits (paper: .5 to .7 of it)."""
     methods = {name: method.deviation for name, method in result.methods.items()}
-    deviations = {
-        name: one for name, one in (result.tables.deviation if result.tables else methods).items() if one
-    }
+    every = result.tables.deviation if result.tables else methods
+    deviations = {name: one for name, one in every.items() if one}
     if len(deviations) == len(methods):
         ratios = {
             # No ratio to a deviation of zero is below 1.

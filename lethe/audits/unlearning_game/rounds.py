@@ -203,9 +203,7 @@ class Game(ABC, Generic[P, Observed, V]):
     def make_all(self, run: Runner = in_processes) -> None:
         """Make every unfinished model: first the learned models, then the models unlearned from them."""
         unlearned = self.jobs()
-        origins = [
-            job.origin for job in unlearned if job.method is not None and not self.starts_afresh(job.method)
-        ]
+        origins = [job.origin for job in unlearned if job.method and not self.starts_afresh(job.method)]
         learned = [*self.shadows(), *origins]
         for jobs, what in ((learned, "learn"), (unlearned, "unlearn")):
             missing = {self.place(job): job for job in jobs if not self.place(job).is_dir()}

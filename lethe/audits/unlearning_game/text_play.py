@@ -167,9 +167,8 @@ def _rows(data: str) -> tuple[list[Row], int]:
     counts = {len(rows) for rows in by_author.values()}
     if len(counts) > 1:
         problem = f"its authors have {min(counts)} to {max(counts)} rows each"
-        raise BadFile(
-            settings.source, problem, "Give each author the same number: forget and test set must have one size."
-        )
+        remedy = "Give each author the same number: forget and test set must have one size."
+        raise BadFile(settings.source, problem, remedy)
     return [row for author in sorted(by_author) for row in by_author[author]], len(by_author)
 
 

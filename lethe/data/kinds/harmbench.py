@@ -57,9 +57,8 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 def _category(entry: Entry) -> str:
     category = entry.text("FunctionalCategory")
     if category not in CATEGORIES:
-        raise entry.broken(
-            f"column 'FunctionalCategory': got {category!r}; must be one of {', '.join(CATEGORIES)}"
-        )
+        legal = f"one of {', '.join(CATEGORIES)}"
+        raise entry.broken(f"column 'FunctionalCategory': got {category!r}; must be {legal}")
     return category
 
 

@@ -51,9 +51,8 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     for (start, end), (following, _) in pairwise(ordered):
         if following < end:
             raise BadValue("data.passages", f"ranges from {start} to {end} and from {following}", "ranges apart")
-    return {
-        split: _windows(text, sorted(spans), options) for split, spans in (("forget", forget), ("retain", retain))
-    }
+    spans_of = {"forget": forget, "retain": retain}
+    return {split: _windows(text, sorted(spans), options) for split, spans in spans_of.items()}
 
 
 def _chapters(text: str, heading: str, path: Path) -> list[int]:
