@@ -5,7 +5,9 @@ python -m tests.benchmarks.near_verbatim MODEL TEXT [--windows 20] [--distance 3
 """
 
 import argparse
+import heapq
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,6 @@ from lethe.sampling.extraction import near_verbatim, path_of, windows_of
 from lethe.sampling.predictor import ModelPredictor
 from lethe.statistics.answer_tree import Rounding, leak_interval
 from lethe.statistics.extraction import Distance
-from tests.benchmarks.constrained_beam import beam_mass
 
 BEAM = 20
 
@@ -85,6 +86,29 @@ class _Continued:
         chances = np.empty((len(prefixes), self.predictor.vocabulary))
         chances[order] = self.law.probabilities(logits, np.zeros(len(logits)), 0)[0]
         return chances
+
+
+Continuations = Callable[[list[tuple[int, ...]]], np.ndarray]  # prefixes -> next-token probabilities (rows, V)
+
+
+def beam_mass(
+    chances: Continuations, near: Distance, length: int, width: int, end_ids: Sequence[int] = ()
+) -> tuple[float, int]:
+    """Constrained beam search as published (arXiv 2603.24917), written from its description: the summed probability of the
+    continuations of ``length`` tokens that the beam ends with inside the distance, and the rows it read."""
+    beams, rows = [(1.0, (), near.start[None])], 0
+    for _ in range(length):
+        candidates = []
+        rows += len(beams)
+        for (mass, tokens, edits), row in zip(beams, chances([each[1] for each in beams]), strict=True):
+            for token in np.flatnonzero(row):
+                after = near.step(edits, np.array([token]))
+                if token not in end_ids and near.alive(after)[0]:
+                    candidates.append((mass * row[token], (*tokens, int(token)), after))
+        beams = heapq.nlargest(width, candidates, key=lambda each: each[0])
+        if not beams:
+            break
+    return sum(mass for mass, _, edits in beams if near.final(edits)[0] <= near.most), rows
 
 
 if __name__ == "__main__":

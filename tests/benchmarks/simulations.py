@@ -39,7 +39,7 @@ from lethe.statistics.many_prompts import holm
 from lethe.statistics.mean_difference import Difference, difference, mean_of_differences
 from lethe.statistics.planning import samples_to_certify
 from lethe.statistics.sequential import log_e_value
-from tests.benchmarks.constrained_beam import beam_mass
+from tests.benchmarks.near_verbatim import beam_mass
 from tests.benchmarks.simulated_bounds import SIMULATIONS, Rng, simulation
 from tests.lethe.results.simulate_verdict import any_false, run
 from tests.lethe.sampling.answer_tree import toy_models

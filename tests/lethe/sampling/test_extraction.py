@@ -15,7 +15,7 @@ from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Window, near_verbatim, windows_of
 from lethe.statistics.answer_tree import Rounding, leak_interval
 from lethe.statistics.extraction import Distance, Words, discoverable, longest_run
-from tests.benchmarks.constrained_beam import beam_mass
+from tests.benchmarks.near_verbatim import beam_mass
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
 from tests.lethe.sampling.sampling_models import step_probabilities
 
