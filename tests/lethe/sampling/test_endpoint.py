@@ -427,12 +427,12 @@ def test_marks_in_a_servers_texts_are_found(tmp_path):
 
 def test_thinking_that_the_prompt_opens_and_nothing_closes_is_no_answer():
     def fault(number, asked, answer):
-        return content(content="Blue." if number % 2 else "Blue?</think>None.")(number, asked, answer)
+        return content(content="Blue?</think>None." if number % 3 else "Blue.")(number, asked, answer)
 
     with FaultServer(fault=fault, n=False) as server:
         found = evaluated(server)
     assert found.questions[["thinking_share", "binary_share"]].iloc[0].tolist() == [1, 0]
-    assert 0.3 < found.metrics.loc["m", "unclosed"] < 0.7
+    assert 0.2 < found.metrics.loc["m", "unclosed"] < 0.5
 
 
 @pytest.mark.parametrize("prompt", ["chat", "Q: {question} A:"])
