@@ -268,8 +268,8 @@ def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
 
 
 def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
-    def command():
-        engine, before = engine_of(server, tmp_path, timeout=1.0), len(server.bodies)
+    def command(timeout=60.0):
+        engine, before = engine_of(server, tmp_path, timeout=timeout), len(server.bodies)
         own = list(AnswerStore("m", "endpoint", tmp_path).answer(engine, PROMPTS, SETTINGS))
         pairs = [
             (*one, each.prompt_id) for each in own for one in zip(each.texts, each.finish_reasons, strict=True)
@@ -277,7 +277,7 @@ def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
         return sorted(pairs, key=lambda one: one[-1]), engine.served(), len(server.bodies) - before
 
     with FaultServer(fault=late(troubled), n=False) as server:
-        first, _, _ = command()
+        first, _, _ = command(timeout=1.0)
         server.fault = failing(503)  # the server is down: what an earlier command brought stands
         down, served, asked = command()
         assert down == first
