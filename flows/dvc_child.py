@@ -47,7 +47,7 @@ def opened() -> Repo:
 
 
 def silence() -> None:
-    for name in ("dvc", "dvc_data", "dvc_objects"):
+    for name in ("dvc", "dvc.rwlock", "dvc_data", "dvc_objects"):  # DVC's lock warns of a killed run
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
