@@ -260,8 +260,8 @@ def near(got: object, legal: str | Iterable[str]) -> str:
     from difflib import get_close_matches
 
     words = set(re.findall(r"[\w@-]+(?:\.[\w@-]+)*", legal) if isinstance(legal, str) else legal)
-    found = get_close_matches(got, words, 1, cutoff=0.8) if isinstance(got, str) and got not in words else []
-    return f" Did you mean {found[0]!r}?" if found else ""
+    matches = get_close_matches(got, words, 1, cutoff=0.8) if isinstance(got, str) and got not in words else []
+    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 def shortened(value: object, limit: int = 80) -> str:
