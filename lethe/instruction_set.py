@@ -21,7 +21,7 @@ VARIABLES = {
 }
 LIBRARIES = ("numpy", "scipy", "torch")
 NEEDED = {"avx2", "fma"}
-CHOICE = "LETHE_KERNELS"  # `machine`: the fastest kernels of this machine, for models whose evaluation takes hours
+CHOICE = "LETHE_KERNELS"  # `machine`: the fastest kernels of this machine, as `lethe eval` has without --portable
 
 
 def fix_instruction_set() -> str | None:

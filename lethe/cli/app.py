@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from lethe.cli.generate import Command, LazyCommand, LetheCommand, Typers
 from lethe.errors import BadInput, BadValue, LetheError, MissingArtifact, of_the_machine, visible
+from lethe.instruction_set import CHOICE, own_kernels
 from lethe.process import no_telemetry, same_numbers
 
 # A new command is a public function of `lethe.api` and a row here; a new option is a parameter.
@@ -24,18 +25,25 @@ MODEL, NUMBERS, PIPELINE, STUDIES = "Your model", "Your numbers", "The pipeline"
 COMMANDS: dict[str, dict[str, Command]] = {
     MODEL: {
         "eval": Command(
-            "evaluating:evaluate", "eval --model ./my-model --data forget.jsonl --retain retain.jsonl --n 256"
+            "evaluating:evaluate",
+            "eval --model ./my-model --data forget.jsonl --retain retain.jsonl --n 256",
+            fast=True,
         ),
         "sample": Command(
             "evaluating:sample prompts",
             'sample "Who is Ada?" --model ./my-model --n 32',
             "sample --data forget.jsonl --model ./my-model --n 32 --out answers.parquet",
+            fast=True,
         ),
         "exact": Command(
-            "probabilities:exact", "exact --model ./my-model --data forget.jsonl --temperature 0.7 --top-p 0.9"
+            "probabilities:exact",
+            "exact --model ./my-model --data forget.jsonl --temperature 0.7 --top-p 0.9",
+            fast=True,
         ),
         "extract": Command(
-            "probabilities:extract", "extract --model ./my-model --text book.txt --reference ./retrain --near 20"
+            "probabilities:extract",
+            "extract --model ./my-model --text book.txt --reference ./retrain --near 20",
+            fast=True,
         ),
         "certify": Command(
             "certificates:certify", "certify --model ./my-model --data forget.jsonl --tau 0.05 --draws 200"
@@ -276,8 +284,12 @@ _add_own()
 
 
 def main() -> None:
-    """Start the command, with the instruction set fixed before a numerical library is loaded."""
-    same_numbers()
+    """Start the command, with the kernels chosen before a numerical library is loaded."""
+    command = COMMANDS[MODEL].get("".join(sys.argv[1:2]))
+    if command and command.fast:
+        os.environ[CHOICE] = "every machine's" if "--portable" in sys.argv else "machine"
+    if not (command and own_kernels()):  # the report says which
+        same_numbers()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # where the locale's encoding lacks a character

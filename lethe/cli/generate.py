@@ -34,10 +34,14 @@ class Command:
     """A row of the table of commands: a function of `lethe.api`, its examples, and what only the command line has.
 
     After MODULE:FUNCTION, the target lists the ``arguments`` typed without a name; ``names`` are other names of an option. A
-    function of `lethe.cli.hooks` with the same name calls the public function; its further parameters become options.
+    function of `lethe.cli.hooks` with the same name calls the public function; its further parameters become options. A
+    command that is ``fast`` takes the machine's own kernels unless it is called with --portable.
     """
 
-    def __init__(self, target: str, *examples: str, names: Mapping[str, tuple[str, ...]] | None = None):
+    def __init__(
+        self, target: str, *examples: str, names: Mapping[str, tuple[str, ...]] | None = None, fast: bool = False
+    ):
+        self.fast = fast
         target, *self.arguments = target.split()
         module, self.function = target.split(":")
         self.module, self.examples, self.names = f"lethe.api.{module}", examples, names or {}
@@ -113,6 +117,7 @@ def callback_of(command: Command) -> Callable[..., None]:
     added = _parameters(hook, command, skip=OF_A_HOOK) if hook else {}
 
     def call(as_json: bool, **given: Json) -> None:
+        given.pop("portable", None)  # `lethe.cli.app.main` has read it
         if table := given.pop("table", None) if rows else None:
             fresh("--table", table, (".parquet",))
         given = {name: value for name, value in given.items() if value not in (None, [])}
@@ -136,7 +141,8 @@ def callback_of(command: Command) -> Callable[..., None]:
             raise typer.Exit(answer.status)
 
     parameters = own | {name: one for name, one in added.items() if name not in own}
-    shared = {"table": (TableOption, None)} if rows else {}
+    shared: dict[str, tuple[Json, bool | None]] = {"table": (TableOption, None)} if rows else {}
+    shared |= {"portable": (PortableFlag, False)} if command.fast else {}
     for name, (kind, default) in (shared | {"as_json": (JsonFlag, False)}).items():
         shape = inspect.Parameter.KEYWORD_ONLY
         parameters[name] = inspect.Parameter(name, shape, default=default, annotation=kind)
@@ -229,6 +235,10 @@ def _sections(function: Callable[..., object]) -> dict[str, str]:
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+PortableFlag = Annotated[
+    bool,
+    typer.Option("--portable", help="Take the kernels that give the same bytes on every x86-64 machine; slower."),
+]
 TableOption = Annotated[
     Path | None,
     typer.Option("--table", metavar="FILE", help="Write every number, its ends and guarantee to a .parquet file."),

@@ -36,7 +36,7 @@ LEAST = -9  # the lowest power of ten on the axis
 LOOKED_AT = "npo"
 LETHE = Path(sys.executable).with_name("lethe")
 QUESTIONS = Path(__file__).parent / "exact_questions/harry_potter.jsonl"
-ASKED = ("--data", str(QUESTIONS.resolve()), "--max-new-tokens", "24")
+ASKED = ("--data", str(QUESTIONS.resolve()), "--max-new-tokens", "24", "--portable")
 Panels = dict[str, list[float]]
 
 

@@ -68,6 +68,19 @@ def test_the_machine_s_own_kernels_on_request():
     assert CHOICE in run({CHOICE: "machine"}, script)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kernels"), [("eval", "own"), ("exact --portable", "avx2"), ("bounds scores.csv", "avx2")]
+)
+@pytest.mark.parametrize("environment", [{}, {CHOICE: "machine"}])
+def test_a_command_on_your_model_takes_the_machine_s_kernels_unless_portable(arguments, kernels, environment):
+    script = (
+        "import os, sys; from lethe.cli import app; app.app = lambda **_: None\n"
+        f"sys.argv = 'lethe {arguments}'.split(); app.main(); print(os.environ.get('ATEN_CPU_CAPABILITY', 'own'))"
+    )
+    expected = "own" if environment and arguments.startswith("bounds") else kernels
+    assert run(environment, script) == expected
+
+
 def test_results_of_different_kernels_have_different_keys():
     script = (
         "from lethe.io.cache import cache_key, versions\nprint(cache_key(settings=1, libraries=versions('numpy')))"

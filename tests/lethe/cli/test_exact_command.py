@@ -40,7 +40,7 @@ def place(tmp_path, monkeypatch):
 
 
 SETTING = ("--data", "forget.jsonl", "--prompt", "letters.txt", "--rows", 600, "--max-new-tokens", LENGTH)
-command = Command("exact", *SETTING, "--model")
+command = Command("exact", *SETTING, "--portable", "--model")
 call, told, refused = command.call, command.result, command.refused
 
 
