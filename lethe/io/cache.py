@@ -22,14 +22,13 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from lethe.errors import LetheError
 from lethe.instruction_set import own_kernels
 from lethe.io.files import Json, plain, write_text
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
     from pydantic import BaseModel
 
 K = TypeVar("K")
@@ -228,8 +227,11 @@ def _installed(*distributions: str) -> dict[str, str | None]:
     return by_name
 
 
-def _plain(value: "DataclassInstance | BaseModel") -> dict[str, object]:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value.model_dump(mode="json")
+def _plain(settings: object) -> dict[str, object]:
+    """The fields of a dataclass or of a pydantic model."""
+    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
+        return dataclasses.asdict(settings)
+    return cast("BaseModel", settings).model_dump(mode="json")
 
 
 def _below(module: str, packages: Iterable[str]) -> bool:
