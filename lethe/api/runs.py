@@ -265,16 +265,16 @@ def compare(
     on : Whether `by` is about every question or about their average.
     stopped : The sides whose draws a rule could stop; logs and data folders record it. A table may have a column `stopped`.
     worst : Also bound the largest score of a question in B.
-    despite_settings : Compare sides whose recorded settings, prompts or scorers differ all the same, and note it.
+    despite_settings : Compare sides of two engines whose recorded settings differ all the same, and note it.
 
     Notes
     -----
     A difference holds after Holm's correction over all questions. Each interval holds at alpha by itself. ``worse`` is wrong
-    with probability at most alpha. Higher scores are worse. Sides whose recorded settings, prompts or scorers differ are
-    refused; engines may differ. Questions with another text or reference are named and not compared. Sides that record
-    different seeds are independent, sides with one seed are compared by pairs of answers, and for others neither is assumed.
-    With one answer to each question, the average is tested over the questions. ``population`` is the average over questions
-    like these, as if these were a random sample of them.
+    with probability at most alpha. Higher scores are worse. Sides of two engines whose recorded settings differ are refused;
+    with one engine the settings that differ are noted. Questions with another text, reference, prompt or scorer are named and
+    not compared. Sides that record different seeds are independent, sides with one seed are compared by pairs of answers, and
+    for others neither is assumed. With one answer to each question, the average is tested over the questions. ``population``
+    is the average over questions like these, as if these were a random sample of them.
 
     Of several runs, no pair that differs and no range of ranks is false with probability 1 - alpha (Holm over the pairs).
 

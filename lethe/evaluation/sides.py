@@ -119,25 +119,24 @@ def stops(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
 
 
 def check_alike(sides: Sequence[Side]) -> None:
-    """Answers drawn or scored in two ways are two random objects, whose difference says nothing of the models."""
-    for a, b in itertools.combinations([side for side in sides if side.metric == sides[0].metric], 2):
+    """Two engines draw from one distribution only with equal settings; with others, their difference is not the models'."""
+    for a, b in itertools.combinations(sides, 2):
         for model, first, second in _models(a, b, []):
-            if changed := _changed(a, b, first, second):
+            if _engines(first, second) and (changed := _changed(first, second)):
                 raise BadInput(
-                    f"{a.name} (A) and {b.name} (B) differ in their settings{_of(model)}: {changed}. Draw and score both "
-                    "alike, or compare them all the same with --despite-settings."
+                    f"{a.name} (A) and {b.name} (B) are of two engines and differ in their settings{_of(model)}: {changed}. "
+                    "Draw both alike, or compare them all the same with --despite-settings."
                 )
 
 
 def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> list[Pair]:
     """The questions of both sides; adds what cannot be compared, and what is known of the settings."""
-    if a.metric != b.metric:
-        reason = f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
+    if reason := _incomparable(a, b):
         missing.append(NotCompared(None, reason))
         return []
     pairs: list[Pair] = []
     for model, first, second in _models(a, b, missing):
-        if changed := _changed(a, b, first, second):
+        if changed := _changed(first, second):
             notes.append(f"the settings differ{_of(model)}: {changed}")
         notes += [note + _of(model) for note in _unknown(first, second)]
         notes += [f"{which}: {own.served}" for which, own in (("A", first), ("B", second)) if own.served]
@@ -149,21 +148,36 @@ def _of(model: str) -> str:
     return f" for {model}" if model else ""
 
 
-def _changed(a: Side, b: Side, first: Scored, second: Scored) -> str:
-    """The settings that both sides record and that differ, with both values."""
-    values = []
-    for side, own in ((a, first), (b, second)):
-        prompt = {} if side.template is None else {"prompt": side.template}
-        values.append({**own.settings, **prompt, **side.scorer})
-    both = [(key, values[0][key], values[1][key]) for key in values[0] if key in values[1] and key not in FREE]
-    changed = [(key, shortened(one, 300), shortened(other, 300)) for key, one, other in both if one != other]
-    return ", ".join(f"{key} {one} in A, {other} in B" for key, one, other in changed)
+def _incomparable(a: Side, b: Side) -> str | None:
+    """The reason why the two sides cannot be compared at all, or None."""
+    if a.metric != b.metric:
+        return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
+    if changed := _differing(a.scorer, b.scorer):
+        return f"the scorer {a.metric!r} has different parameters: {changed}"
+    if None not in (a.template, b.template) and a.template != b.template:
+        return f"the prompt templates differ: {_differing({'prompt': a.template}, {'prompt': b.template})}"
+    return None
+
+
+def _changed(first: Scored, second: Scored) -> str:
+    """The settings that both sides record and that change the distribution of answers, with both values."""
+    return _differing({key: own for key, own in first.settings.items() if key not in FREE}, second.settings)
+
+
+def _differing(a: Mapping[str, object], b: Mapping[str, object]) -> str:
+    both = [(key, own, b[key]) for key, own in a.items() if key in b and own != b[key]]
+    return ", ".join(f"{key} {shortened(one, 300)} in A, {shortened(other, 300)} in B" for key, one, other in both)
+
+
+def _engines(first: Scored, second: Scored) -> str:
+    """Both engines, where both sides record theirs and the engines differ."""
+    one, other = (own.settings.get("engine") for own in (first, second))
+    return f"the engine is {one} in A and {other} in B" if one and other and one != other else ""
 
 
 def _unknown(first: Scored, second: Scored) -> list[str]:
     """What is left to say of the settings: the engines, where they differ, and what a side does not record."""
-    one, other = (own.settings.get("engine") for own in (first, second))
-    notes = [f"the engine is {one} in A and {other} in B"] if one and other and one != other else []
+    notes = list(filter(None, [_engines(first, second)]))
     recorded = {"A": first.settings.keys() - FREE, "B": second.settings.keys() - FREE}
     if silent := [which for which, keys in recorded.items() if not keys]:
         notes.append(f"no record says how the answers of {' and '.join(silent)} were drawn")

@@ -58,9 +58,8 @@ def data(
 
 @pytest.fixture
 def pair(tmp_path):
-    how = {"dtype": "float32", "language": None}
-    a = data(tmp_path / "a", {"q": 0.0, "r": 0.5, "s": 0.1}, **how)
-    b = data(tmp_path / "b", {"q": 0.3, "r": 0.5, "s": 0.1}, **how)
+    a = data(tmp_path / "a", {"q": 0.0, "r": 0.5, "s": 0.1})
+    b = data(tmp_path / "b", {"q": 0.3, "r": 0.5, "s": 0.1})
     return a, b
 
 
@@ -90,13 +89,35 @@ def test_what_cannot_be_compared_is_named(tmp_path, pair):
 
 
 @cases
-def test_settings_that_differ_are_refused_with_both_values(tmp_path, pair, how, sentence):
-    other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "s": 0.2}, **how)
-    for sides in (pair[:1], pair):  # also among several
+def test_two_engines_are_compared_only_where_the_settings_agree(tmp_path, how, sentence):
+    drawn = {"dtype": "float32", "language": None}
+    a, same, other = (
+        data(tmp_path / name, {"q": 0.2, "r": 0.5}, **drawn | {"engine": engine} | more)
+        for name, engine, more in (("a", "prefix", {}), ("b", "vllm", {}), ("c", "vllm", how))
+    )
+    assert len(result(a, same)["per_question"]) == 2
+    for sides in ((a,), (a, same)):  # also among several
         assert f"{sentence}. Draw" in refused(*sides, other)
-    got = result(pair[0], other, "--despite-settings")
-    assert len(got["per_question"]) == 3
-    assert f"the settings differ: {sentence}" in got["notes"]
+    for got in (result(a, other, "--despite-settings"), result(same, other)):
+        assert len(got["per_question"]) == 2
+        assert f"the settings differ: {sentence}" in got["notes"]
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"template": "Q: {question}"}, "prompt '{question}' in A, 'Q: {question}' in B"),
+        ({"match": "substring"}, "keyword_match 'word' in A, 'substring' in B"),
+    ],
+)
+def test_another_prompt_or_scorer_stops_the_whole_comparison(tmp_path, pair, how, sentence):
+    a, _ = pair
+    other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "s": 0.2}, **how)
+    for got in (result(a, other), result(a, other, "--despite-settings")):
+        assert got["per_question"] == []
+        assert got["pooled"] is None
+        assert sentence in got["not_compared"][0]["reason"]
+    assert "no question" in refused(a, other, "--fail-on", "worse")
 
 
 def test_what_a_side_does_not_record_is_named(tmp_path, pair):
@@ -134,7 +155,7 @@ def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
         ({"score": {"scorers": ["keyword_leak"], "thinking": ["<a>", "</a>"]}}, "thinking"),
     ):
         (folder / "evaluated.json").write_text(json.dumps(told | change))
-        assert word in refused(a, folder)
+        assert word in result(a, folder)["not_compared"][0]["reason"]
 
 
 def test_logs_and_tables(tmp_path, pair):
@@ -210,7 +231,7 @@ def test_revisions_are_read_from_dvc_and_git(tmp_path, monkeypatch, pair):
 @cases
 def test_the_method_follows_from_recorded_seeds_and_engines(tmp_path, a, b, word):
     sides = [data(tmp_path / name, {"q": 0.1}, **more) for name, more in (("a", a), ("b", b))]
-    (row,) = result(*sides, "--despite-settings")["per_question"]
+    (row,) = result(*sides)["per_question"]
     assert word in row["method"]
     assert ("Fisher" in row["method"]) == (word == "Fisher")
 
