@@ -348,7 +348,8 @@ def bounds(
     if ks and np.isnan(rate.leaks).any():
         raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
     if labels is not None:
-        label_rows(rows, labels, [prompt.prompt_id for prompt in prompts], alpha)
+        drawn = {one.prompt_id: one.n + one.missing * (missing == "drop") for one in prompts}
+        label_rows(rows, labels, drawn, alpha)
     if ks:
         add = partial(rows.add, "model", split="forget")
         bounded.band_rows(add, "pass_hat_k", "sampled", pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -337,9 +337,9 @@ def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | No
     return Calibration.of(values, verdicts, of_this_run=True)
 
 
-def label_rows(rows: Rows, path: str | os.PathLike[str], prompts: Collection[str], alpha: float) -> None:
+def label_rows(rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, int], alpha: float) -> None:
     """Add the ends of the average leak probability, and of each prompt, from a table ``prompt_id, sample, label`` (0 or 1) of
-    random draws.
+    random draws; ``drawn`` is the number of answers to each prompt.
     """
     table = read_table(path, required=["prompt_id", "sample", "label"], text=["prompt_id"])
     if table.empty:
@@ -347,9 +347,13 @@ def label_rows(rows: Rows, path: str | os.PathLike[str], prompts: Collection[str
     labels, names = numeric_column(table, "label", path), table["prompt_id"].astype(str).to_numpy()
     for wrong, problem in (
         (~np.isin(labels, (0, 1)), "label must be 0 (no leak) or 1 (leak)"),
-        (~np.isin(names, list(prompts)), "prompt_id must be a prompt of the scores"),
+        (~np.isin(names, list(drawn)), "prompt_id must be a prompt of the scores"),
         (table.duplicated(["prompt_id", "sample"]).to_numpy(), "labels a draw a second time"),
         ((table["sample"].astype(str) == str(GREEDY)).to_numpy(), "labels the greedy answer, no random draw"),
+        (
+            (table.groupby("prompt_id").cumcount() >= table["prompt_id"].map(drawn)).to_numpy(),
+            "labels more draws of the prompt than have scores",
+        ),
     ):
         if wrong.any():
             place = int(np.argmax(wrong))

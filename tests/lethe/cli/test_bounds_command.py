@@ -399,3 +399,5 @@ def test_labels_of_random_draws_bound_the_average_whatever_the_scores(tmp_path, 
     for wrong, said in ((("a", -1, 1), "greedy"), (("a", 3, 1), "a second time"), (("c", 3, 1), "prompt_id")):
         pd.concat([table, pd.DataFrame([wrong], columns=table.columns)]).to_csv(tmp_path / "w.csv", index=False)
         assert said in judged.refused(verdicts, "--labels", tmp_path / "w.csv")
+    pd.concat([table, pd.DataFrame([("a", 30, 1)], columns=table.columns)]).to_csv(tmp_path / "w.csv", index=False)
+    assert "more draws" in judged.refused(tmp_path / "clean.csv", "--labels", tmp_path / "w.csv")
