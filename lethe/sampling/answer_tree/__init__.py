@@ -292,16 +292,16 @@ def second_look(
         theta=theta,
         logit_allowance=allowance,
         entropy=first.entropy,
-        heaviest_leaks=_heaviest(rounding.factor, first.heaviest, grown.heaviest),
+        heaviest_leaks=_heaviest(first.heaviest, grown.heaviest),
         note=" ".join(notes),
     )
 
 
-def _heaviest(factor: float, *looks: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
-    """The heavy leaks of both looks, each text once with its larger probability, divided by the rounding's ``factor``."""
+def _heaviest(*looks: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
+    """The heavy leaks of both looks, each text once with its larger probability, which rounding can move."""
     best: dict[str, float] = {}
     for leak in (leak for leaks in looks for leak in leaks):
-        best[leak.text] = max(leak.probability / factor, best.get(leak.text, 0.0))
+        best[leak.text] = max(leak.probability, best.get(leak.text, 0.0))
     return tuple(HeavyLeak(*pair) for pair in sorted(best.items(), key=lambda pair: -pair[1])[:HEAVIEST])
 
 
