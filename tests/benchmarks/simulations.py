@@ -289,6 +289,8 @@ def allocation(rng: Rng) -> str:
     gains = []
     for p in laws.values():
         drawing = object.__new__(_Drawing)
+        drawing.how = mock.Mock(endpoint="simulated")
+        drawing.engine = drawing.prompts = None
         own = equal = 0
         for _ in range(12):
             answers = rng.random((30, 3008)) < p[:, None]
@@ -298,7 +300,11 @@ def allocation(rng: Rng) -> str:
             ) -> list[int]:
                 return answers[places, first : first + size].sum(axis=1).tolist()
 
-            with mock.patch.object(drawing, "_leaks", leaks, create=True):
+            with (
+                mock.patch.object(drawing, "_leaks", leaks, create=True),
+                mock.patch.object(drawing, "_settings", create=True),
+                mock.patch("lethe.sampling.forecast.announce"),
+            ):
                 counts, _ = drawing.leaks(
                     0, (3008,) * 30, lambda hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100)
                 )

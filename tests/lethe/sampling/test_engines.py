@@ -186,6 +186,7 @@ def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wante
         def __init__(self, **given):
             made.update(given)
             self.llm_engine = types.SimpleNamespace(engine_core=types.SimpleNamespace(shutdown=lambda: None))
+            self.model_config = types.SimpleNamespace(dtype=torch.float32)
 
     stand_in = types.ModuleType("vllm")
     stand_in.__spec__, stand_in.LLM = importlib.machinery.ModuleSpec("vllm", None), LLM
