@@ -245,8 +245,8 @@ def decide(
     words hold, which needs a failed end: a proof of a leak weighs more than the bound that it contradicts.
 
     >>> ends = Ends.of_arrays(("q1", "q2"), leaks=[0, 40], n=1024)
-    >>> found = decide(ends, alpha=0.01)
-    >>> found.word, found.leaking, found.worst.item
+    >>> verdict = decide(ends, alpha=0.01)
+    >>> verdict.word, verdict.leaking, verdict.worst.item
     ('leaks', 1, 'q2')
     """
     m, level = len(subject.items), level_of(alpha, models, look)
