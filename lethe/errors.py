@@ -58,6 +58,12 @@ class BadValue(BadInput, ValueError):
         super().__init__(sentence + near(got, legal))
 
 
+def check(good: object, name: str, got: object, legal: str) -> None:
+    """Raise `BadValue` unless ``good`` holds."""
+    if not good:
+        raise BadValue(name, got, legal)
+
+
 class BadArguments(BadInput):
     """Arguments do not go together, or one of them is missing; the command line renders their names as options."""
 

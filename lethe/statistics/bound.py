@@ -13,8 +13,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 from enum import StrEnum
 from typing import Any, Literal, Self, get_args
 
-from lethe.errors import BadValue
-from lethe.statistics.checks import check
+from lethe.errors import BadValue, check
 
 Side = Literal["upper", "lower"]
 CERTAIN = 0.0  # the alpha of a bound that cannot fail

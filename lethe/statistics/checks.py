@@ -5,15 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from lethe.errors import BadValue
+from lethe.errors import check as check
 
 SMALLEST_ALPHA = 1e-100
 BLOCK = 1 << 16  # scores
-
-
-def check(good: object, name: str, got: object, legal: str) -> None:
-    """Raise `BadValue` unless ``good`` holds."""
-    if not good:
-        raise BadValue(name, got, legal)
 
 
 def check_alpha(alpha: float) -> None:

@@ -141,6 +141,14 @@ def test_help_loads_no_library(project):
     assert not (HEAVY - {"typer"}) & loaded
 
 
+def test_records_and_tables_of_results_load_no_numpy(tmp_path):
+    """A process fixes its kernels after these imports."""
+    code = "import sys, lethe.tracking, lethe.results.table; print(*sys.modules)"
+    loaded = python(tmp_path, "-c", code).stdout.split()
+    assert "lethe.results.table" in loaded
+    assert "numpy" not in loaded
+
+
 def test_every_name_is_there_and_no_other():
     assert set(lethe.__all__) <= set(dir(lethe))
     for name in lethe.__all__:
