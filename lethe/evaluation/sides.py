@@ -44,8 +44,7 @@ PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 @dataclass(frozen=True)
 class Answers:
-    """The scores of one question in sampling order, NaN where missing, and the text and the reference of the question, if
-    known."""
+    """The scores of one question in sampling order, NaN where missing, and if known its text and the rest of its row."""
 
     scores: np.ndarray
     text: str | None = None
@@ -138,7 +137,7 @@ def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> li
     for model, first, second in _models(a, b, missing):
         if changed := _changed(first, second):
             notes.append(f"the settings differ{_of(model)}: {changed}")
-        notes += [note + _of(model) for note in _unknown(first, second)]
+        notes += [note + _of(model) for note in _remarks(first, second)]
         notes += [f"{which}: {own.served}" for which, own in (("A", first), ("B", second)) if own.served]
         pairs += _common(model, first, second, a.kind == b.kind, missing)
     return pairs
@@ -175,7 +174,7 @@ def _engines(first: Scored, second: Scored) -> str:
     return f"the engine is {one} in A and {other} in B" if one and other and one != other else ""
 
 
-def _unknown(first: Scored, second: Scored) -> list[str]:
+def _remarks(first: Scored, second: Scored) -> list[str]:
     """What is left to say of the settings: the engines, where they differ, and what a side does not record."""
     notes = list(filter(None, [_engines(first, second)]))
     recorded = {"A": first.settings.keys() - FREE, "B": second.settings.keys() - FREE}
@@ -214,7 +213,9 @@ def _common(
         elif not _same_text(own.text, other.text, same_kind):
             missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
         elif None not in (own.reference, other.reference) and own.reference != other.reference:
-            missing.append(NotCompared(prefix + name, "the reference answer or the keywords differ in B"))
+            missing.append(
+                NotCompared(prefix + name, "its context, follow-ups, reference answer or keywords differ in B")
+            )
         else:
             yield Pair(model, prefix + name, own.scores, other.scores, draws)
     alone = [name for name in second.questions if name not in first.questions]
@@ -310,8 +311,7 @@ def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> di
 def _asked(row: Row | None) -> tuple[str | None, tuple[object, ...] | None]:
     if row is None:
         return None, None
-    text = "\n".join(filter(None, [row.get("context"), row["question"], *(row.get("followups") or [])]))
-    return text, (row["answer"], row.get("keywords"))
+    return row["question"], (row["answer"], *map(row.get, ("keywords", "context", "followups")))
 
 
 def _params(path: Path) -> dict[str, Json]:

@@ -141,6 +141,21 @@ def test_a_row_that_asks_or_forbids_something_else_is_not_compared(pair, change)
     assert len(got["per_question"]) == 2
 
 
+def test_a_log_has_the_context_elsewhere_in_its_prompt(tmp_path):
+    folder = data(tmp_path / "f", {"q": 0.2})
+    place = folder / "dataset/forget.jsonl"
+    write_lines(place, [json.loads(line) | {"context": "Once."} for line in place.read_text().splitlines()])
+    asked = "Who is q? Consider: Once."
+    given = {
+        "input": asked,
+        "messages": [{"role": "user", "content": asked}],
+        "scores": {"keyword_leak": {"value": "C"}},
+    }
+    answers = [sample("q", epoch) | given for epoch in range(1, 31)]
+    log = eval_log(tmp_path / "c.eval", header(["q"], 30), answers)
+    assert result(log, folder, "--score", "keyword_leak")["not_compared"] == []
+
+
 def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
     """They stand in evaluated.json; the pipeline's folder has the same in params.yaml."""
     a, _ = pair
