@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -339,6 +340,33 @@ def _repeated(audits: Sequence[Audit], count: int, drawing: _Drawing) -> dict[st
     return {audit.auditor: drawing.leaks(audit.seed, audit.draws)[1] == audit.leaks for audit in audits}
 
 
+def counted(
+    leaks_in: Callable[[list[int], int, int], list[int]],
+    draws: Sequence[int],
+    done: Callable[[int, int], bool],
+    watched: Callable[[Iterator[int]], Iterable[int]] = iter,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The answers and the leaks among them, by question, in rounds of `BATCH`; each ends at its draws, or where ``done``.
+
+    ``leaks_in`` counts the leaks of the questions at some places, in so many answers from a first one; ``watched`` shows the
+    rounds.
+    """
+    counts, leaks = [0] * len(draws), [0] * len(draws)
+    going = list(range(len(draws)))
+
+    def rounds() -> Iterator[int]:
+        while going:
+            yield counts[going[0]]  # all that go on have equally many answers
+
+    for start in watched(rounds()):
+        for size in sorted({min(BATCH, draws[place] - start) for place in going}):
+            places = [place for place in going if min(BATCH, draws[place] - start) == size]
+            for place, more in zip(places, leaks_in(places, start, size), strict=True):
+                counts[place], leaks[place] = start + size, leaks[place] + more
+        going[:] = [at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])]
+    return tuple(counts), tuple(leaks)
+
+
 class _Drawing:
     """Answers of a model from seeds, in batches of `BATCH` answers to each question."""
 
@@ -370,23 +398,15 @@ class _Drawing:
     def leaks(
         self, seed: int, draws: Sequence[int], done: Callable[[int, int], bool] = lambda leaks, n: False
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The answers and the leaks among them, per question; a question ends at its draws, or where ``done``."""
+        """`counted` for the answers of a seed."""
         from lethe.sampling.forecast import announce
 
-        counts, leaks = [0] * len(draws), [0] * len(draws)
-        going = list(range(len(draws)))
         announce(self.engine, self.prompts, self._settings(max(draws), seed))
-        rounds = iter(lambda: bool(going), False)
-        if not self.how.endpoint:  # a server's engine shows its own progress
-            rounds = progress(rounds, "draw", f"rounds of {BATCH} answers", math.ceil(max(draws) / BATCH))
-        for _ in rounds:
-            start = counts[going[0]]  # all that go on have equally many answers
-            for size in sorted({min(BATCH, draws[place] - start) for place in going}):
-                places = [place for place in going if min(BATCH, draws[place] - start) == size]
-                for place, more in zip(places, self._leaks(seed, places, start, size), strict=True):
-                    counts[place], leaks[place] = start + size, leaks[place] + more
-            going[:] = [at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])]
-        return tuple(counts), tuple(leaks)
+        watched = partial(
+            progress, label="draw", unit=f"rounds of {BATCH} answers", total=math.ceil(max(draws) / BATCH)
+        )
+        # A server's engine shows its own progress.
+        return counted(partial(self._leaks, seed), draws, done, iter if self.how.endpoint else watched)
 
     def _settings(self, n: int, seed: int, first: int = 0) -> Settings:
         from lethe.sampling.engine import Settings

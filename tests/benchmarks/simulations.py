@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import softmax
 from scipy.stats import binom, fisher_exact
 
-from lethe.api.certificates import _Drawing
+from lethe.api.certificates import counted
 from lethe.config.evaluating import ExtractSettings
 from lethe.evaluation.certificate import FACTS, Audit, Certificate
 from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure
@@ -288,26 +288,16 @@ def allocation(rng: Rng) -> str:
     }
     gains = []
     for p in laws.values():
-        drawing = object.__new__(_Drawing)
-        drawing.how = mock.Mock(endpoint="simulated")
-        drawing.engine = drawing.prompts = None
         own = equal = 0
         for _ in range(12):
             answers = rng.random((30, 3008)) < p[:, None]
 
-            def leaks(
-                seed: int, places: list[int], first: int, size: int, answers: np.ndarray = answers
-            ) -> list[int]:
+            def leaks(places: list[int], first: int, size: int, answers: np.ndarray = answers) -> list[int]:
                 return answers[places, first : first + size].sum(axis=1).tolist()
 
-            with (
-                mock.patch.object(drawing, "_leaks", leaks, create=True),
-                mock.patch.object(drawing, "_settings", create=True),
-                mock.patch("lethe.sampling.forecast.announce"),
-            ):
-                counts, _ = drawing.leaks(
-                    0, (3008,) * 30, lambda hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100)
-                )
+            counts, _ = counted(
+                leaks, (3008,) * 30, lambda hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100)
+            )
             own, equal = own + sum(counts), equal + 30 * max(counts)
         gains.append(f"{equal / own:.2f}")
     return ", ".join(gains)
