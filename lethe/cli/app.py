@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from lethe.cli.generate import Command, LazyCommand, LetheCommand, Typers
 from lethe.errors import BadInput, BadValue, LetheError, MissingArtifact, of_the_machine, visible
-from lethe.instruction_set import CHOICE, own_kernels
+from lethe.instruction_set import CHOICE
 from lethe.process import no_telemetry, same_numbers
 
 # A new command is a public function of `lethe.api` and a row here; a new option is a parameter.
@@ -285,10 +285,12 @@ _add_own()
 
 def main() -> None:
     """Start the command, with the kernels chosen before a numerical library is loaded."""
-    command = COMMANDS[MODEL].get("".join(sys.argv[1:2]))
-    if command and command.fast:
-        os.environ[CHOICE] = "every machine's" if "--portable" in sys.argv else "machine"
-    if not (command and own_kernels()):  # the report says which
+    command, portable = COMMANDS[MODEL].get("".join(sys.argv[1:2])), "--portable" in sys.argv
+    if command and command.fast and not portable:
+        os.environ[CHOICE] = "machine"  # the report says so
+    else:
+        if portable:
+            os.environ.pop(CHOICE, None)
         same_numbers()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
