@@ -31,13 +31,13 @@ from flows.workspace import RESULTS, no_source
 from lethe import tracking
 from lethe.errors import plural
 from lethe.io.files import SCHEMA_VERSION, Json, write_json
+from lethe.progress import FIRST_PAUSE
 from lethe.results import table
 from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
-PAUSE = 10.0  # seconds between two lines of a point
 ENDED = re.compile(r"\(\d+ of \d+\)$")  # how the line of a stage that ended ends
 Changes = Sequence[tuple[str, object]]
 
@@ -75,7 +75,7 @@ def run_point(folder: str, jobs: int) -> dict[str, Json]:
     ):
         for line in point.stderr or ():
             heard.append(line)
-            if ENDED.search(line) and time.monotonic() - shown >= PAUSE:
+            if ENDED.search(line) and time.monotonic() - shown >= FIRST_PAUSE:
                 standard().print(f"{Path(folder).name}: {line.strip()}")
                 shown = time.monotonic()
         point.wait()

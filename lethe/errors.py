@@ -263,11 +263,15 @@ def plural(value: int, thing: str, things: str = "") -> str:
 
 def near(got: object, legal: str | Iterable[str]) -> str:
     """Return a question that names the legal word to which a misspelt text is near; else an empty text."""
+    words = set(re.findall(r"[\w@-]+(?:\.[\w@-]+)*", legal) if isinstance(legal, str) else legal)
+    match = nearest(got, words, 0.8) if isinstance(got, str) and got not in words else None
+    return f" Did you mean {match!r}?" if match else ""
+
+
+def nearest(word: str, words: Collection[str], likeness: float) -> str | None:
     from difflib import get_close_matches
 
-    words = set(re.findall(r"[\w@-]+(?:\.[\w@-]+)*", legal) if isinstance(legal, str) else legal)
-    matches = get_close_matches(got, words, 1, cutoff=0.8) if isinstance(got, str) and got not in words else []
-    return f" Did you mean {matches[0]!r}?" if matches else ""
+    return next(iter(get_close_matches(word, words, 1, likeness)), None)
 
 
 def shortened(value: object, limit: int = 80) -> str:

@@ -137,12 +137,12 @@ def bounds(
         write_json(place, bound_records(result.questions, result.metric))
         written = {"inspect": str(place)}
     elif to == "mlflow":
-        from lethe.tracking import log_bounded
+        from lethe.tracking import FromFile, log_file
 
         counts = {"questions": len(result.prompts), "answers": sum(one.n for one in result.prompts)}
         counts["missing"] = sum(one.missing for one in result.prompts)
         params = {"alpha": result.settings.alpha, **parameters_of(result.log.log if result.log else None)}
-        logged = log_bounded(source.name, counts, result.model.bounds, params, result.to_frame())
+        logged = log_file(FromFile(source.name, counts, result.model.bounds, params, result.to_frame()))
         written = {"mlflow": logged}
     if given.get("labels"):  # a person's labels, not the verdicts, say whether an answer leaks
         name, bound = result.worst_by_labels() or (None, None)
@@ -427,13 +427,13 @@ def score_log(
         write_rows(out, result.table)
     run = None
     if to == "mlflow":
-        from lethe.tracking import log_bounded
+        from lethe.tracking import FromFile, log_file
 
         numbers: dict[str, float] = {}
         for name, *counts in result.rows():
             keys = zip(("scored", "missing", "mean"), counts, strict=True)
             numbers |= {f"{name}_{key}": value for key, value in keys if value is not None}
-        run = log_bounded(result.log.path.name, numbers, {}, parameters_of(result.log), result.table)
+        run = log_file(FromFile(result.log.path.name, numbers, {}, parameters_of(result.log), result.table))
     place = (
         f"The records are in {out}: inspect score {given['log']} --scorer precomputed_scores -S scores={out}"
         if to == "inspect"

@@ -262,9 +262,8 @@ def _legal(problem: core.ErrorDetails, walk: "_Walk") -> str:
     return problem["msg"].replace("Input should be ", "").replace("Field required", "a value here")
 
 
-def bad_option(
-    option: Any, cause: BaseException | None
-) -> BadValue | None:  # typer keeps the option's class to itself
+# Typer keeps the class of an option to itself.
+def bad_option(option: Any, cause: BaseException | None) -> BadValue | None:
     """Return in Lethe's words why a word or a number that pydantic refused is no value of an option."""
     if option is None or not isinstance(cause, ValidationError):
         return None

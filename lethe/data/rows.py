@@ -5,14 +5,13 @@ import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from lethe.config.schema import Data
-from lethe.errors import BadFile, BadInput, BadRow, check_columns, reason_of, shortened, visible
+from lethe.errors import BadFile, BadInput, BadRow, check_columns, nearest, reason_of, shortened, visible
 from lethe.io.artifacts import Aim, Row
 from lethe.io.files import doubled, read_json, read_jsonl, read_text
 from lethe.io.tables import LARGEST_CELL
@@ -94,9 +93,8 @@ def misspelt(row: Mapping[str, object]) -> str | None:
     for key in row.keys() - set(KEYS):
         plain = str(key).casefold().strip().replace("-", "_").replace(" ", "_")
         absent = [legal for legal in KEYS if legal not in row]
-        near = [plain] if plain in KEYS else get_close_matches(plain, absent, 1, cutoff=0.85)
-        if near:
-            return f"unknown key {shortened(key)}; did you mean {near[0]!r}?"
+        if meant := plain if plain in KEYS else nearest(plain, absent, 0.85):
+            return f"unknown key {shortened(key)}; did you mean {meant!r}?"
     return None
 
 

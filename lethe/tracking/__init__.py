@@ -17,17 +17,11 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from lethe.errors import BadInput, LetheError
 from lethe.io.files import read_json, write_json
-from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_before, read_pipeline
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from lethe.statistics.bound import Bound
+from lethe.tracking.entries import TRAINING, Entry, FromFile, Pipeline, read_before, read_pipeline
 
 PATIENCE = 2.0  # seconds a server may take to accept a connection
 CHANGE_TAG = "lethe.change"  # of the newest pipeline: whether something got worse, or better
@@ -74,14 +68,8 @@ def mark_newest(change: str, text: str, home: Path) -> str:
     return ""
 
 
-def log_bounded(
-    name: str,
-    numbers: Mapping[str, float],
-    bounds: Mapping[str, Bound],
-    params: Mapping[str, object],
-    table: pd.DataFrame,
-) -> str:
-    """Log results read from a file to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where."""
+def log_file(results: FromFile) -> str:
+    """Log results to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where."""
     home = Path.cwd()
     uri = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
     address = without_password(uri)
@@ -90,7 +78,7 @@ def log_bounded(
     from lethe.tracking import runs
 
     place = (home / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
-    return f"{runs.log_bounded(uri, place, name, numbers, bounds, params, table)} at {address}"
+    return f"{runs.log_file(uri, place, results)} at {address}"
 
 
 def store(home: Path) -> str:

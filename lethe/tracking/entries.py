@@ -6,12 +6,16 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from lethe.config.load import load_yaml
 from lethe.io.files import Json, flat_numbers, read_artifact
 from lethe.results import table
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST = 15  # metrics of a run of an audit or game
 SOLE = ("audit", "game")  # stages whose result belongs to no model
@@ -22,6 +26,16 @@ NO_CURVE = ("step", "epoch", "lr")
 
 # The entry of a stage in dvc.lock: cmd, deps and outs with path and md5, params by file.
 LockedStage = Mapping[str, Json]
+
+
+class FromFile(NamedTuple):
+    """Results that a command read from a file: a run of their own, outside any pipeline."""
+
+    name: str
+    numbers: Mapping[str, float]
+    bounds: Mapping[str, Bound]
+    params: Mapping[str, object]
+    table: "pd.DataFrame"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from lethe.process import git
 from lethe.results import quantities
 from lethe.statistics.bound import Bound
 from lethe.tracking import tables
-from lethe.tracking.entries import Entry, Pipeline
+from lethe.tracking.entries import Entry, FromFile, Pipeline
 from lethe.tracking.tables import shown, worded
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
@@ -145,25 +145,17 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
     return run_id
 
 
-def log_bounded(
-    uri: str,
-    place: str | None,
-    name: str,
-    numbers: Mapping[str, float],
-    bounds: Mapping[str, Bound],
-    params: Mapping[str, object],
-    table: pd.DataFrame,
-) -> str:
+def log_file(uri: str, place: str | None, results: FromFile) -> str:
     """Log results read from a file; return the start of a sentence that says where."""
     client = client_of(uri)
-    tags = _guarantees(bounds) | {"lethe.kind": "log"}
-    run_id = client.create_run(experiment_of(client, place, LOGS), run_name=name, tags=tags).info.run_id
-    values = {**numbers, **{key: bound.value for key, bound in bounds.items()}}
-    own = {key: str(value) for key, value in params.items() if value is not None}
+    tags = _guarantees(results.bounds) | {"lethe.kind": "log"}
+    run_id = client.create_run(experiment_of(client, place, LOGS), run_name=results.name, tags=tags).info.run_id
+    values = {**results.numbers, **{key: bound.value for key, bound in results.bounds.items()}}
+    own = {key: str(value) for key, value in results.params.items() if value is not None}
     _log_numbers(client, run_id, values, own)
-    _log_tables(client, run_id, {"questions.json": table})
+    _log_tables(client, run_id, {"questions.json": results.table})
     client.set_terminated(run_id)
-    return f"MLflow: run {name!r} ({run_id}) in experiment {LOGS!r}"
+    return f"MLflow: run {results.name!r} ({run_id}) in experiment {LOGS!r}"
 
 
 def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:

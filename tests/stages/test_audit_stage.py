@@ -17,7 +17,7 @@ from lethe.statistics.bound import Covers
 from lethe.statistics.one_run import audit as summary
 from lethe.statistics.one_run.audit import OneRunAudit
 from stages import attack, audit, prepare, train
-from tests.lethe.statistics.one_run.calibration import gaussian
+from tests.lethe.statistics.one_run.calibration import gaussian, table_of
 from tests.small import ROOT, make_repository, small_params
 
 PRESET = yaml.safe_load((ROOT / "flows/presets/audit-dp-sgd.yaml").read_text())["audits"]
@@ -50,7 +50,7 @@ def a_short_curve(monkeypatch):
 def guesses(tmp_path):
     drawn = gaussian(1000, np.random.default_rng(0), mu=1.0, guess="threshold")
     path = tmp_path / "guesses.csv"
-    pd.DataFrame({"bit": drawn.bits, "guess": drawn.guesses, "score": drawn.scores}).to_csv(path, index=False)
+    table_of(drawn).to_csv(path, index=False)
     return str(path)
 
 

@@ -87,16 +87,6 @@ def test_a_notebook_shows_no_bound_inside_its_value(seed):
     assert float(row[4]) <= ends.ci_low <= ends.ci_high <= float(row[5])
 
 
-@pytest.fixture
-def guesses(tmp_path):
-    rng = np.random.default_rng(0)
-    bits = rng.integers(0, 2, 300)
-    outputs = rng.normal(size=300) + bits
-    table = pd.DataFrame({"bit": bits, "guess": (outputs > 0.5).astype(int), "score": np.abs(outputs - 0.5)})
-    table.to_csv(tmp_path / "g.csv", index=False)
-    return tmp_path / "g.csv", table
-
-
 def test_every_form_of_guesses_gives_the_same_audit(guesses):
     path, table = guesses
     found = lethe.audit.one_run(guesses=path, r=100, claimed_epsilon=0.5)

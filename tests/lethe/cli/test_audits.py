@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -220,17 +219,6 @@ def test_a_broken_trade_off_file_is_named_with_its_line(tmp_path, text, sentence
     done = one_run.refused(*COUNTS, "--mechanism", "tradeoff", "--tradeoff", tmp_path / "f.csv")
     assert "f.csv" in done
     assert sentence in done
-
-
-@pytest.fixture
-def guesses(tmp_path):
-    rng = np.random.default_rng(0)
-    bits = rng.integers(0, 2, 500)
-    outputs = rng.normal(size=500) + bits
-    table = pd.DataFrame({"bit": bits, "guess": (outputs > 0.5).astype(int), "score": np.abs(outputs - 0.5)})
-    path = tmp_path / "g.csv"
-    table.to_csv(path, index=False)
-    return path, table
 
 
 @cases

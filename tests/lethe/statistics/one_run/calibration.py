@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
+import pandas as pd
 from scipy import special
 from scipy.special import ndtr
 
@@ -37,6 +38,11 @@ def by_rank(bits: np.ndarray, outputs: np.ndarray) -> Guesses:
 
 def fair_bits(n: int, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 2, n, dtype=np.int8)
+
+
+def table_of(drawn: Guesses) -> pd.DataFrame:
+    """The columns of a file of guesses."""
+    return pd.DataFrame({"bit": drawn.bits, "guess": drawn.guesses, "score": drawn.scores})
 
 
 def gaussian(n: int, rng: np.random.Generator, *, mu: float, guess: str = "rank") -> Guesses:
