@@ -40,7 +40,7 @@ def test_a_point_shows_its_steps_while_it_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "python").write_text('#!/bin/sh\necho "a ran after 1 s (1 of 2)\nb" >&2\necho "{}"\n')
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    monkeypatch.setattr(sweep, "PAUSE", 0.0)
+    monkeypatch.setattr(sweep, "FIRST_PAUSE", 0.0)
     assert sweep.run_point.fn(str(tmp_path), 1) == {}
     assert capsys.readouterr().err == f"{tmp_path.name}: a ran after 1 s (1 of 2)\n"
 
