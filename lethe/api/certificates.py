@@ -16,14 +16,14 @@ import numpy as np
 from lethe.api.result import Place, TableWithSentences, View, documented, frame, served_by
 from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, scorer_params
 from lethe.config.fields import Direct
-from lethe.errors import BadFile, BadInput, BadValue
+from lethe.errors import BadFile, BadInput, BadValue, check
 from lethe.evaluation import certificate
 from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
 from lethe.io.cache import cache_key, content_digest, digest, module_of
 from lethe.io.files import read_text
 from lethe.progress import progress
 from lethe.registry import SCORERS
-from lethe.statistics.checks import check_alpha, check_count
+from lethe.statistics.checks import check_alpha, check_count, check_share
 from lethe.statistics.sequential import log_e_value
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def certify(
     top_p: float = SAMPLE.top_p,
     top_k: int = SAMPLE.top_k,
     max_new_tokens: int = SAMPLE.max_new_tokens,
+    dtype: str = SAMPLE.dtype,
     endpoint: str | None = None,
     key_env: str | None = None,
 ) -> Certificate:
@@ -144,8 +145,8 @@ def certify(
     from lethe.scoring import applies
 
     source = _source(model, endpoint, key_env)
-    if endpoint and engine != SAMPLE.engine:
-        raise BadValue("engine", engine, "auto for a served model: the server draws")
+    for name, value in (("engine", engine), ("dtype", dtype)):
+        check(not endpoint or value == "auto", name, value, "auto for a served model: the server draws")
     chat = prompt is None and default_prompt(source) == "chat"
     given["served"] = str(model) if endpoint else None
     given["prompt"] = ("chat" if chat else PLAIN) if prompt is None else str(prompt)
@@ -153,8 +154,7 @@ def certify(
     rows = read_rows(Path(data))
     _check(auditor, draws)
     check_alpha(alpha)
-    if not 0 < tau < 1:
-        raise BadValue("tau", tau, "a number between 0 and 1")
+    check_share("tau", tau)
     hashes = facts(source, rows, how)
     if unread := [row["id"] for row in rows if not applies(scorer, row)]:
         which = f"question {unread[0]!r} ({len(unread)} of {len(rows)} such questions)"
@@ -163,7 +163,8 @@ def certify(
         raise BadInput(f"{scorer} can judge no answer to {which}: {every}. {remedy}")
     drawing = _Drawing(source, rows, how)
     if not endpoint:  # the statement is about the engine that draws, whatever "auto" takes elsewhere
-        how = how.model_copy(update={"engine": drawing.engine.name})
+        opened = getattr(drawing.engine, "checkpoint", how)
+        how = how.model_copy(update={"engine": drawing.engine.name, "dtype": opened.dtype})
     claim = certificate.Certificate(
         questions=tuple(row["id"] for row in rows),
         tau=tau,
@@ -252,12 +253,13 @@ class How(Direct, Drawing):
     prompt: str
     scorer: str = "keyword_leak"
     engine: str = SAMPLE.engine
+    dtype: str = "float32"  # of a certificate that names none
     endpoint: str | None = None
     served: str | None = None  # the server's name of the model
 
     def drawing(self) -> dict[str, object]:
-        server = ("endpoint", "served") if self.endpoint else ()
-        return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields, *server)}
+        more = ("endpoint", "served") if self.endpoint else ("dtype",) * (self.dtype != "float32")
+        return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields, *more)}
 
 
 def _check(auditor: str, draws: int) -> None:
@@ -374,7 +376,7 @@ class _Drawing:
 
     def __init__(self, model: Path | Endpoint, rows: Sequence[Row], how: How):
         from lethe.models.checkpoints import prepare_torch
-        from lethe.sampling.engine import open_engine
+        from lethe.sampling.engine import Options, open_engine
         from lethe.sampling.tasks import speaker
         from lethe.scoring import open_scorer
 
@@ -384,7 +386,7 @@ class _Drawing:
         self.scorer = open_scorer(how.scorer)
         if not isinstance(model, Endpoint):
             prepare_torch()
-            self.engine = open_engine(how.engine, model)
+            self.engine = open_engine(how.engine, model, Options(dtype=how.dtype))
             return
         from lethe.sampling.endpoint import EndpointEngine
 

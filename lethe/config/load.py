@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from lethe.config.fields import bad_param
 from lethe.config.schema import FILE, EvaluationParams, Params
-from lethe.errors import BadFile, BadParam, BadValue
+from lethe.errors import BadFile, BadParam, check
 from lethe.io.files import Json, read_text
 from lethe.process import PARAMS
 
@@ -78,8 +78,7 @@ def parse(assignment: str) -> tuple[str, object]:
     from ruamel.yaml.error import YAMLError
 
     key, equals, text = assignment.partition("=")
-    if not equals or not key.strip():
-        raise BadValue("-S", assignment, "key=value, for example sample.n=64")
+    check(equals and key.strip(), "-S", assignment, "key=value, for example sample.n=64")
     try:
         return key.strip(), YAML(typ="safe", pure=True).load(text)
     # ValueError: an impossible date, a number of 5,000 digits; TypeError: a mapping as a key
@@ -102,8 +101,8 @@ def section_of(
 def read_preset(folder: Path, name: str, asked: str = "--preset") -> dict[str, object]:
     """The keys and values of a preset, in their order."""
     presets = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in presets:
-        raise BadValue(asked, name, f"one of {', '.join(presets)}" if presets else "none: there is no preset")
+    legal = f"one of {', '.join(presets)}" if presets else "none: there is no preset"
+    check(name in presets, asked, name, legal)
     return read_yaml(folder / f"{name}.yaml")
 
 

@@ -118,7 +118,7 @@ class Certificate:
 
     def statement(self) -> str:
         engine = self.settings.get("engine", {})
-        by = engine.get("engine")
+        by = f"{engine.get('engine')} in {engine['dtype']}" if "dtype" in engine else engine.get("engine")
         if "endpoint" in engine:
             by = f"{engine.get('served')} at {engine['endpoint']}, as served at each draw,"
         return (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from lethe.errors import BadFile, BadRow, BadValue, shortened
+from lethe.errors import BadFile, BadRow, BadValue, check, shortened
 from lethe.io.artifacts import GREEDY, TURNS, read_references
 from lethe.io.files import FIRST, KEY, SCHEMA_VERSION, read_artifact, read_jsonl, write_jsonl
 from lethe.io.tables import file_line, numeric_column, read_table
@@ -221,8 +221,7 @@ class Queue:
     """The order of labelling: by mass until the target is covered, then random draws of the rest."""
 
     def __init__(self, draws: Draws, target: float, rest: int):
-        if not 0 < target <= 1:
-            raise BadValue("--mass", target, "a number above 0 and at most 1")
+        check(0 < target <= 1, "--mass", target, "a number above 0 and at most 1")
         self.draws, self.target, self.rest = draws, target, rest
         self.counts = Counter(answer for name in draws.answers for answer in draws.first(name))
         self.total = self.counts.total()

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from lethe.config.evaluating import METRICS
-from lethe.errors import BadInput, BadValue
+from lethe.errors import BadInput, check
 from lethe.evaluation.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
 from lethe.io.cache import Levels
 from lethe.progress import progress
@@ -53,10 +53,8 @@ class MeasureSettings:
         check_alpha(self.alpha)
         many_prompts.check_together(self.together)
         for threshold in self.thresholds:
-            if not 0 <= threshold <= 1:
-                raise BadValue("threshold", threshold, "a number in [0, 1]")
-        if self.missing not in (None, "worst", "drop"):
-            raise BadValue("missing", self.missing, "worst or drop")
+            check(0 <= threshold <= 1, "threshold", threshold, "a number in [0, 1]")
+        check(self.missing in (None, "worst", "drop"), "missing", self.missing, "worst or drop")
 
 
 def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn, plural, shortened
+from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn, check, plural, shortened
 from lethe.io.artifacts import GREEDY, Row
 from lethe.io.files import read_artifact
 from lethe.io.logs import is_log, read_log
@@ -77,8 +77,7 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
         return list(scores)  # made by a reader of files, which has already counted the missing scores
     else:
         values = _numbers(scores)
-        if values.ndim > 2:
-            raise BadValue("scores", f"shape {values.shape}", "n scores, or an array of shape (prompts, n)")
+        check(values.ndim < 3, "scores", f"shape {values.shape}", "n scores, or an array of shape (prompts, n)")
         named = [(ALL, values)] if values.ndim < 2 else [(str(place), row) for place, row in enumerate(values)]
     prompts = []
     for name, own in named:
@@ -89,8 +88,7 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
         if counted.ndim != 1 or not counted.size:
             raise BadValue("scores", f"shape {counted.shape} for {name!r}", "at least one score of each prompt")
         prompts.append(PromptScores(name, counted, int(absent.sum())))
-    if not prompts:
-        raise BadValue("scores", "none", "at least one prompt")
+    check(prompts, "scores", "none", "at least one prompt")
     return prompts
 
 
@@ -246,11 +244,10 @@ def read_any_scores(
     score, and the log.
     """
     if not is_log(path):
-        if filter is not None:
-            raise BadValue("--filter", filter, "left out: the file is a table of scores, not an lm-eval log")
+        legal = "left out: the file is a table of scores, not an lm-eval log"
+        check(filter is None, "--filter", filter, legal)
         return read_scores(path, missing, score or "score", by), missing, None
-    if by is not None:
-        raise BadValue("by", by, "left out: the file is a log, which names its prompts")
+    check(by is None, "by", by, "left out: the file is a log, which names its prompts")
     scored = scores_of(read_log(path, filter), score, missing)
     return scored.prompts, missing or ("worst" if scored.missing else None), scored
 

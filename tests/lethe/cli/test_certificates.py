@@ -28,13 +28,8 @@ from tests.small import ROOT
 def place(tmp_path, monkeypatch, checkpoint):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(checkpoint, "model")
-    write(ROWS)
+    write_jsonl("rows.jsonl", ROWS)
     return tmp_path
-
-
-def write(rows):
-    with open("rows.jsonl", "w") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
 command = Command()
@@ -107,16 +102,29 @@ def test_an_adapter_is_certified_with_the_model_below_it(tmp_path):
     before = facts(adapter, ROWS, how)
     moved = tmp_path / "moved"
     base.rename(moved)
-    (adapter / "adapter_config.json").write_text(json.dumps({"r": 2, "base_model_name_or_path": str(moved)}))
+    configuration = json.dumps({"r": 2, "base_model_name_or_path": str(moved)})
+    (adapter / "adapter_config.json").write_text(configuration)
     assert facts(adapter, ROWS, how) == before
-    (moved / "model.safetensors").write_bytes(b"two")
-    assert {name for name, value in facts(adapter, ROWS, how).items() if value != before[name]} == {"weights"}
-    (moved / "model.safetensors").write_bytes(b"one")
-    (moved / "tokenizer.json").write_bytes(b"two")
-    assert {name for name, value in facts(adapter, ROWS, how).items() if value != before[name]} == {"tokenizer"}
-    (moved / "tokenizer.json").write_bytes(b"one")
-    (adapter / "adapter_config.json").write_text(json.dumps({"r": 3, "base_model_name_or_path": str(moved)}))
-    assert {name for name, value in facts(adapter, ROWS, how).items() if value != before[name]} == {"weights"}
+    for file, old, new, name in (
+        (moved / "model.safetensors", "one", "two", "weights"),
+        (moved / "tokenizer.json", "one", "two", "tokenizer"),
+        (adapter / "adapter_config.json", configuration, configuration.replace("2", "3", 1), "weights"),
+    ):
+        file.write_text(new)
+        assert {each for each, value in facts(adapter, ROWS, how).items() if value != before[each]} == {name}
+        file.write_text(old)
+
+
+def test_a_certificate_of_rounded_weights_names_their_format_and_is_verified_in_it(place):
+    settings = certify("--draws", 5)["settings"]["engine"]
+    (place / "certificate.json").unlink()
+    value = certify("--draws", 5, "--dtype", "bfloat16")
+    assert value["settings"]["engine"] == settings | {"dtype": "bfloat16"}
+    assert "in bfloat16" in value["claim"]["statement"]
+    assert verify("--draws", 0, "--redraw", 1)["repeated"] == {"author": True}
+    found = read_certificate(place / "certificate.json")
+    replace(found, settings=value["settings"] | {"engine": settings}).write(place / "changed.json")
+    assert "hash of engine" in refused("verify", "changed.json")
 
 
 def test_a_changed_scorer_engine_or_template_is_refused_by_name(place):
@@ -136,22 +144,16 @@ def test_a_changed_scorer_engine_or_template_is_refused_by_name(place):
 def test_an_edited_certificate_is_refused(place):
     certify("--draws", 5)
     value = json.loads((place / "certificate.json").read_text())
-    value["auditors"][0]["leaks"] = [0, 0]
-    value["auditors"][0]["draws"] = [5000, 5000]
-    (place / "edited.json").write_text(json.dumps(value))
-    assert "e_process.per_question.1" in refused("verify", "edited.json")
-    value = json.loads((place / "certificate.json").read_text())
-    value["auditors"] *= 2
-    (place / "doubled.json").write_text(json.dumps(value))
-    assert "one seed" in refused("verify", "doubled.json")
-    value["schema"] = "lethe-certificate/1"
-    (place / "older.json").write_text(json.dumps(value))
-    assert "certify again" in refused("verify", "older.json")
-    value["schema"] = "lethe-certificate/9"
-    (place / "newer.json").write_text(json.dumps(value))
-    told = refused("verify", "newer.json")
-    assert "lethe-certificate/9" in told
-    assert "release that wrote" in told
+    (author,) = value["auditors"]
+    for change, said in (
+        ({"auditors": [author | {"leaks": [0, 0], "draws": [5000, 5000]}]}, "e_process.per_question.1"),
+        ({"auditors": [author] * 2}, "one seed"),
+        ({"schema": "lethe-certificate/1"}, "certify again"),
+        ({"schema": "lethe-certificate/9"}, "lethe-certificate/9"),
+        ({"schema": "lethe-certificate/9"}, "release that wrote"),
+    ):
+        (place / "edited.json").write_text(json.dumps(value | change))
+        assert said in refused("verify", "edited.json")
 
 
 def test_wrong_use_is_a_sentence(place):
