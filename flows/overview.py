@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -31,13 +30,10 @@ class Overview:
         self.began = time.monotonic()
         self.notes = notes  # the folder of the stages' progress
 
-    @contextlib.contextmanager
-    def live(self) -> Iterator[Overview]:
+    def live(self) -> contextlib.AbstractContextManager[object]:
         if not self.console.is_terminal:
-            yield self
-            return
-        with Live(get_renderable=self._lines, console=self.console, refresh_per_second=4, transient=True):
-            yield self
+            return contextlib.nullcontext()
+        return Live(get_renderable=self._lines, console=self.console, refresh_per_second=4, transient=True)
 
     def tell(self, sentence: str) -> None:
         if sentence:
@@ -65,12 +61,9 @@ class Overview:
 
     def _lines(self) -> Group:
         now = time.monotonic()
-        lines = [
-            Text(f"{stage} {_clock(now - since)} {self._progress(stage)}") for stage, since in self.running.items()
-        ]
-        return Group(
-            *lines, Text(f"{self.done} of {plural(self.total, 'stage')}, {_clock(now - self.began)}", style="bold")
-        )
+        lines = [Text(f"{one} {_clock(now - since)} {self._progress(one)}") for one, since in self.running.items()]
+        whole = f"{self.done} of {plural(self.total, 'stage')}, {_clock(now - self.began)}"
+        return Group(*lines, Text(whole, style="bold"))
 
     def _progress(self, stage: str) -> str:
         try:

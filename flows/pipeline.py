@@ -43,7 +43,7 @@ from flows.overview import Overview, standard
 from flows.server import OwnServer, require
 from flows.workers import Workers
 from lethe import config, tracking
-from lethe.config.schema import Notify
+from lethe.config.schema import Notify, Params
 from lethe.errors import BadValue, LetheError, StageFailed, behind, of_the_machine, plural
 from lethe.evaluation.standing import doubt
 from lethe.process import watch
@@ -170,11 +170,6 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         outdated = graph.behind()
-        if outdated:
-            groups = Counter(name.partition("@")[0] for name in outdated)
-            counts = ", ".join(f"{count} {group}" for group, count in groups.items())
-            overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(outdated)} run: {counts}")
-            overview.tell(doubt(params) if "sample" in groups else "")
         processes: Runner
         if scheduler is None:
             processes = workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
@@ -183,10 +178,13 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
 
             current = [name for name in graph.upstream if name not in outdated]
             processes = Workers(root, scheduler, graph.upstream, current)
+        at_once = jobs or processes.threads
+        if outdated:
+            tell_ahead(outdated, len(stages), params, overview, record.expected(root, outdated, at_once))
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
         with contextlib.closing(processes), overview.live(), signals_stop(processes) as signals, untagged:
-            run_stages(stages, jobs or processes.threads, overview, processes)
+            run_stages(stages, at_once, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
         ends = {
             stage.name: record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2)) for stage in stages
@@ -204,6 +202,19 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         if scheduled:
             overview.tell(record.summary(news))
     return _state(stages, news)
+
+
+def tell_ahead(outdated: Sequence[str], total: int, params: Params, overview: Overview, time: str) -> None:
+    """Say before the first stage starts what the run will take."""
+    groups = Counter(name.partition("@")[0] for name in outdated)
+    counts = ", ".join(f"{count} {group}" for group, count in groups.items())
+    overview.tell(f"{plural(total, 'stage')}, of which at most {len(outdated)} run: {counts}")
+    if "sample" in groups:
+        from lethe.steps.costs import drawing  # takes a second
+
+        overview.tell(doubt(params))
+        time = drawing(params, outdated) + time
+    overview.tell(time)
 
 
 def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:

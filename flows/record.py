@@ -21,6 +21,7 @@ from lethe.errors import LetheError, OtherSchema, plural, visible
 from lethe.evaluation.findings import judged_exactly
 from lethe.io.artifacts import measured
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, plain, read_artifact, write_json
+from lethe.progress import duration
 from lethe.results import table
 from lethe.results.changes import judged_anew, proved_changes
 from lethe.results.table import Results
@@ -116,6 +117,9 @@ class RunRecord:
     metrics_of: str | None
     metrics: dict[str, dict[str, int | float]] | None
     verdicts: dict[str, Words]
+    took: dict[str, tuple[str, float]] = dataclasses.field(
+        default_factory=dict
+    )  # end and seconds of the last time
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
@@ -137,10 +141,8 @@ def metric_changes(before: dict[str, dict[str, float]], after: dict[str, dict[st
     changes = []
     for model in sorted(set(before) | set(after)):
         old, new = before.get(model, {}), after.get(model, {})
-        for metric in [*new, *(key for key in old if key not in new)]:
-            if old.get(metric) != new.get(metric):
-                changes.append(Change(model, metric, old.get(metric), new.get(metric)))
-    return changes
+        changes += [Change(model, key, old.get(key), new.get(key)) for key in dict.fromkeys((*new, *old))]
+    return [one for one in changes if one.before != one.after]
 
 
 def read(root: Path) -> RunRecord | None:
@@ -206,6 +208,19 @@ def _same_tables(root: Path) -> bool:
     return True
 
 
+def expected(root: Path, stages: Sequence[str], at_once: int) -> str:
+    """Say how long these stages took when they last ran in this folder."""
+    last = read(root)
+    known = [last.took[name] for name in stages if name in last.took] if last else []
+    if not known:
+        return "Time: unknown, as none of these stages ran here before."
+    days = sorted({end.partition("T")[0] for end, _ in known})
+    since = " to ".join(dict.fromkeys((days[0], days[-1])))
+    took = duration(math.fsum(seconds for _, seconds in known))
+    new = f"; unknown for {len(stages) - len(known)} that never ran here" if len(known) < len(stages) else ""
+    return f"Time: these stages took {took} in sum when they last ran ({since}), now {at_once} at once{new}."
+
+
 def notice(news: RunRecord, root: Path) -> dict[str, object]:
     return {
         "schema": 1,
@@ -259,6 +274,8 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequ
         metrics_of=finished if complete else former_of,
         metrics=metrics if complete else former,
         verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
+        took=(last.took if last else {})
+        | {name: (finished, end.seconds) for name, end in stages.items() if end.why == "ran"},
     )
     write_json(root / FILE, record.as_json())
     if not complete:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dvc.config import Config
@@ -27,27 +27,20 @@ def require(root: Path) -> None:
         )
     with _repo(root) as repo:
         name = repo.config["core"]["remote"]
-        try:
-            store = repo.cloud.get_remote_odb(name)
-            store.fs.ls(store.path)
-        except FileNotFoundError as error:
-            if error.__cause__:  # the answer of a server: no such bucket; a new remote has no folder yet
-                raise LetheError(f"The DVC remote {name} ({_url(repo)}): {workspace.sentence(error)}.") from error
-        except Exception as error:  # each kind of remote raises errors of its own library
-            raise LetheError(
-                f"The DVC remote {name} ({_url(repo)}) does not answer: {workspace.sentence(error)}."
-            ) from error
+        with _errors_of(f"The DVC remote {name} ({_url(repo)}) does not work"):
+            try:
+                store = repo.cloud.get_remote_odb(name)
+                store.fs.ls(store.path)
+            except FileNotFoundError as error:
+                if error.__cause__:  # the answer of a server: no such bucket; a new remote has no folder yet
+                    raise
 
 
 def pull(root: Path) -> str:
     """Fetch what the remote holds and put back the outputs that are missing here; returns a sentence for the user."""
     with _repo(root) as repo:
-        try:
-            repo.fetch(run_cache=True)
-        except DownloadError:  # some files are not there
-            pass
-        except Exception as error:  # as in `require`
-            raise LetheError(f"The DVC remote ({_url(repo)}) failed: {workspace.sentence(error)}.") from error
+        with _errors_of(f"The DVC remote ({_url(repo)}) failed"), contextlib.suppress(DownloadError):
+            repo.fetch(run_cache=True)  # some files may not be there
         # An output without a hash is not in dvc.lock.
         locked = [out for out in repo.index.outs if out.stage.cmd is not None and out.hash_info]
         bad = 0
@@ -67,27 +60,30 @@ def pull(root: Path) -> str:
 
 def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
     require(root)
-    try:
-        with _repo(root) as repo:
-            sent = repo.push(targets=list(stages) or None, run_cache=run_cache)
-    except Exception as error:  # as in `require`
-        raise LetheError(f"Not everything went to the DVC remote: {workspace.sentence(error)}.") from error
+    with _errors_of("Not everything went to the DVC remote"), _repo(root) as repo:
+        sent = repo.push(targets=list(stages) or None, run_cache=run_cache)
     return f"DVC remote: {plural(sent, 'file')} sent."
 
 
 def fetch(root: Path, stages: Sequence[str]) -> None:
-    try:
-        with _repo(root) as repo:
-            repo.pull(targets=list(stages), force=True)
-            with repo.lock:
-                outs = outputs_of(repo, stages)
-            bad = [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
-    except Exception as error:  # as in `require`
-        raise LetheError(f"Not everything came from the DVC remote: {workspace.sentence(error)}.") from error
+    with _errors_of("Not everything came from the DVC remote"), _repo(root) as repo:
+        repo.pull(targets=list(stages), force=True)
+        with repo.lock:
+            outs = outputs_of(repo, stages)
+        bad = [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
     if bad:
         raise LetheError(
             f"The DVC remote sent damaged files: {', '.join(bad)}. Remove them there, and push them again."
         )
+
+
+@contextlib.contextmanager
+def _errors_of(problem: str) -> Iterator[None]:
+    """Name the problem of every error, because each kind of remote raises errors of its own library."""
+    try:
+        yield
+    except Exception as error:
+        raise LetheError(f"{problem}: {workspace.sentence(error)}.") from error
 
 
 def _repo(root: Path) -> Repo:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +26,8 @@ from lethe.models.encoding import CHAT, read_template
 PRESETS = Path(__file__).parent / "presets"
 MODELS = Path("data/models")
 FIRST = "train.recipe.start_from"  # never the output of a stage: the stages `train` read this model
+read_preset = functools.partial(preset_in, PRESETS)
 GAMES_READ = (Path("data/source"), Path("lethe/models/prompts"))  # what dvc.yaml lists for the stage `game`
-
-
-def read_preset(name: str, asked: str = "--preset") -> dict[str, object]:
-    return preset_in(PRESETS, name, asked)
 
 
 def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:

@@ -15,6 +15,7 @@ from lethe.config.evaluating import METRICS, SAMPLE
 from lethe.config.load import changed_document, read_preset
 from lethe.errors import BadArguments, BadInput, BadValue
 from lethe.io.files import Json
+from lethe.progress import duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -301,7 +302,7 @@ def _preset_views(values: Mapping[str, Json]) -> list[View]:
     notes = [
         f"Questions: {asked}. In all {values['generations']:,} answers, at most {values['tokens_at_most']:,} tokens.",
         f"Tokens per second: {values['rate_from']}. Time, one model after the other: "
-        f"{_duration(values['seconds_at_most']) or 'unknown'} at most.",
+        f"{_text('seconds', values['seconds_at_most']) or 'unknown'} at most.",
     ]
     shown = {"answers": "generations", "tokens at most": "tokens_at_most", "weights": "weight_bytes"}
     shown |= {"cache at most": "cache_bytes_at_most", "time at most": "seconds_at_most"}
@@ -323,13 +324,14 @@ def _preset_views(values: Mapping[str, Json]) -> list[View]:
 
 
 def _table(title: str, shown: Mapping[str, str], entries: Sequence[Cost], notes: list[str]) -> View:
-    def text(key: str, value: Json) -> object:
-        if "seconds" in key:
-            return _duration(value)
-        return _bytes(value) if "bytes" in key and value is not None else value
-
-    rows = [[text(key, one.get(key)) for key in shown.values()] for one in entries]
+    rows = [[_text(key, one.get(key)) for key in shown.values()] for one in entries]
     return View(title, list(shown), rows, notes)
+
+
+def _text(key: str, value: Json) -> Json:
+    if value is not None and "seconds" in key:
+        return duration(value)
+    return _bytes(value) if "bytes" in key and value is not None else value
 
 
 def _bytes(count: float) -> str:
@@ -338,9 +340,3 @@ def _bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:,.1f} TB"
-
-
-def _duration(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.1f} min"

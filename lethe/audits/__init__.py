@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lethe.io.files import flat_numbers
 from lethe.process import cores, die_with_parent
-from lethe.progress import progress
+from lethe.progress import progress, tell
 from lethe.results import table
 from lethe.statistics.bound import Bound
 
@@ -60,17 +60,20 @@ Runner = Callable[[Callable, Sequence[tuple], str], list]  # function, one tuple
 def in_processes(function: Callable, arguments: Sequence[tuple], label: str, at_once: int | None = None) -> list:
     """Call a function with each tuple of arguments, in ``at_once`` processes (None: one per core); return the results in the
     same order. The first error ends all calls."""
-    if min(at_once or cores(), len(arguments)) <= 1:
+    at_once = min(at_once or cores(), len(arguments))
+    if len(arguments) > 1:
+        tell(f"{label}: {len(arguments)} tasks, {at_once} at once; the first that end tell the time.")
+    if at_once <= 1:
         return [function(*one) for one in progress(arguments, label, unit="tasks")]
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
     # Spawned, not forked: a forked child of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(at_once or cores(), mp_context=context, initializer=die_with_parent) as pool:
+    with ProcessPoolExecutor(at_once, mp_context=context, initializer=die_with_parent) as pool:
         try:
             futures = [pool.submit(function, *one) for one in arguments]
-            for future in progress(as_completed(futures), label, unit="tasks", total=len(futures)):
+            for future in progress(as_completed(futures), label, "tasks", len(futures), at_once):
                 future.result()
             return [future.result() for future in futures]
         except BaseException:  # cancel the calls that have not started

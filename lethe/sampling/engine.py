@@ -12,7 +12,7 @@ import math
 import secrets
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -361,6 +361,14 @@ def look(place: Path, asked: str, n: int) -> int:
         numbers.append(n)
         write_json(place, {"schema": SCHEMA_VERSION, "looks": looks})
     return numbers.index(n) + 1
+
+
+def finished_of(scratch: Path | None, source: Source, *modules: str, **facts: object) -> MutableMapping[str, dict]:
+    """The finished parts of work on a model, in files below ``scratch``, so that a killed call resumes; else in memory."""
+    if scratch is None:
+        return {}
+    key = cache_key(*modules, model=model_digest(source), libraries=versions(*LIBRARIES), **facts)
+    return Store(scratch, key)
 
 
 class AnswerStore(Store):

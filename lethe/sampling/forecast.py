@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
-import sys
 import time
 from collections.abc import Container, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from lethe.errors import BadValue, plural
 from lethe.io.cache import keep
 from lethe.models.checkpoints import Source
+from lethe.progress import duration, memory_used, tell
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint, open_engine
 from lethe.sampling.tasks import Task
@@ -65,9 +65,12 @@ def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> 
     question = max(0.0, few - drawn[1] * answer)
     seconds = answer * answers + question * sum(map(len, missing.values()))
     positions = max(len(one.token_ids) for one in asked) + settings.max_new_tokens
+    described = getattr(engine, "checkpoint", None)
+    row = described.row_bytes(positions) if described else 0
+    memory = memory_used() + row * min(getattr(engine, "max_rows", 1), answers)
     return seconds, (
         f"{plural(answers, 'answer')} to draw take at most about {duration(seconds)} and "
-        f"{_peak(engine, positions, answers) / (1 << 30):.1f} GiB of memory (a pilot of {sum(drawn)} answers took "
+        f"{memory / (1 << 30):.1f} GiB of memory (a pilot of {sum(drawn)} answers took "
         f"{duration(few + many)})"
     )
 
@@ -75,9 +78,9 @@ def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> 
 def announce(engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> None:
     """Say on standard error what the answers to the prompts will take."""
     if isinstance(engine, EndpointEngine):
-        print(f"{engine.plan([(prompts, settings)])}.", file=sys.stderr)
+        tell(f"{engine.plan([(prompts, settings)])}.")
     elif expected := forecast(engine, [Task("prompts", prompts, settings)], ()):
-        print(f"{expected[1]}.", file=sys.stderr)
+        tell(f"{expected[1]}.")
 
 
 def quickest(
@@ -114,26 +117,6 @@ def _seconds(engine: Engine, prompt: Prompt, settings: Settings, n: int) -> floa
     begun = time.perf_counter()
     _pilot(engine, [prompt], settings, n)
     return time.perf_counter() - begun
-
-
-def _peak(engine: Engine, positions: int, answers: int) -> float:
-    import resource
-
-    import torch
-
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if torch.cuda.is_available():
-        used = torch.cuda.max_memory_allocated()
-    described = getattr(engine, "checkpoint", None)
-    row = described.row_bytes(positions) if described else 0
-    return used + row * min(getattr(engine, "max_rows", 1), answers)
-
-
-def duration(seconds: float) -> str:
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{max(1, round(seconds))} s"
 
 
 def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, budget: int) -> int:

@@ -17,7 +17,7 @@ from lethe.io import cache
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.io.files import Json
 from lethe.models.checkpoints import default_device
-from lethe.progress import progress
+from lethe.progress import memory_used, progress, tell
 from lethe.scoring.judges import Asked, Judge
 
 FOLDER = Path(".lethe/verdicts")
@@ -100,13 +100,16 @@ def _each(
     judge: Judge, distinct: Mapping[str, Asked], store: VerdictStore | None, label: str
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
-    finished = {key: row for key, row in (store.verdicts if store else {}).items() if key in distinct}
-    verdicts = {key: [np.nan if value is None else value for value in row] for key, row in finished.items()}
+    kept = store.verdicts if store else {}
+    verdicts = {key: [np.nan if one is None else one for one in kept[key]] for key in distinct if key in kept}
     order = sorted(distinct, key=lambda key: (len(distinct[key].text), key))
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.
     batches = [order[start : start + judge.batch] for start in range(0, len(order), judge.batch)]
     ahead = [rest for batch in batches if (rest := [key for key in batch if key not in verdicts])]
-    for batch in progress(ahead, f"{label}: {sum(map(len, ahead)):,} distinct answers", "batches"):
+    if len(ahead) > 1:
+        memory = f"with {memory_used() / (1 << 30):.1f} GiB of memory so far"
+        tell(f"{label}: {sum(map(len, ahead)):,} distinct answers to judge in {len(ahead):,} batches, {memory}.")
+    for batch in progress(ahead, label, "batches"):
         values = _columns(judge, judge.judge([distinct[key] for key in batch]), len(batch))
         fresh = {key: row.tolist() for key, row in zip(batch, values, strict=True)}
         if store:

@@ -6,7 +6,7 @@ answers are judged once, so a run judges fewer. Likelihoods and exact bounds are
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,6 +105,19 @@ def _generations(sample: Sample, questions: Mapping[str, int]) -> int:
     return questions["forget"] * (sample.most + 1) + utility * (sample.utility_n + 1) + second
 
 
+def drawing(params: Params, stages: Collection[str]) -> str:
+    """Say how many answers the stages `sample` among these draw, and in which memory; empty where the data are missing."""
+    try:
+        costs = model_costs(params, questions_of(params, None), None, None)
+    except BadInput:
+        return ""
+    costs = [one for one in costs if f"sample@{one['model']}" in stages]
+    sizes = [one["weight_bytes"] + (one["cache_bytes_at_most"] or 0) for one in costs if one["weight_bytes"]]
+    memory = f"at most {max(sizes) / (1 << 30):.1f} GiB" if sizes else "unknown before training"
+    answers = sum(one["generations"] for one in costs)
+    return f"Answers to draw: at most {answers:,}. Memory of a model and its rows: {memory}. "
+
+
 def judge_costs(params: Params, answers: int, rate: float | None, missing: ModelSize | None = None) -> list[Cost]:
     """The cost of every judge that reads ``answers`` drawn answers, and those that measure its error."""
     judges: list[tuple[str, str, ScorerParams, str | None]] = [
@@ -139,8 +152,6 @@ def _counter(folder: Path | None) -> Callable[[str], int]:
 
 def stage_costs(params: Params, rate: float | None) -> list[Cost]:
     """The cost of every training, every method and every attack; empty where the data are missing."""
-    if not (params.train.models or params.unlearn.methods or params.attacks):
-        return []
     try:
         return list(_stages(params, load_splits(params.data), rate))
     except BadInput:

@@ -17,7 +17,7 @@ from lethe.config.evaluating import SAMPLE, SERVED, Endpoint, Metrics, Parts, Sa
 from lethe.config.schema import EvaluationParams
 from lethe.data.prompt_language import as_json, read_language
 from lethe.data.rows import check_splits
-from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
+from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural
 from lethe.evaluation.findings import findings
 from lethe.evaluation.labels import read_labels
 from lethe.evaluation.run import load
@@ -28,6 +28,7 @@ from lethe.io.files import SCHEMA_VERSION, Json, alone, read_artifact, write_jso
 from lethe.io.tables import read_calibration
 from lethe.models.checkpoints import InMemory, Origin, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
+from lethe.progress import tell
 from lethe.results.verdict import level_of
 from lethe.sampling.answer_tree.asking import check_scorer
 from lethe.sampling.engine import checkpoint, look, model_digest
@@ -197,7 +198,7 @@ def _fitting(
             f"Every forget question has more tokens than the model's context of {context}: none is left."
         )
     if long:
-        _tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
+        tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
     rooms = {name: (context - lengths[name]) // (1 + len(turns[name])) for name in lengths if name not in long}
     longest = min(rooms, key=rooms.__getitem__)
     if (room := rooms[longest]) < sample.longest:
@@ -264,25 +265,21 @@ def _check_draws(params: EvaluationParams) -> None:
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
     unread = [row["id"] for row in forget if not has_words(row["answer"])]
     if unread:
-        _tell(
+        tell(
             f"ROUGE-L reads a-z and 0-9 only. Reference answers without either: {len(unread)} of {len(forget)} (the first "
             f"of question {unread[0]!r}). Their scores are missing and count as leaks in the bounds. Add keywords, which "
             "are found in every script."
         )
     if warning := doubt(params):
-        _tell(warning)
+        tell(warning)
     without = [row["id"] for row in forget if not row.get("keywords")]
     if without and params.metrics.binary == "keyword_leak":
-        _tell(
+        tell(
             f"Without keywords: {len(without)} of {plural(len(forget), 'forget question')} (the first is "
             f"{without[0]!r}): keyword leak judges the others only."
         )
     if params.sample.language is None and any(row.get("paraphrased_question") for row in forget):
-        _tell("paraphrased_question is not asked: only a language of prompts reads it (--language).")
-
-
-def _tell(sentence: str) -> None:
-    print(visible(sentence), file=sys.stderr)
+        tell("paraphrased_question is not asked: only a language of prompts reads it (--language).")
 
 
 def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt: str) -> EvaluationParams:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,9 +14,10 @@ from lethe.config.evaluating import EXACT, SAMPLE, Drawing, Endpoint, Exact, Exp
 from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
 from lethe.io.artifacts import Row, read_split
-from lethe.io.cache import Store, cache_key, module_of, versions
+from lethe.io.cache import module_of
 from lethe.models.checkpoints import Source, default_prompt, prepare_torch
 from lethe.models.encoding import CHAT
+from lethe.progress import duration, tell
 from lethe.registry import SCORERS
 from lethe.results import table
 from lethe.results.exact_bounds import rows_of
@@ -28,7 +28,6 @@ from lethe.sampling.endpoint import time_of
 from lethe.sampling.endpoint_client import Client
 from lethe.sampling.endpoint_client import run as finish
 from lethe.sampling.endpoint_tree import TOP, Walker
-from lethe.sampling.forecast import duration
 from lethe.scoring import marks_of
 from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 PILOT = 64  # rows whose time gives that of all
 WORTH = 1 << 14  # rows; less work ends before an estimate helps
+READ = ("lethe.sampling.answer_tree", "lethe.sampling.answer_tree.asking", "lethe.sampling.predictor")
 LAW = (*Drawing.model_fields, "adaptive_threshold")  # what decides the probability of an answer
 
 
@@ -141,11 +141,17 @@ def certify(
     engine.check_prompts(prompts, drawn, predictor.checkpoint.context, predictor.vocabulary)
     starts = [np.array(question.prompt) for question in questions]
     how = _how(settings, predictor.dtype, measured_allowance(predictor, starts, settings.max_new_tokens))
-    finished: MutableMapping[str, dict] = {}
-    if scratch is not None:
-        judged = [row for row in rows if asked[row["id"]] is not None]
-        decisive = law, effort, how, predictor.forward.device.type
-        finished = _finished(scratch, source, settings, decisive, questions, judged)
+    finished = engine.finished_of(
+        scratch,
+        source,
+        *READ,
+        module_of(SCORERS[settings.scorer]),
+        settings=[law, effort, how, predictor.forward.device.type],
+        scorer=[settings.scorer, settings.above, settings.keyword_match],
+        room=[settings.memory, settings.max_rows],
+        questions=[[question.question_id, question.prompt, question.seeds] for question in questions],
+        rows=[dict(row) for row in rows if asked[row["id"]] is not None],
+    )
     if estimate and settings.rows * len(questions) >= WORTH:
         _announce(predictor, questions, settings)
     trees = tuple(
@@ -196,10 +202,9 @@ def _announce(predictor: ModelPredictor, questions: Sequence[Question], settings
     begun = time.perf_counter()
     predictor.step(prompt[:, -1])
     seconds = (time.perf_counter() - begun) / PILOT * settings.rows * len(questions)
-    print(
+    tell(
         f"{plural(len(questions), 'question')} of about {settings.rows:,} rows take about {duration(seconds)} and beside "
-        f"the model at most {settings.memory:,} MiB of memory (a pilot of {PILOT} rows).",
-        file=sys.stderr,
+        f"the model at most {settings.memory:,} MiB of memory (a pilot of {PILOT} rows)."
     )
 
 
@@ -213,27 +218,3 @@ def _how(settings: ExactSettings, dtype: str, measured: float) -> How:
     drawing = {name: getattr(settings, name) for name in LAW}
     leak, allowance = leak_of(settings.scorer, settings.above), 0.0 if note else measured
     return How(leak=leak, **drawing, dtype=dtype, logit_allowance=allowance, note=note)
-
-
-def _finished(
-    scratch: Path,
-    source: Source,
-    settings: ExactSettings,
-    decisive: tuple[object, ...],
-    questions: Sequence[Question],
-    rows: Sequence[Mapping[str, object]],
-) -> MutableMapping[str, dict]:
-    key = cache_key(
-        "lethe.sampling.answer_tree",
-        "lethe.sampling.answer_tree.asking",
-        "lethe.sampling.predictor",
-        module_of(SCORERS[settings.scorer]),
-        settings=list(decisive),
-        model=engine.model_digest(source),
-        scorer=[settings.scorer, settings.above, settings.keyword_match],
-        room=[settings.memory, settings.max_rows],
-        questions=[[question.question_id, question.prompt, question.seeds] for question in questions],
-        rows=[dict(row) for row in rows],
-        libraries=versions(*engine.LIBRARIES),
-    )
-    return Store(scratch, key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,19 +15,17 @@ import numpy as np
 from lethe.config.evaluating import Extract, ExtractSettings, Model, Sample
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import Row, read_split
-from lethe.io.cache import Store, cache_key, versions
 from lethe.io.files import Json, restored
 from lethe.models.checkpoints import Source, prepare_torch
 from lethe.models.encoding import Encoder
-from lethe.progress import progress
+from lethe.progress import duration, progress, tell
 from lethe.results import table
 from lethe.results.extraction import RETAIN, Extraction, Near, Passage, rows_of
 from lethe.sampling import extraction
 from lethe.sampling.answer_tree.spelling import spelling_of
 from lethe.sampling.draws import Law
-from lethe.sampling.engine import LIBRARIES, SCRATCH, Checkpoint, NoKeys, Options, model_digest
+from lethe.sampling.engine import SCRATCH, Checkpoint, NoKeys, Options, finished_of
 from lethe.sampling.extraction import Window
-from lethe.sampling.forecast import duration
 from lethe.statistics.answer_tree import Rounding
 
 if TYPE_CHECKING:
@@ -109,8 +106,10 @@ def measured(
         raise BadValue("prefix + suffix", size, f"at most {context}, the longest input of the model")
     prefixes = [np.array(window.prefix) for window in _spread(windows, MEASURED)]
     allowance = measured_allowance(predictor, prefixes, longest)
-    store = None if scratch is None else _finished(scratch, source, settings, windows, predictor)
-    work = Work(name, predictor, law, settings, {} if store is None else store)
+    modules, device = ("lethe.sampling.extraction", "lethe.sampling.predictor"), predictor.forward.device.type
+    read = [[window.start, window.prefix, window.suffix] for window in windows]
+    done = finished_of(scratch, source, *modules, settings=settings.model_dump(), windows=read, device=device)
+    work = Work(name, predictor, law, settings, done)
     searched = _spread([window for window in windows if window.split != RETAIN], settings.near)
     if estimate:
         work.announce(windows, searched)
@@ -129,21 +128,6 @@ def _spread(windows: Sequence[Window], count: int) -> list[Window]:
     """``count`` windows at even distances, chosen before any probability is known."""
     places = np.unique(np.linspace(0, len(windows) - 1, min(count, len(windows))).round().astype(int))
     return [windows[place] for place in places]
-
-
-def _finished(
-    scratch: Path, source: Source, settings: ExtractSettings, windows: Sequence[Window], predictor: ModelPredictor
-) -> Store:
-    key = cache_key(
-        "lethe.sampling.extraction",
-        "lethe.sampling.predictor",
-        settings=settings.model_dump(),
-        windows=[[window.start, window.prefix, window.suffix] for window in windows],
-        model=model_digest(source),
-        device=predictor.forward.device.type,
-        libraries=versions(*LIBRARIES),
-    )
-    return Store(scratch, key)
 
 
 @dataclass
@@ -178,7 +162,7 @@ class Work:
 
     def _say(self, what: str, times: float, begun: float, more: str) -> None:
         took = duration((time.perf_counter() - begun) * times)
-        print(f"{self.name}: {what} take about {took}{more}.", file=sys.stderr, flush=True)
+        tell(f"{self.name}: {what} take about {took}{more}.")
 
     def scanned(self, windows: Sequence[Window]) -> list[list[float]]:
         chances: list[list[float]] = []

@@ -163,6 +163,7 @@ def verdicts(root, **words: str) -> None:
 
 
 def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
+    assert record.expected(tmp_path, ["report"], 1).startswith("Time: unknown")
     for value in (4.0, 6.0):
         measured(tmp_path, value)
         verdicts(tmp_path, npo="leaks", base="reference")
@@ -172,6 +173,10 @@ def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
     assert written.metrics == {"npo": {"mean": 6.0}}
     assert written.verdicts == {"npo": Words("leaks", "intact", "npo: leaks.")}, "a reference has no verdict"
     assert list(json.loads((tmp_path / record.FILE).read_text()))[:3] == ["schema", "finished", "complete"]
+    record.write(tmp_path, {"report": StageEnd("Cached", "clean", 0.0)}, complete=False)
+    told = record.expected(tmp_path, ["prepare", *TWO], 2)
+    assert "took 2 s in sum" in told
+    assert {f"({written.finished[:10]}),", "1"} <= set(told.split())
 
 
 def test_the_next_run_compares_with_the_tables_of_the_last_complete_run(tmp_path):

@@ -37,6 +37,7 @@ def test_run_cached_rerun_one_changed_branch_and_one_that_fails(repository):
     assert first.returncode == 0, first.stderr
     assert ends(first.stdout) == dict.fromkeys(STAGES, "ran")
     assert "report | MLflow: 2 new runs." in first.stderr
+    assert "Time: unknown" in first.stderr
     children = [name for name in logged(repository) if not name.startswith("pipeline")]
     assert children == ["grad_diff", "npo"]
     assert repository.dvc("status").stdout.startswith("Data and pipelines are")
@@ -47,6 +48,7 @@ def test_run_cached_rerun_one_changed_branch_and_one_that_fails(repository):
     assert {task.state_name for task in task_runs(repository)[-len(STAGES) :]} == {"Cached"}
     assert len(logged(repository)) == len(children) + 1
     assert json.loads(again.stdout)["changes"] == []
+    assert "Time:" not in again.stderr
 
     prompt = repository.folder / "lethe/models/prompts/qa.txt"  # which the preset names
     prompt.parent.mkdir(parents=True)
@@ -55,6 +57,7 @@ def test_run_cached_rerun_one_changed_branch_and_one_that_fails(repository):
     changed = repository.lethe("run", *settings, "--json")
     assert "params.yaml changes: unlearn.methods.npo.lr: 0.0005 -> 1e-05" in changed.stderr
     assert "params.original.yaml params.yaml` undoes" in changed.stderr
+    assert "unknown for 1 " in changed.stderr
     assert (repository.folder / "params.yaml").read_text().startswith("# The head comment stays.\n")
     branch = {name for name, end in ends(changed.stdout).items() if end != "clean"}
     assert branch == {"unlearn@npo", "metrics@npo", "report", "game@authors"}

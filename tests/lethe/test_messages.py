@@ -131,7 +131,9 @@ def test_lines_off_a_terminal_at_ever_longer_pauses(monkeypatch, capfd):
     assert list(progress(range(20), "sample mine", "questions")) == list(range(20))
     lines = capfd.readouterr().err.splitlines()
     assert lines == [
-        "sample mine: 2 of 20 questions, 0.2/s, 90 s left",
+        "sample mine: 2 of 20 questions, 0.2/s, 1.5 min left",
         "sample mine: 6 of 20 questions, 0.2/s, 70 s left",
         "sample mine: 14 of 20 questions, 0.2/s, 30 s left",
     ]
+    assert list(progress(range(4), "learn", "tasks", at_once=3)) == [0, 1, 2, 3]
+    assert capfd.readouterr().err == "learn: 3 of 4 tasks, 0.2/s, 5 s left\n"

@@ -1,7 +1,7 @@
 """Stages `audit@NAME` and `attack@NAME`: faulty DP-SGD is caught and right DP-SGD is not, mistakes are named."""
 
+import contextlib
 import math
-import os
 
 import numpy as np
 import pandas as pd
@@ -127,14 +127,12 @@ def folder(tmp_path_factory):
         "noisy": {**entry, "after": {"kind": "noise", "sizes": [1]}},
     }
     folder = make_repository(tmp_path_factory.mktemp("attack") / "lethe", params, git=False)
-    former = os.getcwd()
-    os.chdir(folder)
-    prepare.main()
-    train.main("base")
-    for name in params["attacks"]:
-        attack.main(name)
-    yield folder
-    os.chdir(former)
+    with contextlib.chdir(folder):
+        prepare.main()
+        train.main("base")
+        for name in params["attacks"]:
+            attack.main(name)
+        yield folder
 
 
 def test_every_budget_and_seed_is_asked_all_other_questions(folder):

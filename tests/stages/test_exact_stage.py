@@ -20,14 +20,8 @@ from lethe.statistics.bound import CERTAIN, Covers
 from lethe.statistics.leak_trees import Certificates
 from stages import compare
 from stages import exact as stage
-from tests.lethe.sampling.sampling_models import build_llama
+from tests.lethe.sampling.sampling_models import ROWS, build_llama
 from tests.small import ROOT, tiny_params, work
-
-ROWS = [
-    {"id": "one", "question": "ab", "answer": "d", "keywords": ["edbb", "d"]},
-    {"id": "two", "question": "c", "answer": "ae", "keywords": ["ae"]},
-    {"id": "bare", "question": "d", "answer": "cb"},
-]
 
 
 def params(place: Path, **more) -> config.Params:

@@ -1,7 +1,7 @@
 """Stage `judge@NAME`, and how score and metrics use its columns and its measured error."""
 
+import contextlib
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -45,20 +45,10 @@ def folder(tmp_path_factory):
     classifier(folder / "data/judge", ["yes", "no"], PROMPT)
     rows = [{"question": f"q{i}?", "text": f"text {i}", "label": i % 2} for i in range(60)]
     (folder / "data/labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    former = Path.cwd()
-    os.chdir(folder)
-    for stage in (
-        "prepare",
-        "train@base",
-        "sample@base",
-        "likelihood@base",
-        "judge@harm",
-        "score@base",
-        "metrics@base",
-    ):
-        work(stage)
-    yield folder
-    os.chdir(former)
+    with contextlib.chdir(folder):
+        for stage in "prepare train@base sample@base likelihood@base judge@harm score@base metrics@base".split():
+            work(stage)
+        yield folder
 
 
 def test_the_columns_of_the_judge_are_those_of_the_scores(folder):

@@ -22,6 +22,7 @@ from lethe.errors import BadValue
 from lethe.models.checkpoints import prepare_torch
 from lethe.models.dp_sgd import make_private, spent
 from lethe.models.training import Losses
+from lethe.progress import progress
 from lethe.statistics.one_run.counts import Guesses
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def train_and_guess(settings: Params) -> Guesses:
     weight = network[1].get_parameter("weight")
     loss = torch.zeros(settings.canaries, dtype=torch.float64)
     of_steps = Losses("training with canaries", settings.steps, settings.lr)
-    for step, (images, labels, canary) in enumerate(loader):
+    for step, (images, labels, canary) in enumerate(progress(loader, of_steps.run, "steps", settings.steps)):
         optimiser.zero_grad(set_to_none=True)
         mean = cross_entropy(private(images), labels)
         if len(labels):  # the mean of an empty batch is not a number

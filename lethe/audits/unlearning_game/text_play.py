@@ -28,7 +28,7 @@ from lethe.config.schema import Data
 from lethe.data.rows import load_splits
 from lethe.errors import BadFile
 from lethe.evaluation.prompts import METRIC, MeasureSettings, measure_prompts, metric_of, pooled_of, worst_of
-from lethe.evaluation.scores import PromptScores
+from lethe.evaluation.scores import as_prompts
 from lethe.io.artifacts import Row
 from lethe.io.cache import digest, module_of, versions
 from lethe.models.checkpoints import load_tokenizer, prepare_torch
@@ -206,8 +206,7 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     scores = score_answers(drawn, {row["id"]: row for row in rows}, [asked.scorer])
     wide = scores.pivot(index="prompt_id", columns="sample", values=asked.scorer)
     greedy, samples = wide[-1].to_numpy(), wide.drop(columns=-1).to_numpy(dtype=np.float64)
-    each = zip(wide.index, samples, strict=True)
-    prompts = [PromptScores(str(name), own, int(np.isnan(own).sum())) for name, own in each]
+    prompts = as_prompts(dict(zip(wide.index, samples, strict=True)), "worst")
     rows_of_leakage = Rows(method)
     measure_prompts(rows_of_leakage, prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst"))
     metric = metric_of(rows_of_leakage.rows)

@@ -18,6 +18,7 @@ from lethe.config.load import read_yaml
 from lethe.errors import BadFile
 from lethe.io.files import restored
 from lethe.models.likelihood import AnswerTokens
+from lethe.process import cores
 from lethe.registry import TEXT_ATTACKS
 from lethe.scoring.likelihood import Item
 from lethe.statistics.bound import Bound, Covers
@@ -196,8 +197,9 @@ def fail(folder: Path, name: str) -> None:
     raise RuntimeError(f"{name} went wrong")
 
 
-def test_every_call_is_made_in_other_processes(tmp_path):
+def test_every_call_is_made_in_other_processes(tmp_path, capsys):
     in_processes(note, [(tmp_path, str(i)) for i in range(5)], "notes")
+    assert f"notes: 5 tasks, {min(5, cores())} at once" in capsys.readouterr().err
     pids = {int(path.read_text()) for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 5
     if len(os.sched_getaffinity(0)) > 1:

@@ -7,14 +7,9 @@ import pytest
 from lethe.cli import hooks
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
-from tests.lethe.sampling.sampling_models import as_text, build_llama, exact_probabilities
+from tests.lethe.sampling.sampling_models import ROWS, as_text, build_llama, exact_probabilities
 
 LETTERS, LENGTH = "abcde", 4
-ROWS = [
-    {"id": "one", "question": "ab", "answer": "d", "keywords": ["edbb", "d"]},
-    {"id": "two", "question": "c", "answer": "ae", "keywords": ["ae"]},
-    {"id": "bare", "question": "d", "answer": "cb"},
-]
 SETTINGS = {
     "plain": {},
     "temperature": {"temperature": 1.7},

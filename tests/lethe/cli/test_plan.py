@@ -1,13 +1,14 @@
 """`lethe plan`: samples, words and costs; each number follows from counts and given rates, and no rate is invented."""
 
 import math
+import re
 
 import pandas as pd
 import pytest
 
 from lethe import config
 from lethe.models.encoding import harmbench
-from lethe.steps.costs import judge_costs, model_costs, size_of, stage_costs
+from lethe.steps.costs import drawing, judge_costs, model_costs, questions_of, size_of, stage_costs
 from tests.cases import cases
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import save_small_checkpoint
@@ -85,6 +86,10 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     assert (model["parameters"], model["weight_bytes"]) == (size.parameters, 4 * size.parameters)
     assert model["cache_bytes_at_most"] > 0
     assert model["seconds_at_most"] == model["tokens_at_most"] / 100
+    (counted,) = model_costs(params, questions_of(params, None), None, None)
+    most = (counted["weight_bytes"] + counted["cache_bytes_at_most"]) / 2**30
+    told = drawing(params, ["prepare", "sample@mine"])
+    assert re.findall(r"[\d,.]+\d", told) == [f"{counted['generations']:,}", f"{most:.1f}"]
     (judge,) = judge_costs(params, 1000, None)
     assert (judge["answers_at_most"], judge["seconds_at_most"]) == (1007, None)
     value["judges"]["harm"]["clip"] = 2

@@ -5,6 +5,11 @@ from pathlib import Path
 import numpy as np
 
 END = "."
+ROWS = [  # questions to a model whose tokens are the letters a to e
+    {"id": "one", "question": "ab", "answer": "d", "keywords": ["edbb", "d"]},
+    {"id": "two", "question": "c", "answer": "ae", "keywords": ["ae"]},
+    {"id": "bare", "question": "d", "answer": "cb"},
+]
 
 
 def build_tokenizer(folder: Path, letters: str) -> None:

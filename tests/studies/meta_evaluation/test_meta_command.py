@@ -1,11 +1,10 @@
 """`lethe study meta-evaluation` whole, with tiny sizes: resumed after a kill, and on the public checkpoints' names."""
 
+import contextlib
 import json
-import os
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -34,11 +33,9 @@ SMALLEST = {  # two models a pool and one method, so that the whole takes second
 @pytest.fixture
 def repository(tmp_path):
     """A copy of the project whose params.yaml has a tiny meta-evaluation, entered."""
-    former = Path.cwd()
     folder = make_repository(tmp_path / "lethe", small_document(**SMALLEST), git=False)
-    os.chdir(folder)
-    yield folder
-    os.chdir(former)
+    with contextlib.chdir(folder):
+        yield folder
 
 
 @pytest.mark.slow

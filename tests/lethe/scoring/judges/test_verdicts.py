@@ -77,7 +77,7 @@ class OfTheQuestion(Counting):
         return {"question": item["question"]}
 
 
-def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path):
+def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path, capsys):
     rows = [{"id": f"q{n}", "question": ask, "label": n} for n, ask in enumerate(["a?", "b?", "a?", "a?"])]
     questions = [Question(["x", "y", "x", None], row) for row in rows]
     judge = OfTheQuestion()
@@ -87,8 +87,10 @@ def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path):
     np.testing.assert_array_equal(first[0], first[2])
     judged(judge, [Question(["y", "z"], {"id": "labelled", "question": "a?"})], VerdictStore(judge, tmp_path))
     assert judge.asked[4:] == [("labelled", "z")]
+    assert capsys.readouterr().err == ""
     whole = Counting()
-    judged(whole, questions)
+    judged(whole, questions, label="harm")
+    assert {"harm:", "8", "2"} <= set(capsys.readouterr().err.split())
     assert len(whole.asked) == 8  # a judge that does not say what it reads is asked about each row
 
 
