@@ -137,6 +137,7 @@ class Sample(Drawing):
 
 
 SAMPLE = Sample(prompt="chat")  # the defaults; the prompt's depends on the tokenizer
+MEMORY = 2048  # MiB for the rows in flight of `lethe eval` and `lethe sample`: half of it takes half as long again
 
 
 class ScorerParams(fields.Section):

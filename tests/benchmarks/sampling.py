@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.config.evaluating import EXACT, SAMPLE
+from lethe.config.evaluating import MEMORY, SAMPLE
 from tests.small import ROOT
 
 PROMPT = ROOT / "lethe/models/prompts/qa.txt"
@@ -30,9 +30,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1024)
     parser.add_argument("--max-new-tokens", type=int, default=40)
     parser.add_argument("--device", default="auto")
-    parser.add_argument(
-        "--memory", type=int, default=EXACT.memory, help="MiB for the rows in flight, as of lethe eval"
-    )
+    parser.add_argument("--memory", type=int, default=MEMORY, help="MiB for the rows in flight, as of lethe eval")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
