@@ -2,7 +2,7 @@
 
 mutmut changes an operator, number, argument, condition or assignment of a function that has no decorator, runs the tests that
 call the function, and stops at the first that fails. Left out are tests marked slow, and mutants that change only strings,
-annotations, errors, assertions or the `strict` of a `zip`. ``TESTS`` are those of the core, of what stands directly on it,
+annotations, errors, log lines, assertions or the `strict` of a `zip`. ``TESTS`` are those of the core, of what stands on it
 and of the contracts, since mutmut runs all tests without a mutant first.
 
 mutmut works in a copy of the checkout and keeps the results: a second call continues an interrupted one. After an edit it
@@ -87,6 +87,10 @@ class Quiet(ast.NodeTransformer):
                 return ast.Pass()
             case ast.Call(ast.Name("zip")):
                 node.keywords = []
+            case ast.Call(ast.Name("check"), [good, *_]):
+                return good
+            case ast.Call(ast.Attribute(ast.Name("logger"))):
+                return ast.Constant(None)
             case ast.Call(ast.Name("cast"), [_, value]):
                 return value
         return node
