@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lethe.errors import plural as plural
-from lethe.statistics.bound import Side, as_percent, exact, rounded, two_digits
+from lethe.statistics.bound import Bound, Side, as_percent, exact, rounded, two_digits
 
 if TYPE_CHECKING:
     from lethe.statistics.one_run.audit import MethodBound, OneRunAudit
@@ -69,6 +69,12 @@ def share(value: float | None, side: Side | None = None) -> str:
         return as_percent(percent if digits == 1 else percent.normalize())
     percent = two_digits(whole, side)
     return as_percent(percent) if percent.adjusted() > -8 or not percent else f"{percent:.1e}%"
+
+
+def shares(lower: Bound, upper: Bound) -> tuple[str, str]:
+    """Return both ends of a share; from 10% on, the lower one has a decimal where the upper one has."""
+    low = lower.percent() if lower.value >= 0.1 and upper.value > 0.5 else share(lower.value, lower.side)
+    return low, share(upper.value, upper.side)
 
 
 def count(value: float | None) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from lethe.api.result import Measurement, Place, View, frame
 from lethe.audits.kinds.guesses import TRADEOFF, Mechanism, family_of, read_guesses, read_tradeoff, rows_of
-from lethe.errors import BadArguments, BadValue, plural
+from lethe.errors import BadArguments, BadValue, check, plural
 from lethe.io.tables import read_losses
 from lethe.results.table import Result, Rows
 from lethe.statistics import epsilon_star as losses
@@ -110,8 +110,8 @@ def one_run(
     q : The sampling rate (subsampled-gaussian, dp-sgd).
     steps : The number of steps (dp-sgd), up to 1,000,000; from 100,000 the audit takes up to a minute.
     delta0 : The delta of the null (approx-dp); by default ``delta``.
-    tradeoff : A table with the points `alpha` and `beta` of a trade-off function, or both as arrays. Between its points the
-        worst convex curve counts, so give a fine grid (hundreds of points, finer towards both ends).
+    tradeoff : A table with the points `alpha` and `beta` of a trade-off function. Between its points the worst convex curve
+        counts, so give a fine grid (hundreds of points, finer towards both ends). In Python also both as arrays.
     delta : The delta of epsilon.
     alpha : The probability with which each bound may fail.
     method : The name of one method, or "all" for every method that applies.
@@ -134,8 +134,7 @@ def one_run(
     (True, ('r_fixed', 'iid_bits'))
     """
     check_levels(delta, alpha)
-    if seed < 0:
-        raise BadValue("seed", seed, "a whole number of at least 0")
+    check(seed >= 0, "seed", seed, "a whole number of at least 0")
     runs = _runs(n, [r] if isinstance(r, int) else list(r), errors, guesses, seed)
     nulls: Family | Channel
     if (tradeoff is None) == (mechanism == TRADEOFF):

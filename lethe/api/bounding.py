@@ -13,7 +13,7 @@ import numpy as np
 
 from lethe.api.result import Measurement, Place, View, documented, frame
 from lethe.config.evaluating import METRICS
-from lethe.errors import BadInput, BadValue, plural
+from lethe.errors import BadInput, BadValue, check, plural
 from lethe.evaluation import prompts as bounded
 from lethe.evaluation import scores as scored
 from lethe.evaluation.labels import label_rows
@@ -257,8 +257,8 @@ def bounds(
     ----------
     scores : Scores in [0, 1] of independent answers, in sampling order. A file: CSV, Parquet or JSON lines with `score`,
         optionally `prompt_id`, `sample` (sample -1, the greedy answer, is left out) and `stopped` (true where a rule could
-        stop the draws), or a log of another tool, found by its content (see `lethe log`). In memory: n scores of one prompt,
-        an array (prompts, n), the scores by prompt, or such a table.
+        stop the draws), or a log of another tool, found by its content (see `lethe log`). In Python also n scores of one
+        prompt, an array (prompts, n), the scores by prompt, or such a table.
     threshold : Bound the share of answers with a score above this; repeatable. [default: .1 .25 .5 .75 .9]
     missing : worst: a missing score counts against each bound; drop: leave it out. [default: an error; of a log: worst]
     score : The score of a log [default: its first], or the column of a table. A=B is 1 where two columns agree, such as a
@@ -308,8 +308,7 @@ def bounds(
     >>> result.as_json()["together"]["certified"]
     ['ada']
     """
-    if not 0 <= share_above <= 1:
-        raise BadValue("share_above", share_above, "a number in [0, 1]")
+    check(0 <= share_above <= 1, "share_above", share_above, "a number in [0, 1]")
     settings = bounded.MeasureSettings(
         alpha=alpha,
         thresholds=(threshold,) if isinstance(threshold, (int, float)) else tuple(threshold),

@@ -14,7 +14,7 @@ from lethe.api import result as common
 from lethe.api.result import Place, Rows, rows_of
 from lethe.api.runs import Run, load_run
 from lethe.config.evaluating import ENDPOINT, EXACT, METRICS, SAMPLE, Endpoint
-from lethe.errors import BadValue, plural
+from lethe.errors import BadValue, check, plural
 from lethe.io.files import SCHEMA_VERSION
 from lethe.models.checkpoints import InMemory, default_prompt, lent, tokenizer_of
 from lethe.models.encoding import Encoder
@@ -50,8 +50,7 @@ class Samples(common.TableWithSentences):
 
     def texts(self, prompt_id: str | None = None) -> list[str]:
         """Return the sampled answers to one prompt, or to all in their order; the greedy answers are left out."""
-        if prompt_id is not None and prompt_id not in self.prompts:
-            raise BadValue("prompt_id", prompt_id, f"one of {', '.join(self.prompts)}")
+        check(prompt_id in (None, *self.prompts), "prompt_id", prompt_id, f"one of {', '.join(self.prompts)}")
         return [
             text
             for answers in self.answers
@@ -100,11 +99,10 @@ def sample(
 
     Parameters
     ----------
-    model : A Hugging Face model folder (safetensors), or a causal language model in memory, which keeps its device and
-        number format, and whose modes and generation settings are restored afterwards.
-    prompts : The prompts, or the prompts by id. A prompt is a text, or a list of chat messages with ``role`` and
-        ``content``. Each has a separate random stream, derived from ``seed`` and its id; the ids of a list are "0", "1",
-        and so on.
+    model : A Hugging Face model folder (safetensors). In Python also a causal language model in memory, which keeps its
+        device and number format, and whose modes and generation settings are restored afterwards.
+    prompts : The prompts. Each has a separate random stream, derived from ``seed`` and its id: "0", "1", and so on. In
+        Python also the prompts by id, and for a prompt a list of chat messages with ``role`` and ``content``.
     n : The number of sampled answers to each prompt.
     greedy : Whether the result includes the greedy answer, as sample -1.
     prompt : A template file with {question}, a text with {question} ("{question}" sends each prompt unchanged), or 'chat'
@@ -113,7 +111,7 @@ def sample(
 
     Notes
     -----
-    The answers to a prompt are independent draws, which every bound of this package assumes. On a CPU the same
+    The answers to a prompt are independent draws, which every bound of Lethe assumes. On a CPU the same
     seed gives the same answers with one thread per process; with several threads the last bits of a probability
     can differ. On a GPU they can differ too.
 
@@ -135,6 +133,7 @@ def sample(
         legal = "a list of texts or of lists of messages, or a mapping from id to such a prompt, not empty"
         raise BadValue("prompts", prompts, legal)
     settings = Settings(**{name: given[name] for name in Settings.model_fields if name in given})
+    check(settings.n > 0, "n", n, "at least 1")
     source = common.source_of(model, tokenizer)
     encoder = Encoder(tokenizer_of(source), prompt or default_prompt(source))
     asked = [
@@ -192,7 +191,8 @@ class Evaluation(Run):
     def views(self) -> list[common.View]:
         alpha = max(bound.alpha for bound in self.numbers.bounds.values())
         notes = [
-            f"Each end holds by itself {level(alpha)} or more; a number without ends is an estimate.",
+            f"Each end of the table holds by itself {level(alpha)} or more; a number without ends is an estimate.",
+            "The verdict shares α over all questions and further looks, so its ends are wider.",
             f"All {len(self.numbers.values)} numbers and what their ends assume: --json.",
             *([f"report: {self.report}"] if self.report else []),
         ]
@@ -274,8 +274,8 @@ def evaluate(
 
     Parameters
     ----------
-    model : A Hugging Face model folder (safetensors), ORG/NAME@REVISION of the hub, or a causal language model in memory,
-        whose modes and generation settings are restored afterwards. With --endpoint, the server's name of the model.
+    model : A Hugging Face model folder (safetensors) or ORG/NAME@REVISION of the hub; with --endpoint, the server's name of
+        the model. In Python also a causal language model in memory, whose modes and settings are restored afterwards.
     retain : Questions whose answers should not change.
     n : The number of sampled answers to each forget question.
     scorer : The sign of a leak: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lethe.api.bounding import QUANTITY, SHOWN
 from lethe.api.result import Measurement, Place, View, documented, frame
 from lethe.config.evaluating import METRICS
-from lethe.errors import BadValue, plural
+from lethe.errors import check, plural
 from lethe.evaluation.labels import Labels, Queue, measure, read_draws, read_labels
 from lethe.evaluation.prompts import Worst
 from lethe.io.files import Json
@@ -126,10 +126,8 @@ def label(
     >>> result.finished, result.worst().bound.value
     (False, 1.0)
     """
-    if column is not None and verdicts is None:
-        raise BadValue("column", column, "left out without verdicts")
-    if rest < 0:
-        raise BadValue("rest", rest, "0 or more")
+    check(column is None or verdicts is not None, "column", column, "left out without verdicts")
+    check(rest >= 0, "rest", rest, "0 or more")
     place = Path(answers)
     name = place.name if place.is_dir() else place.stem
     asked = Path(dataset) if dataset else DATASET if DATASET.is_file() else None

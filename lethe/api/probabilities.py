@@ -14,7 +14,7 @@ import numpy as np
 from lethe.api import result as common
 from lethe.api.result import Place, Rows, rows_of
 from lethe.config.evaluating import EXACT, SAMPLE, Endpoint, ExtractSettings
-from lethe.errors import BadFile, BadInput, BadValue, plural
+from lethe.errors import BadArguments, BadFile, BadInput, check, plural
 from lethe.io.files import read_text
 from lethe.results import views
 from lethe.results.extraction import WORDS, Extraction, verdict_of
@@ -98,7 +98,7 @@ def exact(
     scratch: Place | None = None,
     endpoint: str | None = None,
     key_env: str | None = None,
-    requests: int = 500,
+    requests: int | None = None,
 ) -> ExactBounds:
     """Bound how likely each question is to make the model leak, from its next-token probabilities.
 
@@ -106,7 +106,7 @@ def exact(
 
     Parameters
     ----------
-    data : The forget set: JSON lines with id, question, answer, keywords, or such rows in memory.
+    data : The forget set: JSON lines with id, question, answer, keywords. In Python also such rows.
     rows : The approximate number of tokens that the model processes per question.
     alpha : The probability with which each upper bound may fail, above 0 and at most 0.5. Lower bounds are certain.
     target : Sample until a question without a sampled leak is bounded by this probability, regardless of ``rows``.
@@ -116,14 +116,14 @@ def exact(
     endpoint : The address of vLLM's server, up to /v1: certain ends as the server states its probabilities; ``model`` is
         the server's name of the model.
     key_env : The environment variable that holds the server's key.
-    requests : The most requests to the server for a question; one opens a prefix.
+    requests : The most requests to the server for a question; one opens a prefix. [default: 500]
     tau : The probability per query at which a question is proved to leak, or bounded.
     seed : The seed of the sample of the unexplored mass.
 
     Notes
     -----
     Bounds assume that the computed logits err by at most the measured allowance, which the result states. Upper bounds also
-    assume independent Poisson draws from the unexplored mass, which this function makes (Garwood, "Fiducial limits for the
+    assume independent Poisson draws from the unexplored mass, which Lethe makes (Garwood, "Fiducial limits for the
     Poisson distribution", Biometrika 28, 1936).
 
     Examples
@@ -140,17 +140,17 @@ def exact(
     from lethe.steps.exact import ExactSettings, certify, certify_served
 
     given["prompt"] = None if prompt is None else str(prompt)
-    if exact_only and target is not None:
-        raise BadValue("target", target, "left out with exact_only, which draws no sample")
+    check(target is None or not exact_only, "target", target, "left out with exact_only, which draws no sample")
     settings = ExactSettings(**{name: given[name] for name in ExactSettings.model_fields if name in given})
-    if requests < 1:
-        raise BadValue("requests", requests, "at least 1")
+    if requests is not None and endpoint is None:
+        raise BadArguments(("requests", "endpoint"), common.OF_A_SERVER)
+    check(requests is None or requests > 0, "requests", requests, "at least 1")
     source = common.origin_of(model, tokenizer, {"endpoint": endpoint, "key_env": key_env})
     questions = rows_of(data, "data")
     if not questions:
         raise BadFile(str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question")
     if isinstance(source, Endpoint):
-        return ExactBounds(certify_served(common.name_of(source), source, questions, settings, requests))
+        return ExactBounds(certify_served(common.name_of(source), source, questions, settings, requests or 500))
     place = Path(scratch) if scratch else None
     with lent(source):
         return ExactBounds(certify(common.name_of(source), source, questions, settings, place, estimate=True))

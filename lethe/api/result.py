@@ -36,8 +36,9 @@ CELL = 60  # characters of a model's text in a table for people
 
 # The parameters that several public functions share, each with its text.
 PARAMETERS = {
-    "model": "A Hugging Face model folder (safetensors), or a causal language model in memory.",
-    "data": "The forget set: JSON lines with id, question, answer, and optional keywords and followups, or such rows.",
+    "model": "A Hugging Face model folder (safetensors). In Python also a causal language model in memory.",
+    "data": "The forget set: JSON lines with id, question, answer, and optional keywords and followups. "
+    "In Python also such rows.",
     "tokenizer": "The tokenizer of a model in memory. A folder contains its own tokenizer.",
     "alpha": "The probability with which each bound may fail, above 0 and at most 0.5.",
     "temperature": "The sampling temperature.",
@@ -177,6 +178,7 @@ def source_of(model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 SERVERLESS = {"name", "concurrency", "timeout"}  # arguments of an endpoint that have a value also without a server
+OF_A_SERVER = "only a model behind a server has these; give the server's address too."
 
 
 def origin_of(
@@ -194,8 +196,7 @@ def served_by(values: Mapping[str, object], model: str) -> Endpoint:
     from lethe.config.evaluating import Endpoint
 
     if "endpoint" not in values:
-        problem = "only a served model has this; add the address of the server (endpoint)."
-        raise BadArguments(tuple(values.keys() - SERVERLESS), problem)
+        raise BadArguments((*sorted(values.keys() - SERVERLESS), "endpoint"), OF_A_SERVER)
     try:
         return Endpoint.model_validate({**values, "name": model})
     except ValidationError as error:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lethe.api.result import Measurement, Place, TableWithSentences, View, documented, frame
 from lethe.config.load import read_yaml
-from lethe.errors import BadFile, BadValue, MissingArtifact, plural
+from lethe.errors import BadFile, BadValue, MissingArtifact, check, plural
 from lethe.evaluation import compared
 from lethe.evaluation.sides import check_alike, read_side
 from lethe.io.artifacts import read_items
@@ -96,8 +96,7 @@ class Run(TableWithSentences):
         """Draw each forget question's mean score with its bound, the highest first; a run of one model needs no name."""
         if model is None and len(self.models) == 1:
             model = self.models[0]
-        if model not in self.models:
-            raise BadValue("model", model, f"one of {', '.join(self.models)}")
+        check(model in self.models, "model", model, f"one of {', '.join(self.models)}")
         ax, rows = ax or _new(), self.questions[self.questions["model"] == model]
         high, scores = _column(rows, *_bounds("question", "score")), _scores("question")
         order = (-high).argsort(kind="stable")
@@ -290,14 +289,11 @@ def compare(
     if not despite_settings:
         check_alike(sides)
     kinds = {side.kind for side in sides}
-    if filter is not None and "log" not in kinds:
-        raise BadValue("filter", filter, "left out: no side is an lm-eval log")
-    if models and kinds <= {"log", "table"}:
-        raise BadValue("model", ", ".join(models), "left out: no side is a data folder or a revision")
-    if by is not None and not 0 <= by < 1:
-        raise BadValue("by", by, "a number of at least 0 and below 1")
-    if by is None and on != "questions":
-        raise BadValue("on", on, "left out without by")
+    folders = not kinds <= {"log", "table"}
+    check(filter is None or "log" in kinds, "filter", filter, "left out: no side is an lm-eval log")
+    check(folders or not models, "model", ", ".join(models), "left out: no side is a data folder or a revision")
+    check(by is None or 0 <= by < 1, "by", by, "a number of at least 0 and below 1")
+    check(by is not None or on == "questions", "on", on, "left out without by")
     if more:
         given = {"by": by, "stopped": stopped, "worst": worst or None}
         if wrong := [name for name, value in given.items() if value is not None]:

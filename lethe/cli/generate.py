@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Typers = Any  # what Typer hands on: its context, whose class is its own, and the arguments of its classes
 SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
 PYTHON = ("tokenizer", "scratch", "folder", "ask", "worst")  # parameters that no command line can give
+IN_PYTHON = re.compile(r" In Python\b.*?\.(?= |$)")  # a sentence of a parameter that no command line needs
 OF_A_HOOK = ("call", "given", "as_json")  # parameters of every hook that are no options
 
 
@@ -162,7 +163,8 @@ def _parameters(
 ) -> dict[str, inspect.Parameter]:
     from lethe.api.result import PARAMETERS
 
-    texts, parameters = PARAMETERS | texts_of(function), {}
+    texts = {name: IN_PYTHON.sub("", text) for name, text in (PARAMETERS | texts_of(function)).items()}
+    parameters = {}
     for name, one in inspect.signature(function).parameters.items():
         if name in skip:
             continue

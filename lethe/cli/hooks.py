@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import typer
 
 from lethe.config.evaluating import EXACT
-from lethe.errors import BadFile, BadInput, BadValue, LetheError, plural, visible
+from lethe.errors import BadFile, BadInput, BadValue, LetheError, check, plural, visible
 from lethe.io.files import Json
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def gated(
 
 
 def check_gate(fail_above: float | None) -> None:
-    if fail_above is not None and not 0 <= fail_above < 1:
-        raise BadValue("fail_above", fail_above, "a number of at least 0 and below 1")
+    inside = fail_above is None or 0 <= fail_above < 1
+    check(inside, "fail_above", fail_above, "a number of at least 0 and below 1")
 
 
 def bounds(
@@ -123,11 +123,9 @@ def bounds(
     """
     source = given["scores"]
     check_gate(fail_above)
-    if to != "inspect" and out is not None:
-        raise BadValue("out", str(out), "left out unless --to is inspect")
+    check(to == "inspect" or out is None, "out", str(out), "left out unless --to is inspect")
     result = call(**given)
-    if to is not None and result.metric == "anytime_upper":
-        raise BadValue("to", to, "left out for a run that stopped early")
+    check(to is None or result.metric != "anytime_upper", "to", to, "left out for a run that stopped early")
     written: Given = {}
     if to == "inspect":
         from lethe.evaluation.scores import bound_records

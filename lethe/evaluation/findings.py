@@ -4,7 +4,7 @@ where two intervals are disjoint; all hold together with probability 1 - alpha, 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from lethe.statistics.bound import Bound, Interval
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from lethe.statistics.leak_trees import Certificates
-from lethe.text import label, listing, share
+from lethe.text import label, listing, shares
 
 METHOD = "answer trees, Poisson sample of the rest"
 EXACT_BOUNDS = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
@@ -112,30 +112,32 @@ class Quantity:
 
     words: str
     measure: Measure
-    show: Callable[[Bound], str]  # one end of the interval, which rounds itself
+    show: Callable[[Bound, Bound], Iterable[str]]  # both ends of the interval, each rounded outward
 
     def worded(self, interval: Interval) -> str:
-        return " to ".join(map(self.show, interval.bounds()))
+        return " to ".join(self.show(*interval.bounds()))
 
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
     """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge."""
     narrowed = f", narrowed by {EXACT_BOUNDS} where there are any" if exactly else ""
     words = f"share of sampled {answers} with {label(scorer)}{narrowed}"
-    return Quantity(words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), _percent)
+    return Quantity(words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), shares)
 
 
 def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
     """The expected score of a sampled answer, averaged over the questions of a split."""
     words = f"mean {label(scorer)} of sampled {answers or f'{split} answers'}"
-    return Quantity(words, _measure(split, scorer, many_prompts.mean_interval), Bound.number)
+    return Quantity(words, _measure(split, scorer, many_prompts.mean_interval), _numbers)
 
 
 def spread(scorer: str, question: str = "forget question") -> Quantity:
     """The standard deviation of a score within a forget question, as root mean square over questions."""
     words = f"standard deviation of {label(scorer)} within a {question}, root mean square over questions"
     measure = _measure("forget", scorer, many_prompts.within_variance_interval)
-    return Quantity(words, measure, lambda end: replace(end, value=math.sqrt(end.value)).number())
+    return Quantity(
+        words, measure, lambda *ends: _numbers(*(replace(end, value=math.sqrt(end.value)) for end in ends))
+    )
 
 
 def diversity(split: str) -> Quantity:
@@ -149,7 +151,7 @@ def diversity(split: str) -> Quantity:
             distinct, size = [*distinct, *drawn.nunique().tolist()], [*size, *drawn.size().tolist()]
         return many_prompts.distinct_share_interval(distinct, size, alpha) if size else None
 
-    return Quantity(f"expected distinct answers for each answer drawn to a {split} question", measure, _percent)
+    return Quantity(f"expected distinct answers for each answer drawn to a {split} question", measure, shares)
 
 
 def _measure(split: str, scorer: str, interval: Callable[[many_prompts.Groups, float], Interval]) -> Measure:
@@ -160,8 +162,8 @@ def _measure(split: str, scorer: str, interval: Callable[[many_prompts.Groups, f
     return measure
 
 
-def _percent(end: Bound) -> str:
-    return share(end.value, end.side)
+def _numbers(*ends: Bound) -> Iterable[str]:
+    return map(Bound.number, ends)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.evaluation.scores import EARLY, could_stop, read_scores, scores_of
 from lethe.io.artifacts import GREEDY, Row, read_split
-from lethe.io.files import Json, read_artifact
+from lethe.io.files import Json, meant, read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import read_table
 from lethe.process import git
@@ -409,7 +409,7 @@ def _commit(revision: str) -> str:
         raise BadFile(revision, f"names {len(commits)} DVC experiments", remedy)
     problem = "is neither a file nor a folder nor a git revision nor a DVC experiment of this repository"
     remedy = "Name a log, a table of scores, a data folder, or a revision or DVC experiment of this repository."
-    raise BadFile(revision, problem, remedy)
+    raise BadFile(revision, problem, remedy + meant(Path(revision)))
 
 
 def _fetch(files: DVCFileSystem, paths: Sequence[str], root: Path) -> None:

@@ -250,9 +250,13 @@ def doubled(names: Iterable[T]) -> T | None:
 def check_file(path: Path) -> None:
     """Refuse a folder, a missing file, and a pipe or a device, which could block a reader forever."""
     if not path.is_file():
-        beside = (one.name for one in itertools.islice(path.parent.glob("*"), 1000))
         problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-        raise BadFile(path, problem, f"Check the path.{near(path.name, beside)}")
+        raise BadFile(path, problem, f"Check the path.{meant(path)}")
+
+
+def meant(path: Path) -> str:
+    """Return a question that names the file to whose name the name of a missing file is near; else an empty text."""
+    return near(path.name, (one.name for one in itertools.islice(path.parent.glob("*"), 1000)))
 
 
 def read_text(path: str | os.PathLike) -> str:

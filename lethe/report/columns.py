@@ -1,6 +1,6 @@
 """The columns of the tables of models and of questions: the quantities of the vocabulary that have a value in this run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -10,9 +10,10 @@ from lethe.results.quantities import Quantity, Scope, Unit
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import possible
-from lethe.text import NONE, count, label, number, share
+from lethe.text import NONE, count, label, number, share, shares
 
 NEARLY = 0.999  # a larger probability is not distinguished from certainty
+SIGNS, IN_WORDS = ("> ", "≥ ", "≤ ", "–"), ("above ", "at least ", "at most ", " to ")
 SHOWN: dict[Unit, Callable[[float], str]] = {
     "probability": share,
     "score": number,
@@ -57,14 +58,17 @@ class Column:
         return "" if value is None else f"{value:.6g}"
 
 
-def between(lower: Bound | None, upper: Bound | None, unit: Unit) -> str:
+def between(lower: Bound | None, upper: Bound | None, unit: Unit, say: Sequence[str] = SIGNS) -> str:
     """Both ends, or the one that says something; never a promise of certainty."""
+    above, least, most, to = say
     certain = NEARLY if unit == "probability" else float("inf")
     if lower is not None and lower.value > certain:
-        return f"> {100 * NEARLY:g}%"
+        return f"{above}{100 * NEARLY:g}%"
     low = "" if lower is None or not lower.value else end(lower, unit)
     high = "" if upper is None or (upper.value > certain and low) else end(upper, unit)
-    return f"{low}–{high}" if low and high else f"≥ {low}" if low else f"≤ {high}" if high else NONE
+    if lower and upper and low and high and unit == "probability":
+        low, high = shares(lower, upper)
+    return f"{low}{to}{high}" if low and high else least + low if low else most + high if high else NONE
 
 
 def end(bound: Bound, unit: Unit) -> str:
@@ -108,7 +112,7 @@ def _column(names: tuple[str, ...], row: Result, say: dict[str, str], of: str) -
     if len(names) == 2 and bound:
         apart = bound.covers is Covers.HELD_OUT  # the definition says it in the words of the run
         holds = f"{bound.level()}, assuming {bound.assumes}" if apart else bound.guarantee(of)
-        about = f"{about}; {holds} ({bound.method})"
+        about += f"; {holds} ({bound.method})".replace("question", say["question"])
     return Column(row.kind, names, row.kind.group.format(**say), head, about)
 
 

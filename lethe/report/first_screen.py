@@ -12,11 +12,11 @@ from lethe.evaluation.prompts import SHOWN_QUERIES
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Standing
 from lethe.evaluation.wording import FORGET, Wording
-from lethe.report.columns import NEARLY
+from lethe.report.columns import IN_WORDS, between
 from lethe.results import quantities
 from lethe.results.verdict import Verdict, worst_ends
-from lethe.statistics.bound import Bound, Covers, exact, significant
-from lethe.text import NONE, label, listing, number, plural, share
+from lethe.statistics.bound import Covers, exact, significant
+from lethe.text import NONE, label, listing, number, plural
 
 # A row of the figure, in its own units: where 0 lies, the lowest power of ten and 1, and the lowest such power.
 ZERO, LOWEST, ONE, POWERS = 14, 46, 388, range(-6, -1)
@@ -122,9 +122,12 @@ def cells(model: Model, standing: Standing, run: Run, level: float) -> list[tupl
     own, utility = quantity.measure(model, level), standing.utility
     asked = model.asked(SHOWN_QUERIES)
     interval = utility.own if utility.quantity else None
+    ranged = (
+        (between(*asked, "probability", IN_WORDS), sum(end.value for end in asked) / 2) if asked else (NONE, "")
+    )
     return [
         (quantity.worded(own), (own.lower + own.upper) / 2) if own else (NONE, ""),
-        *([(between(asked) or NONE, sum(end.value for end in asked) / 2 if asked else "")] if binary else []),
+        *([ranged] if binary else []),
         (utility.quantity.worded(interval), (interval.lower + interval.upper) / 2)
         if utility.quantity and interval
         else (NONE, ""),
@@ -146,18 +149,6 @@ def _phrase(forgetting: str, utility: str, models: int, words: Wording) -> str:
     verb, be = (one, "is") if models == 1 else (many, "are")
     state = f"{be} {utility}" if utility != "open" else f"{'its' if models == 1 else 'their'} utility is not known"
     return f"{verb} {'but' if (forgetting, utility) in MIXED else 'and'} {state}"
-
-
-def between(band: tuple[Bound, Bound] | None) -> str:
-    """A band of a probability in words, which never promise certainty; empty without a band."""
-    if band is None:
-        return ""
-    lower, upper = (share(end.value, end.side) for end in band)
-    if band[0].value > NEARLY:
-        return f"above {100 * NEARLY:g}%"
-    if band[0].value == 0:
-        return f"at most {upper}"
-    return f"{lower} to {upper}" if band[1].value <= NEARLY else f"at least {lower}"
 
 
 def gaps(run: Run) -> list[str]:
@@ -192,7 +183,8 @@ def largest(run: Run) -> SimpleNamespace | None:
         next(filter(None, map(model.bounds.get, keys)), None) for model in run.models for keys in (WORST, MEAN)
     )
     bounds = [bound for bound in first if bound is not None]
-    covered, assumed = {bound.covers for bound in bounds}, {str(bound.assumes) for bound in bounds}
+    covered = {bound.covers for bound in bounds}
+    assumed = {part for bound in bounds for part in str(bound.assumes).split("; ")}
     contained = {one for one in assumed for other in assumed if other != one and other.startswith(one)}
     if not bounds:
         return None
@@ -200,5 +192,5 @@ def largest(run: Run) -> SimpleNamespace | None:
         alpha=max(bound.alpha for bound in bounds),
         of_worst={Covers.WORST_PROMPT, Covers.WORST_IN_LANGUAGE} & covered,
         of_average={Covers.AVERAGE, Covers.AVERAGE_IN_LANGUAGE} & covered,
-        assumptions=listing(sorted(assumed - contained)),
+        assumptions="; ".join(sorted(assumed - contained)).replace("question", run.words.question),
     )

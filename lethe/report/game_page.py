@@ -82,7 +82,7 @@ def leak_columns(leaks: Sequence[Mapping[str, Json]]) -> list[tuple[str, str, Si
     columns: list[tuple[str, str, Side | None]] = [
         ("greedy", f"leaks, greedy ({leaks[0]['scorer']})", None),
         ("mean", f"leaks, of {plural(leaks[0]['n'], 'sample')}", None),
-        ("pooled_bound", "bound on their rate", "upper"),
+        ("pooled_bound", "bound on leaks", "upper"),
         ("worst_bound", "bound, worst question", "upper"),
     ]
     return [one for one in columns if any(own[one[0]] is not None for own in leaks)]

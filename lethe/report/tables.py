@@ -217,8 +217,8 @@ def sentence(audit: OneRunAudit) -> str:
     if not load_method(verdict.method).CONSERVATIVE:
         promise = f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
     return (
-        f"The run {ends} the claimed epsilon of {number(verdict.claimed_epsilon, 3, 'upper')} at delta "
-        f"{audit.delta:g}: by the method {verdict.method}, {epsilon_statement(audit, row)}, {promise}, "
+        f"The run {ends} the claimed epsilon of {verdict.claimed_epsilon:.4g} at delta {audit.delta:g}: "
+        f"by the method {verdict.method}, {epsilon_statement(audit, row)}, {promise}, "
         f"assuming {', '.join(map(unlined, row.assumes))}."
     )
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from lethe.config.evaluating import SERVED, Endpoint, Model, Sample
-from lethe.errors import plural
 from lethe.io.artifacts import NO_TABLES
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
@@ -27,4 +26,4 @@ def run(name: str, sample: Sample, model: Model, root: Path = Path("data"), sour
     with atomic_folder(root / "likelihood" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)
-    print(", ".join(f"{split} {plural(len(table), 'given answer')}" for split, table in tables.items()))
+    print(f"{name}: given answers read:", ", ".join(f"{split} {len(table)}" for split, table in tables.items()))

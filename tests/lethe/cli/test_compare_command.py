@@ -192,6 +192,7 @@ def test_logs_and_tables(tmp_path, pair):
     copies = eval_log(tmp_path / "g.eval", greedy, [sample("q", 1), sample("q", 2)])
     assert "temperature 0" in refused(logs[0], copies)
     assert "revision" in refused(logs[0], tmp_path / "nowhere")
+    assert "mean 't.csv'?" in refused(logs[0], tmp_path / "t.cvs")
     assert "scores/MODEL" in refused(logs[0], tmp_path)
     assert "--model" in refused(logs[0], logs[1], "--model", "m")
     assert "--filter" in refused(table, table, "--score", "match", "--filter", "first")

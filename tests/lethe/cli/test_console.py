@@ -37,8 +37,8 @@ def test_questions_and_files_give_the_answers_of_the_function(checkpoint, tmp_pa
 
 
 def test_wrong_use_is_a_sentence(checkpoint, tmp_path):
-    for more in ([], ["Who?", "--data", "x.jsonl"], ["Who?", "--out", "x.txt"], ["Who?", "--memory", "0"]):
-        sample.refused(checkpoint, *more)
+    for more in ("", "Who? --data x.jsonl", "Who? --out x.txt", "Who? --memory 0", "Who? --n 0"):
+        sample.refused(checkpoint, *more.split())
 
 
 def commands() -> Iterator[tuple[str, Command]]:
@@ -54,8 +54,9 @@ ALL = dict(commands())
 @pytest.mark.parametrize("name", ALL)
 def test_every_parameter_of_the_function_is_an_option_or_of_python_alone(name):
     documented = set(texts_of(ALL[name].load()[0]))
-    options = {one.name for one in built(name, ALL[name]).params}
-    assert documented <= options | set(PYTHON)
+    options = {one.name: one.help or "" for one in built(name, ALL[name]).params}
+    assert documented <= options.keys() | set(PYTHON)
+    assert "Python" not in "".join(options.values())
 
 
 @pytest.mark.parametrize("name", ALL)

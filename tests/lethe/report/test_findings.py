@@ -22,7 +22,8 @@ from lethe.evaluation.wording import FORGET
 from lethe.io.artifacts import write_splits
 from lethe.io.files import read_json
 from lethe.registry import DATASETS
-from lethe.report import first_screen, picker
+from lethe.report import picker
+from lethe.report.columns import IN_WORDS, between
 from lethe.report.page import plots, render
 from lethe.report.picker import as_data, text_parts
 from lethe.report.tables import band, language_views
@@ -30,6 +31,7 @@ from lethe.results import table
 from lethe.results.table import Numbers, Rows
 from lethe.statistics.bound import Bound, Covers
 from lethe.text import INVISIBLE, LONGEST, number
+from tests.cases import cases
 from tests.lethe.report import chromium
 from tests.lethe.report.conftest import MODELS, load
 from tests.lethe.report.synthetic import change_params
@@ -307,9 +309,7 @@ def screen(html: str) -> str:
     return re.sub(r"<[^>]+>", "", first)
 
 
-@pytest.mark.parametrize(
-    ("rule", "words"), [("word", "as whole words only"), ("substring", "inside longer words too")]
-)
+@cases
 def test_the_keyword_rule_in_force_is_on_the_first_screen(own_small, without_figures, rule, words):
     change_params(own_small, lambda value: value["score"].update(keyword_match=rule))
     told = screen(render(load(own_small)).html)
@@ -324,13 +324,10 @@ def test_too_few_answers_come_with_the_number_that_would_do(small_page):
         assert told["decides"]["answers"] > 64
 
 
-@pytest.mark.parametrize(
-    ("lower", "upper", "told"),
-    [(0.0, 0.3, "at most 30%"), (0.5, 1.0, "at least 50%"), (1.0, 1.0, "above 99.9%"), (0.25, 0.5, "25% to 50%")],
-)
+@cases
 def test_no_band_promises_certainty(lower, upper, told):
     rest = (0.01, Covers.WORST_PROMPT, "draws", "made up")
-    told_band = first_screen.between((Bound(lower, "lower", *rest), Bound(upper, "upper", *rest)))
+    told_band = between(Bound(lower, "lower", *rest), Bound(upper, "upper", *rest), "probability", IN_WORDS)
     assert told_band == told
 
 
