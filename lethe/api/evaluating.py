@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lethe.api import result as common
 from lethe.api.result import Place, Rows, rows_of
 from lethe.api.runs import Run, load_run
-from lethe.config.evaluating import ENDPOINT, EXACT, METRICS, SAMPLE, Endpoint
+from lethe.config.evaluating import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE, Endpoint
 from lethe.errors import BadValue, check, plural
 from lethe.io.files import SCHEMA_VERSION
 from lethe.models.checkpoints import InMemory, default_prompt, lent, tokenizer_of
@@ -93,7 +93,7 @@ def sample(
     prompt: Place | None = None,
     engine: str = SAMPLE.engine,
     dtype: str = SAMPLE.dtype,
-    memory: int = EXACT.memory,
+    memory: int = MEMORY,
 ) -> Samples:
     """Draw many independent answers to each prompt from a model's own distribution.
 
@@ -247,7 +247,7 @@ def evaluate(
     prompt: Place | None = None,
     engine: str = SAMPLE.engine,
     dtype: str = SAMPLE.dtype,
-    memory: int = EXACT.memory,
+    memory: int = MEMORY,
     scorer: str | None = None,
     above: float = EXACT.above,
     thinking: Sequence[str] | None = None,
