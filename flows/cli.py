@@ -244,7 +244,7 @@ def sweep(
     from flows import grid, settings, workspace
     from flows.server import require, temporary_server
     from lethe import config
-    from lethe.errors import BadArguments, BadValue
+    from lethe.errors import BadArguments, BadValue, check
     from lethe.process import cores
 
     root = Path.cwd()
@@ -258,8 +258,7 @@ def sweep(
     elif seed is not None and random is None:
         raise BadValue("--seed", seed, "left out without --random")
     name = preset or "sweep" if name is None else name
-    if not SWEEP.fullmatch(name):
-        raise BadValue("--name", name, "letters, digits, - and _")
+    check(SWEEP.fullmatch(name), "--name", name, "letters, digits, - and _")
     workspace.prepare(root)
     axes = grid.axes_of(set_ or [])
     drawn = grid.random_points(axes, random, seed or 0) if random else []
@@ -277,7 +276,7 @@ def sweep(
         with workspace.only_run(root / work.SWEEPS / name):
             result = work.sweep(root, points, name, at_once or cores(), jobs, scheduler, common)
     place = workspace.RESULTS / f"{name}.json"
-    notes = work.concluded(chosen, result, root / place)
+    notes = work.concluded(chosen, result, place)
     if as_json:
         print_json(result)
     else:

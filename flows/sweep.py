@@ -95,8 +95,10 @@ def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
     begun = time.monotonic()
     for done, future in enumerate(as_completed(futures), 1):
         left = (time.monotonic() - begun) / done * (len(futures) - done)
-        how = "failed" if future.result().get("error") else "is done"
-        standard().print(f"{names[future.task_run_id]} {how} ({done} of {len(futures)}, about {left:.0f} s to go)")
+        soon, outcome = f", about {left:.0f} s to go" if left else "", future.result()
+        clean = all(stage["why"] == "clean" for stage in outcome.get("stages", {}).values())
+        how = "failed" if outcome.get("error") else "was up to date" if clean else "is done"
+        standard().print(f"{names[future.task_run_id]} {how} ({done} of {len(futures)}{soon})")
     return [future.result() for future in futures]
 
 
@@ -202,7 +204,7 @@ def _bound(row: dict[str, Json], key: str) -> Bound | None:
 
 def guarantee_notes(result: dict[str, Json]) -> list[str]:
     notes = {
-        f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}."
+        f"{key}: {'an upper' if bound.side == 'upper' else 'a lower'} bound, {bound.guarantee('the forget questions')}."
         for row in result["rows"]
         for key in _shown(result)
         if (bound := _bound(row, key))
