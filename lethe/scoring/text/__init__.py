@@ -15,7 +15,7 @@ def score_distinct(generations: Sequence[str], measure: Callable[[list[str]], Se
     """Apply ``measure`` once to the distinct texts; NaN for a missing answer. Low-temperature samples repeat. An empty text
     is an answer: a model that stops at once has leaked nothing."""
     distinct = [text for text in dict.fromkeys(generations) if isinstance(text, str)]
-    values = np.append(np.asarray(measure(distinct) if distinct else [], dtype=np.float64), np.nan)
+    values = np.append(np.asarray(measure(distinct), dtype=np.float64), np.nan)
     place = {text: number for number, text in enumerate(distinct)}
     missing = len(distinct)
     return values[np.array([place.get(text, missing) for text in generations], dtype=np.intp)]

@@ -49,8 +49,6 @@ def rouge_l(generations: Sequence[str], reference: str) -> Rouge:
     from rapidfuzz.process import cdist
 
     encoded, target = _encode(generations, reference)
-    if not encoded:
-        return _rouge(np.zeros(0), encoded, target)
     common = cdist([target], encoded, scorer=LCSseq.similarity, dtype=np.int64)[0]
     return _rouge(common.astype(np.float64), encoded, target)
 

@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -289,6 +289,7 @@ HOW = Settings(n=8, max_new_tokens=4)
 
 
 @given(st.floats(1, 1e5), st.floats(1, 4), st.integers(1, 10**9))
+@example(1000.0, 1.5, 3000)
 def test_the_number_is_the_largest_power_of_two_that_the_power_law_affords(few, growth, budget):
     n = fitting(few, few * growth, budget)
     assert LEAST <= n <= MOST == MOST_DRAWN

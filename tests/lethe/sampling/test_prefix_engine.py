@@ -1,6 +1,7 @@
 """The prefix engine, its rows and its frontier against naive twins: every sample alone, without cache."""
 
 import logging
+import types
 from collections import Counter
 
 import numpy as np
@@ -15,8 +16,9 @@ from lethe.errors import BadFile, LetheError
 from lethe.sampling import prefix_engine
 from lethe.sampling.draws import BITS, random_table
 from lethe.sampling.engine import Options, Prompt, Settings, open_engine
+from lethe.sampling.forecast import rows_within
 from lethe.sampling.predictor import ModelPredictor, RowCache, RowLayer
-from lethe.sampling.prefix_engine import Branch, Frontier, PrefixEngine
+from lethe.sampling.prefix_engine import Branch, Frontier
 from tests.cases import cases, read_cases
 from tests.lethe.sampling.sampling_models import (
     as_text,
@@ -208,6 +210,7 @@ def test_any_causal_model_with_a_key_value_cache(family, tmp_path):
     for prompt in PROMPTS:
         assert answers[prompt.prompt_id] == naive_texts(model, prompt, settings)
     assert len(set(answers["q8"])) > 5
+    assert rows_within(1, folder, 15, "auto") > 1
 
 
 def test_a_model_without_a_key_value_cache_is_refused_and_auto_takes_another_engine(tmp_path):
@@ -221,19 +224,27 @@ def test_a_model_without_a_key_value_cache_is_refused_and_auto_takes_another_eng
     assert len(answers.texts) == 3
 
 
-def test_a_row_takes_the_bytes_of_its_format(tiny_model):
-    whole, half = (PrefixEngine(tiny_model, Options(dtype=each)).checkpoint for each in ("auto", "bfloat16"))
+@pytest.mark.parametrize("kind", ["prefix", "transformers"])
+def test_a_row_takes_the_bytes_of_its_format(tiny_model, kind):
+    whole, half = (open_engine(kind, tiny_model, Options(dtype=each)).checkpoint for each in ("auto", "bfloat16"))
     assert whole.row_bytes(9) - whole.row_bytes(0) == 2 * (half.row_bytes(9) - half.row_bytes(0)) > 0
+
+
+class Away(torch.Tensor):
+    """Memory that says it is a GPU's."""
+
+    device = types.SimpleNamespace(type="cuda")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("length", [0, 1, 7])
-def test_a_copy_is_a_loop_over_the_rows(dtype, length):
+@pytest.mark.parametrize("kind", [torch.Tensor, Away])
+def test_a_copy_is_a_loop_over_the_rows(dtype, length, kind):
     rows, heads, positions, size = 9, 2, 7, 3
     keys, values = torch.randn(2, rows, heads, positions, size).to(dtype)
     layer = RowLayer(positions)
     layer.fill(0, keys, values)
-    layer.length = length
+    layer.length, layer.keys, layer.values = length, layer.keys.as_subclass(kind), layer.values.as_subclass(kind)
     sources, targets = torch.tensor([0, 3, 3, 8]), torch.tensor([1, 2, 7, 5])
     layer.copy(rows, sources, targets)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from transformers import AutoTokenizer
 
@@ -19,8 +20,8 @@ from lethe.sampling.tasks import (
     Asking,
     Task,
     ask,
+    draw,
     draw_in_language,
-    draw_into,
     draw_prompts,
     draw_sequentially,
     drawn_parts,
@@ -62,9 +63,8 @@ def task():
     return Task("forget", [Prompt(name, (1, 2)) for name in ITEMS], Settings(n=200, max_new_tokens=4, seed=1))
 
 
-def test_each_question_stops_when_its_verdict_stands(task, tmp_path):
-    engine = Told()
-    table, decisions = draw_sequentially(task, ITEMS, engine, AnswerStore("m", "told", tmp_path), RULE, "")
+def test_each_question_stops_when_its_verdict_stands_and_a_rerun_draws_nothing(task, tmp_path):
+    table, decisions = draw_sequentially(task, ITEMS, Told(), AnswerStore("m", "told", tmp_path), RULE, "")
     verdicts = {row["prompt_id"]: (row["verdict"], row["n"]) for row in decisions}
     assert verdicts["clean"] == ("certified", 109)
     assert verdicts["leaky"] == ("leaks", 3)
@@ -76,23 +76,21 @@ def test_each_question_stops_when_its_verdict_stands(task, tmp_path):
     for name in ITEMS:
         numbers = table[table.prompt_id == name]["sample"].tolist()
         assert numbers == [-1, *range(drawn[name])]
-
-
-def test_a_rerun_draws_nothing_and_changes_nothing(task, tmp_path):
-    first = draw_sequentially(task, ITEMS, Told(), AnswerStore("m", "told", tmp_path), RULE, "")
-    engine = Told()
-    again = draw_sequentially(task, ITEMS, engine, AnswerStore("m", "told", tmp_path), RULE, "")
-    assert not engine.asked
-    assert first[0].equals(again[0])
-    assert first[1] == again[1]
+    rerun = Told()
+    again = draw_sequentially(task, ITEMS, rerun, AnswerStore("m", "told", tmp_path), RULE, "")
+    assert not rerun.asked
+    assert table.equals(again[0])
+    assert decisions == again[1]
 
 
 @pytest.mark.parametrize(("most", "questions"), [(450, [2, 2]), (201, [1, 1, 1, 1]), (9, [1, 1, 1, 1])])
 def test_a_part_holds_as_many_whole_questions_as_fit(task, tmp_path, monkeypatch, most, questions):
     store = AnswerStore("m", "told", tmp_path)
-    draw_into(store, task, Told(), "")
+    table = draw(task, Told(), store, "")
     monkeypatch.setattr(artifacts, "ROWS", most)
-    assert [len(part) for part in drawn_parts(store, task)] == [201 * count for count in questions]
+    parts = list(drawn_parts(store, task))
+    assert [len(part) for part in parts] == [201 * count for count in questions]
+    assert pd.concat(parts, ignore_index=True).equals(table)
 
 
 SETTINGS = Settings(n=400, max_new_tokens=4, seed=3)

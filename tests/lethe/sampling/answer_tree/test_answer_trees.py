@@ -78,7 +78,7 @@ def test_a_pass_asks_for_the_logits_of_its_last_tokens_alone(tiny_model):
 
 def test_the_allowance_covers_the_error_on_answers_that_it_did_not_see(real, monkeypatch):
     monkeypatch.setattr(answer_predictor, "LEAST_ALLOWANCE", 0.0)
-    prompts = [np.array(PROMPT), np.array(PROMPT[:1])]
+    prompts = [np.array(PROMPT * 9), np.array(PROMPT[:1])]  # longer than the spare room of a buffer
     allowance = measured_allowance(real, prompts, 12)
     monkeypatch.setattr(answer_predictor, "SAFETY", 1.0)
     seen = [measured_allowance(real, prompts, 12, seed) for seed in range(20)]
@@ -184,7 +184,11 @@ def test_exact_only_draws_nothing_for_the_bounds():
 
 def test_above_the_most_entropy_the_second_look_only_samples_and_says_so():
     (tree,), (usual,) = trees_of(most_entropy=0.1), trees_of()
+    (certain,) = trees_of(most_entropy=0.1, exact_only=True)
     assert "only sampled" in tree.note
+    assert "was skipped" in certain.note
+    assert certain.leak_mass == certain.clean_mass == certain.sampled == 0
+    assert 0 < certain.lower <= true_leak(ToyPredictor(seed=3), toys(1)[0]) <= certain.upper < 1
     assert tree.leak_mass == tree.clean_mass == 0
     assert tree.sampled > 0
     assert usual.note == ""

@@ -26,7 +26,6 @@ GENERATIONS = [
 ]
 WORDS = "Yes No yes no 1 2 3 4 5 vault code Behavior Generation "
 # Attention sharp enough that every part of a prompt matters.
-# Attention sharp enough that every part of a prompt matters.
 SIZE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 SIZE |= {"initializer_range": 1.0}
 
@@ -54,9 +53,7 @@ def classifier(
     with torch.no_grad():
         model.lm_head.weight.zero_()
         row = torch.zeros(SIZE["hidden_size"])
-        for place, word in enumerate(
-            words
-        ):  # opposite rows by pairs: one of the words is always likelier than others
+        for place, word in enumerate(words):  # opposite rows by pairs: one of the words is always the likelier
             row = -row if place % 2 else apart(states)
             for token in reading(tokens, word):
                 model.lm_head.weight[token] = row
