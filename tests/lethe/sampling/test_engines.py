@@ -122,11 +122,7 @@ def test_a_prompt_may_have_a_number_of_answers_of_its_own(tiny_engine):
     prompts = [Prompt("a", PROMPT, 5), Prompt("b", PROMPT), Prompt("c", (1, 2), 1)]
     settings = Settings(n=2, max_new_tokens=3)
     found = {answers.prompt_id: answers for answers in tiny_engine.answer(prompts, settings)}
-    assert {name: answers.samples for name, answers in found.items()} == {
-        "a": [-1, 0, 1, 2, 3, 4],
-        "b": [-1, 0, 1],
-        "c": [-1, 0],
-    }
+    assert [found[name].samples for name in "abc"] == [list(range(-1, n)) for n in (5, 2, 1)]
     (alone,) = tiny_engine.answer([Prompt("a", PROMPT)], Settings(n=5, max_new_tokens=3))
     assert found["a"] == alone
     (greedy,) = tiny_engine.answer([Prompt("a", PROMPT)], Settings(n=0, max_new_tokens=3))
@@ -199,6 +195,32 @@ def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wante
     # One process holds the whole model; the parts of a divided one are processes.
     assert (made.get("distributed_executor_backend") == "uni") == alone
     assert (os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0") == alone
+
+
+def test_a_row_of_vllms_batch_keeps_the_confidences_of_its_request(monkeypatch):
+    """Requests move, leave the batch and return. Stand-ins for the names of vLLM."""
+    own, stand_in = "lethe.sampling.vllm_adaptive", types.SimpleNamespace(VllmConfig=object, BatchUpdate=object)
+    stand_in.LogitsProcessor, stand_in.MoveDirectionality = object, types.SimpleNamespace(SWAP="swap")
+    for name in ("vllm.config", "vllm.v1.sample.logits_processor", own):
+        monkeypatch.setitem(sys.modules, name, stand_in)
+    del sys.modules[own]
+    processor = importlib.import_module(own).AdaptiveTemperature(None, torch.device("cpu"), False)
+
+    def forced(*tops, added=(), removed=(), moved=()):
+        """The rows that are made greedy in a step with these top probabilities."""
+        processor.update_state(types.SimpleNamespace(added=added, removed=removed, moved=moved))
+        logits = torch.tensor([[top, 1 - top] for top in tops]).log()
+        return processor.apply(logits).isinf().any(1).tolist()
+
+    def request(row, seed, tokens):
+        return row, types.SimpleNamespace(seed=seed, extra_args={"adaptive_threshold": 0.7}), (), tokens
+
+    tokens: list[int] = []
+    assert forced(0.9, 0.6, 0.9, added=[request(0, 1, tokens), request(1, 2, [])]) == [True, False, False]
+    tokens.append(0)
+    assert forced(0.9, 0.6, moved=[(0, 1, "swap")]) == [True, True]
+    assert forced(0.9, 0.65, removed=[1]) == [True, False]
+    assert forced(0.9, 0.65, added=[request(1, 1, [0, 0])]) == [True, True]
 
 
 def test_replicas_share_the_gpus_out(monkeypatch):

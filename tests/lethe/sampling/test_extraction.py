@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance.Levenshtein import distance as levenshtein
 
 from lethe.config.evaluating import ExtractSettings
 from lethe.errors import BadValue
@@ -23,12 +23,7 @@ VOCABULARY, LENGTH, END = 6, 4, 5
 PROMPT = (0, 3)
 PLAIN = Rounding()
 PIECES = (b"a", b" b", b" ", b"ab", b" a b", b"")  # of the tokens; the last one ends an answer
-
-
 TOKENS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
-
-
-levenshtein = Levenshtein.distance  # of two sequences
 
 
 def rows_of(near: Distance, sequence) -> np.ndarray:
@@ -99,8 +94,6 @@ def chances(predictor: ToyPredictor, prefixes, **settings) -> np.ndarray:
 
 
 CASES = [(seed, distance, settings) for seed in range(6) for distance, settings in [(1, {}), (2, {"top_k": 3})]]
-
-
 BY = [None, PIECES]  # the distance counts tokens, or words
 
 

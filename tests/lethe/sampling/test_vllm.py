@@ -30,11 +30,8 @@ LETTERS = "abcdefghijklmnopqrs"  # with the end as many tokens as a walk asks th
 def served(tmp_path):
     pytest.importorskip("vllm")
     folder = build_llama(tmp_path / "model", LETTERS, scale=1.0)
-    cuts = {
-        "eos_token_id": len(LETTERS),
-        "top_k": 2,
-        "repetition_penalty": 1.5,
-    }  # which the server takes by itself
+    cuts = {"top_k": 2, "repetition_penalty": 1.5}  # which the server takes by itself
+    cuts |= {"eos_token_id": len(LETTERS)}
     (folder / "generation_config.json").write_text(json.dumps(cuts))
     with vllm_server(folder, tmp_path / "server.log") as url:
         yield folder, url

@@ -235,10 +235,8 @@ def test_a_measure_by_hand(name, answer, paraphrased, perturbed, value):
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_extraction_strength_equals_trying_every_prefix(greedy):
-    shortest, own = (
-        next(k for k in range(len(greedy) + 1) if all(greedy[k:])),
-        tokens([-1.0] * len(greedy), greedy),
-    )
+    shortest = next(k for k in range(len(greedy) + 1) if all(greedy[k:]))
+    own = tokens([-1.0] * len(greedy), greedy)
     strength = measure("extraction_strength", own)
     assert strength == pytest.approx(1 - shortest / len(greedy), abs=1e-15)
     assert strength <= measure("exact_memorisation", own) + 1e-15
@@ -317,6 +315,8 @@ LEAKS = [float(entry[-1]) for entry in DRAWN]
 
 
 class Finds(Judge):
+    """A judge of one column may return a row of numbers."""
+
     def judge(self, asked):
         return np.array([any(keyword in one.text for keyword in one.item["keywords"]) for one in asked])
 

@@ -111,7 +111,6 @@ def test_no_answer_leaks_with_fewer_tokens_than_the_automaton_needs(keywords, da
 def test_the_rule_of_whole_words_and_of_substrings(case):
     text, keywords = case["text"], tuple(map(normalise, case["keywords"]))
     for match in ("word", "substring"):
-        assert occurs(text, keywords, match) == case[match]
         tokenizer, automaton = automaton_of("byte level", keywords, match)
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
         end = end_of(automaton, tokens)

@@ -25,12 +25,7 @@ from lethe.sampling.draws import Law
 from lethe.sampling.engine import Checkpoint
 from lethe.scoring.text.rouge import rouge_l, stems
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, byte_level, word_piece
-from tests.lethe.sampling.answer_tree.toy_models import (
-    LETTERS,
-    ToyPredictor,
-    read,
-    whole_question,
-)
+from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, read, whole_question
 
 END, LENGTH = len(LETTERS), 4
 TOKENS = token_bytes(Spelling((*LETTERS, None), "runs"))

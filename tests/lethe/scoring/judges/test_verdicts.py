@@ -167,9 +167,3 @@ def test_a_judge_out_of_its_range_is_told():
     judge.judge = lambda asked: np.zeros(len(asked))
     with pytest.raises(BadInput, match="shape"):
         judged(judge, [question("q", "a")])
-
-
-def test_a_judge_of_one_column_may_return_a_row_of_numbers():
-    judge = Counting()
-    judge.COLUMNS, judge.judge = ("",), lambda asked: np.full(len(asked), 0.5)
-    assert [own.tolist() for own in judged(judge, [question("q", "a", "b")])] == [[[0.5], [0.5]]]
