@@ -357,6 +357,7 @@ def test_in_the_numbers_and_their_bounds(written):
     results = table.read(written / "data")
     assert (results.model("npo").values[NAME], results.model("npo").values[BOUND]) == (0.0, 0.25)
     assert results.model("npo").bounds[BOUND] == Bound(0.25, *GUARANTEE)
+    assert headline(results.model("npo").values)[MOST - 2] == BOUND, "a group's fifth"
     assert {own.values["blank_here"] for own in results.questions("npo").values()} == {0}
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lethe.statistics
-from lethe.audits.kinds.guesses import family_of
+from lethe.audits.kinds.guesses import family_of, rows_of
 from lethe.errors import BadValue
 from lethe.evaluation.compared import Comparison
 from lethe.report.game_page import _interval
+from lethe.results import views
 from lethe.results.table import result
-from lethe.statistics import many_prompts
 from lethe.statistics.answer_tree import Masses, Remainder, against_retrain, leak_interval
 from lethe.statistics.bound import CERTAIN, Assumes, Bound, Covers, level
 from lethe.statistics.judge_error import Calibration
@@ -28,6 +28,7 @@ from lethe.statistics.mean_difference import difference, mean_of_differences
 from lethe.statistics.one_run.audit import MethodBound, OneRunAudit, audit, audit_runs, log_p_value
 from lethe.statistics.one_run.channel import gaussian
 from lethe.statistics.one_run.counts import Counts, release
+from lethe.statistics.one_run.tradeoff import Atoms
 from lethe.statistics.sequential import SequentialTest, StoppedSamples
 from lethe.statistics.unlearning_game import unlearning_quality
 from lethe.text import epsilon_statement
@@ -36,7 +37,7 @@ from tests.lethe.statistics.epsilon_star.coverage import LOWER
 
 sides = st.sampled_from(["upper", "lower"])
 values = st.floats(0, 1e6)
-digits = st.integers(0, 20)
+digits = st.integers(0, 40)
 
 
 def bound(value=0.0757107937, side="upper", alpha=0.05, covers=Covers.ONE_PROMPT):
@@ -145,6 +146,7 @@ def test_every_method_of_a_one_run_audit_gives_a_bound(one_run):
 def test_infinity_and_a_rejected_family_are_told_apart(one_run):
     assert one_run.bound(MethodBound("exact", None, None, (), "", infinite=True)).value == math.inf
     assert one_run.bound(MethodBound("exact", None, None, (), "")) is None
+    assert "curve" not in views.one_run(rows_of(one_run))
 
 
 @settings(max_examples=25)
@@ -204,6 +206,7 @@ OWN = {
     "updated": lambda scores: SequentialTest(0.1, 0.2, 0.05, 10).update(np.array(scores)),
     "stopped": lambda scores: StoppedSamples([np.array(scores)]),
     "audited": audited,
+    "atoms": lambda p, q: Atoms(np.array(p), np.array(q)),
     "beyond": partial(log_p_value, "exact", RUN, gaussian(), 101.0, 0.0),
     **{f"rate_{name}": partial(rated, getattr(Rate, name)) for name in ("each", "worst", "mean")},
     **{
@@ -211,10 +214,6 @@ OWN = {
             alpha
         )
         for name in ("each", "worst", "average", "mean")
-    },
-    **{
-        f"{name}_interval": getattr(many_prompts, f"{name}_interval")
-        for name in ("share", "mean", "within_variance")
     },
     **LOWER,
 }

@@ -4,6 +4,7 @@ import dataclasses
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from tests.lethe.statistics.draws import clopper_pearson
 GOOD = Calibration(leaks=200, leaks_called=190, clean=300, clean_called=15)
 
 
-def judged_rates(called, n, judge: Calibration, alpha: float, missing=0) -> Band:
+def judged_rates(called, n, judge: Calibration | None, alpha: float, missing=0) -> Band:
     band = Rate.of(called, n, missing, judge).each(alpha)
     return dataclasses.replace(band, lower=band.lower[:, 0], upper=band.upper[:, 0], estimate=band.estimate[:, 0])
 
@@ -123,9 +124,8 @@ def test_verdicts_that_the_calibration_rules_out_have_no_bound():
         for band in (rate.each(0.05), rate.worst(0.05), rate.mean(0.05)):
             assert np.isnan([band.lower, band.upper]).all()
             assert band.bounds(0 if band.lower.ndim > 1 else None) is None
-        assert (
-            rate.average(0.05).bounds() is not None
-        )  # the judge may err on average as on the calibration answers
+        # The judge may err on average as on the calibration answers.
+        assert rate.average(0.05).bounds() is not None
         few = Rate.of([28] * 9, 200, judge=other)  # so few verdicts on one question may be chance
         assert Rate.of([28], 200, judge=other).fits(0.05).all()
         assert not few.fits(0.05).any()
@@ -139,9 +139,10 @@ def test_together_divides_the_verdicts_part_alone():
     assert band.lower[0] == true_rate_lower(low, error.sensitivity[1], error.false_positive[1]).max()
 
 
-def test_the_average_is_that_of_the_pooled_count():
-    found = Rate.of([9, 200, 31], 500, [1, 0, 2], GOOD).average(0.05)
-    one = judged_rates([240], 1500, GOOD, 0.05, missing=3)
+@pytest.mark.parametrize("judge", [GOOD, None])
+def test_the_average_is_that_of_the_pooled_count(judge):
+    found = Rate.of([9, 200, 31], 500, [1, 0, 2], judge).average(0.05)
+    one = judged_rates([240], 1500, judge, 0.05, missing=3)
     assert (found.lower, found.upper, found.estimate) == (one.lower, one.upper, one.estimate)
     assert (found.covers, found.n) == (Covers.AVERAGE, (1500,))
 

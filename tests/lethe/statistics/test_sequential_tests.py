@@ -171,7 +171,7 @@ def test_the_p_value_inverts_the_bound():
     samples = StoppedSamples([np.repeat([1.0, 0.0], [3, 97]), np.linspace(0, 0.4, 30)])
     for alpha in (0.4, 0.01):
         assert samples.p_values(samples.uppers(alpha)) == pytest.approx([alpha] * 2, rel=1e-4)
-    assert samples.p_values(np.zeros(2)).tolist() == [1, 1]
+    assert [samples.p_values(np.full(2, end)).round(9).tolist() for end in (0, 1)] == [[1, 1], [0, 0]]
 
 
 def rule(rng, rate, cap=120):

@@ -110,8 +110,8 @@ def test_signed_advantage_against_its_naive_twin(forget, data):
 def test_a_single_model_has_no_interval():
     result = swap_advantage([0.2], [0.1])
     assert (result.ci_low, result.ci_high) == (None, None)
-    quality_of_one = unlearning_quality({"a": [0.2]}, {"a": [0.1]})
-    assert (quality_of_one.value, quality_of_one.ci_low) == (pytest.approx(0.85), None)
+    found = unlearning_quality({"a": [0.2]}, {"a": [0.1]})
+    assert (found.value, found.ci_low, found.n_pairs) == (pytest.approx(0.85), None, 1)
 
 
 def test_the_unpaired_interval_is_welchs():
@@ -192,6 +192,7 @@ def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
 def test_the_sharp_bound_is_never_above_the_printed_one(epsilon, delta):
     bound = certified_bound(epsilon, delta)
     assert bound.sharp <= bound.paper + 1e-12
+    assert bound.paper == pytest.approx(2 * (1 - (2 - 2 * delta) / (math.exp(epsilon) + 1)), abs=1e-12)
     assert bound.quality_lower == pytest.approx(max(0, math.exp(-epsilon) * (1 - 2 * delta)), abs=1e-12)
 
 
