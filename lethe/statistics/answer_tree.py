@@ -223,7 +223,7 @@ def queries_until(probability: np.ndarray | float, chance: float = 0.5) -> np.nd
 
 def leak_bands(lower: float, upper: float, queries: Sequence[int]) -> dict[int, tuple[float, float]]:
     """Map each N to the band of P(at least one leak in N); all bands hold together at 1 - alpha."""
-    ends = chance_within(np.array([lower, upper]), np.asarray(queries, dtype=np.float64)[:, None])
+    ends = chance_within(np.array([lower, upper]), np.asarray(queries)[:, None])
     return {int(n): (float(low), float(high)) for n, (low, high) in zip(queries, ends, strict=True)}
 
 
