@@ -307,6 +307,10 @@ class SubsampledGaussian(SmoothChannel):
     q: float
 
     @property
+    def breaks(self) -> tuple[float, ...]:
+        return (float(self.masses(np.array(-math.log1p(-self.q)))[0]),)  # no loss ln Q/P is below ln(1 - q)
+
+    @property
     def highest_loss(self) -> float:
         return self.mu * (self.mu / 2 + FARTHEST)
 
