@@ -14,7 +14,7 @@ from lethe.errors import LetheError
 from lethe.io import artifacts, cache
 from lethe.models.encoding import Encoder
 from lethe.sampling import engine as keeping
-from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Settings, look
+from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Settings, finished_of, look
 from lethe.sampling.prefix_engine import PrefixEngine
 from lethe.sampling.tasks import (
     Asking,
@@ -199,12 +199,18 @@ def test_the_memory_decides_where_a_batch_has_a_seed(weights, engine, moves):
     assert (place(weights, engine, max_rows=8) != place(weights, engine, max_rows=64)) == moves
 
 
-def test_the_models_content_and_the_versions_of_the_libraries_decide(weights, monkeypatch):
-    before = place(weights)
+def part(folder: Path) -> Path:
+    return finished_of(folder.parent, folder, "lethe.sampling.extraction").place("a")
+
+
+@pytest.mark.parametrize("placed", [place, part])
+def test_the_models_content_and_the_versions_of_the_libraries_decide(weights, monkeypatch, placed):
+    before = placed(weights)
+    assert placed(weights) == before
     (weights / "model.safetensors").write_bytes(b"other")
-    after = place(weights)
+    after = placed(weights)
     monkeypatch.setattr(keeping, "versions", lambda *names: dict.fromkeys(names, "0"))
-    assert len({before, after, place(weights)}) == 3
+    assert len({before, after, placed(weights)}) == 3
 
 
 @cases
