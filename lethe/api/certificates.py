@@ -221,8 +221,7 @@ def verify(
     from lethe.data.rows import read_rows
 
     for name, value, zero in (("redraw", redraw, ""), ("draws", draws, " (0: check the hashes alone)")):
-        if value < 0:
-            raise BadValue(name, value, f"a whole number of at least 0{zero}")
+        check(value >= 0, name, value, f"a whole number of at least 0{zero}")
     _check(auditor, max(draws, 1))
     claim = read_certificate(Path(file))
     for other in add:
@@ -238,6 +237,7 @@ def verify(
     for name, place in zip(("model", "data"), places, strict=True):
         if (not place.exists() or place == Path()) and not (how.endpoint and name == "model"):
             raise BadFile(place, "no such file or folder", f"Name the {name} on this machine with --{name}.")
+    check(how.dtype != "auto", "dtype", "auto", "the number format in which the certificate's model draws")
     rows, source = read_rows(places[1]), _source(how.served or places[0], how.endpoint, key_env)
     check_facts(claim, facts(source, rows, how), Path(file))
     if not (draws or redraw):
@@ -264,8 +264,7 @@ class How(Direct, Drawing):
 
 def _check(auditor: str, draws: int) -> None:
     check_count("draws", draws)
-    if not auditor.strip():
-        raise BadValue("auditor", auditor, "a name that is not blank")
+    check(auditor.strip(), "auditor", auditor, "a name that is not blank")
 
 
 def _source(model: Place, endpoint: str | None, key_env: str | None) -> Path | Endpoint:

@@ -112,8 +112,8 @@ def drawing(params: Params, stages: Collection[str]) -> str:
     except BadInput:
         return ""
     costs = [one for one in costs if f"sample@{one['model']}" in stages]
-    sizes = [one["weight_bytes"] + (one["cache_bytes_at_most"] or 0) for one in costs if one["weight_bytes"]]
-    memory = f"at most {max(sizes) / (1 << 30):.1f} GiB" if sizes else "unknown before training"
+    sizes = [one["weight_bytes"] and one["weight_bytes"] + (one["cache_bytes_at_most"] or 0) for one in costs]
+    memory = f"at most {max(sizes) / (1 << 30):.1f} GiB" if all(sizes) and sizes else "unknown before training"
     answers = sum(one["generations"] for one in costs)
     return f"Answers to draw: at most {answers:,}. Memory of a model and its rows: {memory}. "
 

@@ -308,7 +308,8 @@ class SubsampledGaussian(SmoothChannel):
 
     @property
     def breaks(self) -> tuple[float, ...]:
-        return (float(self.masses(np.array(-math.log1p(-self.q)))[0]),)  # no loss ln Q/P is below ln(1 - q)
+        end = -math.log1p(-self.q) * (1 + 1e-14)  # just past ln(1 - q), the lowest loss ln Q/P
+        return (float(self.masses(np.array(end))[0]),)
 
     @property
     def highest_loss(self) -> float:

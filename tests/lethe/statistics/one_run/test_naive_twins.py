@@ -151,6 +151,7 @@ def test_the_integral_over_the_middle_ranks_is_their_sum(null):
     assert weights @ rates == pytest.approx(_rank_rates(null, 3000, np.arange(1.0, 2001)).sum(), rel=1e-7)
     whole, rel = null.error_mass(np.ones(1))[0], 1e-7 if isinstance(null, SubsampledGaussian) else 1e-12
     assert _rank_rates(null, 2, np.array([1.0, 2.0])).mean() == pytest.approx(whole, rel=rel)
+    assert SubsampledGaussian(20.0, 0.25).breaks == pytest.approx((0.125,), rel=1e-9)
 
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
