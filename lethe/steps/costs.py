@@ -109,7 +109,7 @@ def drawing(params: Params, stages: Collection[str]) -> str:
     """Say how many answers the stages `sample` among these draw, and in which memory; empty where the data are missing."""
     try:
         costs = model_costs(params, questions_of(params, None), None, None)
-    except BadInput:
+    except (BadInput, AttributeError, TypeError):  # a broken config.json, which the stage will name
         return ""
     costs = [one for one in costs if f"sample@{one['model']}" in stages]
     sizes = [one["weight_bytes"] and one["weight_bytes"] + (one["cache_bytes_at_most"] or 0) for one in costs]
