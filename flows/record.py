@@ -117,9 +117,8 @@ class RunRecord:
     metrics_of: str | None
     metrics: dict[str, dict[str, int | float]] | None
     verdicts: dict[str, Words]
-    took: dict[str, tuple[str, float]] = dataclasses.field(
-        default_factory=dict
-    )  # end and seconds of the last time
+    # End and seconds of each stage's last run.
+    took: dict[str, tuple[str, float]] = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}

@@ -142,6 +142,7 @@ def certify(
     given = dict(locals())
     from lethe.data.rows import read_rows
     from lethe.models.checkpoints import default_prompt
+    from lethe.sampling.engine import Options, checkpoint
     from lethe.scoring import applies
 
     source = _source(model, endpoint, key_env)
@@ -163,7 +164,7 @@ def certify(
         raise BadInput(f"{scorer} can judge no answer to {which}: {every}. {remedy}")
     drawing = _Drawing(source, rows, how)
     if not endpoint:  # the statement is about the engine that draws, whatever "auto" takes elsewhere
-        opened = getattr(drawing.engine, "checkpoint", how)
+        opened = getattr(drawing.engine, "checkpoint", None) or checkpoint(Path(model), Options(dtype=dtype))
         how = how.model_copy(update={"engine": drawing.engine.name, "dtype": opened.dtype})
     claim = certificate.Certificate(
         questions=tuple(row["id"] for row in rows),

@@ -122,12 +122,10 @@ def cells(model: Model, standing: Standing, run: Run, level: float) -> list[tupl
     own, utility = quantity.measure(model, level), standing.utility
     asked = model.asked(SHOWN_QUERIES)
     interval = utility.own if utility.quantity else None
-    ranged = (
-        (between(*asked, "probability", IN_WORDS), sum(end.value for end in asked) / 2) if asked else (NONE, "")
-    )
+    middle = sum(end.value for end in asked) / 2 if asked else ""
     return [
         (quantity.worded(own), (own.lower + own.upper) / 2) if own else (NONE, ""),
-        *([ranged] if binary else []),
+        *([(between(*asked, "probability", IN_WORDS) if asked else NONE, middle)] if binary else []),
         (utility.quantity.worded(interval), (interval.lower + interval.upper) / 2)
         if utility.quantity and interval
         else (NONE, ""),

@@ -15,7 +15,7 @@ from lethe.config.evaluating import Sample, ScorerParams
 from lethe.config.schema import MethodParams
 from lethe.data.prompt_language import read_language
 from lethe.data.rows import load_splits
-from lethe.errors import BadInput
+from lethe.errors import BadFile, BadInput
 from lethe.io.artifacts import Row
 from lethe.io.files import Json, read_json
 from lethe.models import checkpoints
@@ -65,10 +65,13 @@ def size_of(folder: Path) -> ModelSize | None:
     stated = _stated(folder)
     if not stated:
         return None
-    heads = stated.get("num_attention_heads") or 1
-    width = stated.get("head_dim") or (stated.get("hidden_size") or 0) // heads
-    keys = stated.get("num_key_value_heads") or heads
-    cache = 2 * (stated.get("num_hidden_layers") or 0) * keys * width * 2
+    try:
+        heads = stated.get("num_attention_heads") or 1
+        width = stated.get("head_dim") or (stated.get("hidden_size") or 0) // heads
+        keys = stated.get("num_key_value_heads") or heads
+        cache = 2 * (stated.get("num_hidden_layers") or 0) * keys * width * 2
+    except (AttributeError, TypeError):
+        raise BadFile(folder / "config.json", "states no whole numbers of layers, heads and sizes") from None
     stored = str(stated.get("dtype") or stated.get("torch_dtype") or "float32")
     return ModelSize(parameter_count(folder), cache, stored)
 
@@ -109,7 +112,7 @@ def drawing(params: Params, stages: Collection[str]) -> str:
     """Say how many answers the stages `sample` among these draw, and in which memory; empty where the data are missing."""
     try:
         costs = model_costs(params, questions_of(params, None), None, None)
-    except (BadInput, AttributeError, TypeError):  # a broken config.json, which the stage will name
+    except BadInput:
         return ""
     costs = [one for one in costs if f"sample@{one['model']}" in stages]
     sizes = [one["weight_bytes"] and one["weight_bytes"] + (one["cache_bytes_at_most"] or 0) for one in costs]

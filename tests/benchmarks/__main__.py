@@ -152,7 +152,7 @@ CHECKS = {
         "How many of these faults an older commit's own tests notice.",
         ("tests.benchmarks.old_suite",),
         MUTANTS,
-        True,
+        inside=True,
     ),
     "real-model": Check(
         "Build the pretrained model that needs no hub: 93 MB to download, 542 MB on disk.",

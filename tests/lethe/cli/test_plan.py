@@ -76,25 +76,25 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     folder = save_small_checkpoint(tmp_path / "mine")
     value = small_params()
     value["models"], value["unlearn"]["methods"] = {"mine": {"path": str(folder)}}, {}
-    value["report"] |= {"base": None, "retrain": None}
     (tmp_path / "labelled.jsonl").write_text("{}\n" * 7)
     own = {"judge": "harmbench", "model": str(folder), "labelled": str(tmp_path / "labelled.jsonl")}
-    value["judges"] = {"harm": own}
+    value |= {"report": value["report"] | {"base": None, "retrain": None}, "judges": {"harm": own}}
     params = config.validate(value)
     (model,) = model_costs(params, {"forget": 10}, 100.0, None)
-    size = size_of(folder)
-    assert (model["parameters"], model["weight_bytes"]) == (size.parameters, 4 * size.parameters)
+    assert model["weight_bytes"] == 4 * model["parameters"] == 4 * size_of(folder).parameters
     assert model["cache_bytes_at_most"] > 0
     assert model["seconds_at_most"] == model["tokens_at_most"] / 100
     (counted,) = model_costs(params, questions_of(params, None), None, None)
     most = (counted["weight_bytes"] + counted["cache_bytes_at_most"]) / 2**30
-    told = drawing(params, ["prepare", "sample@mine"])
-    assert re.findall(r"[\d,.]+\d", told) == [f"{counted['generations']:,}", f"{most:.1f}"]
+    told = re.findall(r"[\d,.]+\d", drawing(params, ["prepare", "sample@mine"]))
+    assert told == [f"{counted['generations']:,}", f"{most:.1f}"]
     (judge,) = judge_costs(params, 1000, None)
     assert (judge["answers_at_most"], judge["seconds_at_most"]) == (1007, None)
-    value["judges"]["harm"]["clip"] = 2
+    own["clip"] = 2
     (clipped,) = judge_costs(config.validate(value), 1000, None)
     assert clipped["tokens_at_most"] == judge["tokens_at_most"] - 1007 * (params.sample.max_new_tokens - 2)
+    (folder / "config.json").write_text('{"num_attention_heads": "a", "hidden_size": 4}')
+    assert drawing(params, ["sample@mine"]) == ""
 
 
 def test_more_answers_and_a_wider_tolerance_decide_more():
