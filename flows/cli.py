@@ -26,9 +26,15 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "seeds": "seeds",
 }
 # An experiment becomes a git reference, a sweep a folder.
-EXPERIMENT, SWEEP = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?"), re.compile(r"[A-Za-z0-9_-]+")
+EXPERIMENT, SWEEP = (
+    re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?"),
+    re.compile(r"[A-Za-z0-9_-]+"),
+)
 PullFlag = Annotated[
-    bool, typer.Option("--pull", help="Fetch from the DVC remote what other machines made, and run only the rest.")
+    bool,
+    typer.Option(
+        "--pull", help="Fetch from the DVC remote what other machines made, and run only the rest."
+    ),
 ]
 PushFlag = Annotated[bool, typer.Option("--push", help="Send the results to the DVC remote.")]
 Scheduler = Annotated[
@@ -40,7 +46,9 @@ Scheduler = Annotated[
 ]
 SharingScheduler = Annotated[
     str | None,
-    typer.Option(help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."),
+    typer.Option(
+        help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."
+    ),
 ]
 
 
@@ -59,16 +67,25 @@ def run(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value of params.yaml first; repeatable."),
+        typer.Option(
+            "-S",
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a value of params.yaml first; repeatable.",
+        ),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="Change params.yaml by this preset first, by its name.")
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="Stages run at once. Default: as many as cores; 1 where they share a GPU."),
+        typer.Option(
+            min=1, help="Stages run at once. Default: as many as cores; 1 where they share a GPU."
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the DVC experiment that -S and --preset make.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the DVC experiment that -S and --preset make.")
+    ] = None,
     fail_on: Annotated[
         Literal["worse"] | None,
         typer.Option(
@@ -102,9 +119,13 @@ def run(
 
     root = Path.cwd()
     if name is not None and not (set_ or preset):
-        raise BadInput("--name: names the DVC experiment that -S and --preset make, and none is given.")
+        raise BadInput(
+            "--name: names the DVC experiment that -S and --preset make, and none is given."
+        )
     if name is not None and not EXPERIMENT.fullmatch(name):
-        raise BadValue("--name", name, "letters, digits, '-', '_' and '.', the first a letter or digit")
+        raise BadValue(
+            "--name", name, "letters, digits, '-', '_' and '.', the first a letter or digit"
+        )
     if parent := os.environ.get("LETHE_PARENT"):  # the points of a sweep end with the sweep
         watch(int(parent))
     workspace.prepare(root)
@@ -132,7 +153,9 @@ def _run_changed(
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
         if order.wanted:
-            workspace.check_stages(root, order.wanted, settings.changed(root / config.FILE, changes)[1])
+            workspace.check_stages(
+                root, order.wanted, settings.changed(root / config.FILE, changes)[1]
+            )
         for line in settings.change_here(root, changes):
             standard().print(line)
         settings.check(config.load(), root)
@@ -142,7 +165,10 @@ def _run_changed(
         error = pipeline.run(order)
         experiment: dict[str, str | None] = {}
         params = root / config.FILE
-        edited = not params.is_file() or params.read_bytes() != (root / workspace.PARAMS_COPY).read_bytes()
+        edited = (
+            not params.is_file()
+            or params.read_bytes() != (root / workspace.PARAMS_COPY).read_bytes()
+        )
         if edited:
             standard().print(
                 "params.yaml changed during the run. The run used the values with which it began; run `lethe run` again "
@@ -155,7 +181,10 @@ def _run_changed(
 
 
 def _conclude(
-    news: RunRecord | None, experiment: dict[str, str | None], error: LetheError | None, as_json: bool
+    news: RunRecord | None,
+    experiment: dict[str, str | None],
+    error: LetheError | None,
+    as_json: bool,
 ) -> None:
     from flows.record import summary
 
@@ -171,8 +200,12 @@ def _conclude(
 
 
 def serve(
-    cron: Annotated[str, typer.Option(help="The times in cron's form: minute hour day month weekday.")],
-    jobs: Annotated[int | None, typer.Option(min=1, help="Stages run at once, as for `lethe run`.")] = None,
+    cron: Annotated[
+        str, typer.Option(help="The times in cron's form: minute hour day month weekday.")
+    ],
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Stages run at once, as for `lethe run`.")
+    ] = None,
     pull: PullFlag = False,
     push: PushFlag = False,
     scheduler: Scheduler = None,
@@ -210,20 +243,27 @@ def sweep(
         ),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="A sweep of flows/sweeps with a figure and the claims that it tests.")
+        str | None,
+        typer.Option(help="A sweep of flows/sweeps with a figure and the claims that it tests."),
     ] = None,
     base: Annotated[
-        str | None, typer.Option(metavar="PRESET", help="Preset of `lethe run` that every point starts from.")
+        str | None,
+        typer.Option(metavar="PRESET", help="Preset of `lethe run` that every point starts from."),
     ] = None,
     random: Annotated[
         int | None,
-        typer.Option(min=1, help="Run this many random points instead of the full grid; duplicates run once."),
+        typer.Option(
+            min=1, help="Run this many random points instead of the full grid; duplicates run once."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of --random. [default: 0]")] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name: data/sweeps/NAME.json. [default: sweep, or the preset]")
+        str | None,
+        typer.Option(help="Name: data/sweeps/NAME.json. [default: sweep, or the preset]"),
     ] = None,
-    at_once: Annotated[int | None, typer.Option(min=1, help="Points at once. Default: as many as cores.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Points at once. Default: as many as cores.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Stages at once in a point.")] = 1,
     scheduler: SharingScheduler = None,
     as_json: JsonFlag = False,
@@ -251,7 +291,9 @@ def sweep(
     chosen = None
     if preset is not None:
         if set_ or random is not None or seed is not None:
-            raise BadValue("--preset", preset, "given without -S, --random and --seed, which the preset fixes")
+            raise BadValue(
+                "--preset", preset, "given without -S, --random and --seed, which the preset fixes"
+            )
         chosen = grid.read_sweep_preset(preset)
     elif not set_:
         raise BadArguments(("-S", "--preset"), "give one axis at least, or a preset.")
@@ -284,4 +326,6 @@ def sweep(
         print_table(f"Sweep {name}", *work.shown(result), notes=notes)
     if result["failed"]:
         errors = "; ".join(f"{point}: {error}" for point, error in result["failed"].items())
-        raise LetheError(f"{len(result['failed'])} of {plural(len(points), 'point')} failed. {errors}")
+        raise LetheError(
+            f"{len(result['failed'])} of {plural(len(points), 'point')} failed. {errors}"
+        )

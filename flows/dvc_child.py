@@ -47,7 +47,12 @@ def opened() -> Repo:
 
 
 def silence() -> None:
-    for name in ("dvc", "dvc.rwlock", "dvc_data", "dvc_objects"):  # DVC's lock warns of a killed run
+    for name in (
+        "dvc",
+        "dvc.rwlock",
+        "dvc_data",
+        "dvc_objects",
+    ):  # DVC's lock warns of a killed run
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -57,7 +62,9 @@ def status_of_command() -> Iterator[Path]:
     folder = Path(".dvc", "tmp", f"command-{os.getpid()}").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     shell, status = folder / "sh", folder / "status"
-    shell.write_text(f'#!/bin/sh\neval "$2"\nstatus=$?\necho $status > {shlex.quote(str(status))}\nexit $status\n')
+    shell.write_text(
+        f'#!/bin/sh\neval "$2"\nstatus=$?\necho $status > {shlex.quote(str(status))}\nexit $status\n'
+    )
     shell.chmod(0o700)
     os.environ["SHELL"] = str(shell)
     try:
@@ -87,7 +94,9 @@ def reproduce(stage: str, pull: bool = False) -> dict[str, object]:
 
 def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[str, object]:
     with opened() as repo:
-        repo.scm_context.quiet = True  # else DVC repeats after each stage how to track dvc.lock with git
+        repo.scm_context.quiet = (
+            True  # else DVC repeats after each stage how to track dvc.lock with git
+        )
         changed = repo.reproduce([stage], single_item=True, pull=pull)
         if not changed or status.exists():
             return {"state": "ran" if changed else "unchanged", "status": 0, "tail": ""}
@@ -98,8 +107,13 @@ def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[
         tail = f"{bad}: damaged also the second time; the disk may be failing"
         return {"state": "failed", "status": 1, "tail": tail}
     if bad:
-        print(f"DVC's cache or remote held damaged files, which are gone: the stage makes {bad} again", flush=True)
-        return _brought(stage, False, status, again=True)  # without the remote, which would send the same bytes
+        print(
+            f"DVC's cache or remote held damaged files, which are gone: the stage makes {bad} again",
+            flush=True,
+        )
+        return _brought(
+            stage, False, status, again=True
+        )  # without the remote, which would send the same bytes
     return {"state": "restored", "status": 0, "tail": ""}
 
 
@@ -113,7 +127,12 @@ def save(name: str | None) -> dict[str, object]:
 
 
 def outputs_of(repo: Repo, stages: Collection[str]) -> list[Output]:
-    return [out for stage in repo.index.stages if getattr(stage, "name", "") in stages for out in stage.outs]
+    return [
+        out
+        for stage in repo.index.stages
+        if getattr(stage, "name", "") in stages
+        for out in stage.outs
+    ]
 
 
 def mend_locks(root: Path) -> None:
@@ -163,7 +182,11 @@ def holder(root: Path) -> str:
 
 def _command(pid: int) -> str:
     try:
-        words = Path("/proc", str(pid), "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+        words = (
+            Path("/proc", str(pid), "cmdline")
+            .read_text(encoding="utf-8", errors="replace")
+            .split("\0")
+        )
     except OSError:
         return ""
     command = " ".join(os.path.basename(word) if "/" in word else word for word in words if word)
@@ -173,7 +196,12 @@ def _command(pid: int) -> str:
 def damaged(outs: Iterable[Output]) -> Iterator[Output]:
     """Yield DVC's outputs whose content is not that of their hash, after their removal here and in the cache."""
     for out in outs:
-        if not out.use_cache or not out.hash_info or out.hash_info.name != MD5 or not os.path.exists(out.fs_path):
+        if (
+            not out.use_cache
+            or not out.hash_info
+            or out.hash_info.name != MD5
+            or not os.path.exists(out.fs_path)
+        ):
             continue
         wrong = list(_wrong(out))
         if not wrong:
@@ -181,7 +209,9 @@ def damaged(outs: Iterable[Output]) -> Iterator[Output]:
         for name in wrong:
             cached = out.cache.oid_to_path(name)
             with contextlib.suppress(FileNotFoundError):
-                if _md5(cached) != name.removesuffix(".dir"):  # a good object only has a damaged copy here
+                if _md5(cached) != name.removesuffix(
+                    ".dir"
+                ):  # a good object only has a damaged copy here
                     os.unlink(cached)
         if os.path.isdir(out.fs_path) and not os.path.islink(out.fs_path):
             shutil.rmtree(out.fs_path)

@@ -24,7 +24,9 @@ from lethe.io.files import Json
 from lethe.report.sweep_figure import Figure, SweepClaim
 
 RANGE = re.compile(r"\s*(uniform|log|whole)\s*\(([^(),]+),([^(),]+)\)\s*")
-LEGAL_RANGE = "uniform(LOW, HIGH), log(LOW, HIGH) with LOW above 0, or whole(LOW, HIGH), LOW below HIGH"
+LEGAL_RANGE = (
+    "uniform(LOW, HIGH), log(LOW, HIGH) with LOW above 0, or whole(LOW, HIGH), LOW below HIGH"
+)
 Axis = list[Json] | str
 PRESETS = Path(__file__).parent / "sweeps"
 
@@ -39,7 +41,9 @@ class Point:
         """A readable name, legal as a folder; different values have different names."""
         if self.label:
             return self.label
-        text = ",".join(f"{key.rpartition('.')[2]}={json.dumps(value)}" for key, value in self.settings)
+        text = ",".join(
+            f"{key.rpartition('.')[2]}={json.dumps(value)}" for key, value in self.settings
+        )
         readable = re.sub(r"[^A-Za-z0-9.,=_-]+", "_", text)[:60]
         return f"{readable}-{zlib.crc32(repr(self.settings).encode()):08x}"
 
@@ -78,7 +82,9 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
         if equals and RANGE.fullmatch(text):
             key, values = key.strip(), text
         else:
-            key, listed = parse(assignment if not equals or text.startswith("[") else f"{key}=[{text}]")
+            key, listed = parse(
+                assignment if not equals or text.startswith("[") else f"{key}=[{text}]"
+            )
             if not listed or not isinstance(listed, (list, str)):
                 raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
             values = listed
@@ -91,7 +97,9 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
 def grid_of(axes: Mapping[str, Axis]) -> list[Point]:
     for key, values in axes.items():
         if isinstance(values, str):
-            raise BadValue(key, values, "a list of values, unless --random gives the number of points")
+            raise BadValue(
+                key, values, "a list of values, unless --random gives the number of points"
+            )
     pairs = [[(key, value) for value in values] for key, values in axes.items()]
     return _distinct([Point(values) for values in itertools.product(*pairs)])
 
@@ -103,13 +111,22 @@ def _distinct(points: Sequence[Point]) -> list[Point]:
 
 def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point]:
     """Return the points of ``count`` draws without doubles; more draws of a seed begin with the fewer."""
-    laws = {key: range_of(key, values) if isinstance(values, str) else values for key, values in axes.items()}
+    laws = {
+        key: range_of(key, values) if isinstance(values, str) else values
+        for key, values in axes.items()
+    }
 
     def draw(law: Range | list[Json], generator: np.random.Generator) -> Json:
-        return law.draw(generator) if isinstance(law, Range) else law[int(generator.integers(len(law)))]
+        return (
+            law.draw(generator)
+            if isinstance(law, Range)
+            else law[int(generator.integers(len(law)))]
+        )
 
     generators = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(count))
-    return _distinct([Point(tuple((key, draw(law, each)) for key, law in laws.items())) for each in generators])
+    return _distinct(
+        [Point(tuple((key, draw(law, each)) for key, law in laws.items())) for each in generators]
+    )
 
 
 class Random(Section):
@@ -138,4 +155,6 @@ def read_sweep_preset(name: str) -> SweepPreset:
     except ValidationError as error:
         first = error.errors()[0]
         place = str(PRESETS / f"{name}.yaml")
-        raise BadParam(".".join(map(str, first["loc"])), first["input"], first["msg"], place) from None
+        raise BadParam(
+            ".".join(map(str, first["loc"])), first["input"], first["msg"], place
+        ) from None

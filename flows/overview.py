@@ -33,7 +33,9 @@ class Overview:
     def live(self) -> contextlib.AbstractContextManager[object]:
         if not self.console.is_terminal:
             return contextlib.nullcontext()
-        return Live(get_renderable=self._lines, console=self.console, refresh_per_second=4, transient=True)
+        return Live(
+            get_renderable=self._lines, console=self.console, refresh_per_second=4, transient=True
+        )
 
     def tell(self, sentence: str) -> None:
         if sentence:
@@ -61,7 +63,10 @@ class Overview:
 
     def _lines(self) -> Group:
         now = time.monotonic()
-        lines = [Text(f"{one} {_clock(now - since)} {self._progress(one)}") for one, since in self.running.items()]
+        lines = [
+            Text(f"{one} {_clock(now - since)} {self._progress(one)}")
+            for one, since in self.running.items()
+        ]
         whole = f"{self.done} of {plural(self.total, 'stage')}, {_clock(now - self.began)}"
         return Group(*lines, Text(whole, style="bold"))
 

@@ -71,7 +71,9 @@ Runner: TypeAlias = "workspace.Processes | Workers"  # brings stages up to date,
 class Stopped(LetheError):
     def __init__(self, number: int):
         self.exit_status = 128 + number
-        super().__init__(f"Stopped by {signal.Signals(number).name}; `lethe run` continues with what is left.")
+        super().__init__(
+            f"Stopped by {signal.Signals(number).name}; `lethe run` continues with what is left."
+        )
 
 
 @dataclasses.dataclass
@@ -160,7 +162,9 @@ def pipeline(
     return this.state
 
 
-def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, scheduler: str | None) -> State:
+def _bring_all(
+    jobs: int | None, scheduled: bool, pull: bool, push: bool, scheduler: str | None
+) -> State:
     root = Path.cwd()
     if scheduled:
         watch(os.getppid())
@@ -172,7 +176,9 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         outdated = graph.behind()
         processes: Runner
         if scheduler is None:
-            processes = workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
+            processes = workspace.Processes(
+                overview.notes if overview.console.is_terminal else None, pull
+            )
         else:
             from flows.workers import Workers
 
@@ -180,16 +186,26 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             processes = Workers(root, scheduler, graph.upstream, current)
         at_once = jobs or processes.threads
         if outdated:
-            tell_ahead(outdated, len(stages), params, overview, record.expected(root, outdated, at_once))
+            tell_ahead(
+                outdated, len(stages), params, overview, record.expected(root, outdated, at_once)
+            )
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
-        with contextlib.closing(processes), overview.live(), signals_stop(processes) as signals, untagged:
+        with (
+            contextlib.closing(processes),
+            overview.live(),
+            signals_stop(processes) as signals,
+            untagged,
+        ):
             run_stages(stages, at_once, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
         ends = {
-            stage.name: record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2)) for stage in stages
+            stage.name: record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2))
+            for stage in stages
         }
-        news = record.write(root, ends, complete, record.alarms(root, ends, params) if complete else ())
+        news = record.write(
+            root, ends, complete, record.alarms(root, ends, params) if complete else ()
+        )
         to_prefect(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
@@ -204,7 +220,9 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
     return _state(stages, news)
 
 
-def tell_ahead(outdated: Sequence[str], total: int, params: Params, overview: Overview, time: str) -> None:
+def tell_ahead(
+    outdated: Sequence[str], total: int, params: Params, overview: Overview, time: str
+) -> None:
     """Say before the first stage starts what the run will take."""
     groups = Counter(name.partition("@")[0] for name in outdated)
     counts = ", ".join(f"{count} {group}" for group, count in groups.items())
@@ -221,9 +239,13 @@ def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
     failed = [stage for stage in stages if stage.end == "failed"]
     if failed:
         blocked = sum(stage.end == "blocked" for stage in stages)
-        first = max(failed, key=lambda stage: stage.status == 2)  # bad input comes first: the user can mend it
+        first = max(
+            failed, key=lambda stage: stage.status == 2
+        )  # bad input comes first: the user can mend it
         error = StageFailed(first.name, first.status, first.tail)
-        return Failed(message=f"{plural(len(failed), 'stage')} failed, {blocked} not run", data=error)
+        return Failed(
+            message=f"{plural(len(failed), 'stage')} failed, {blocked} not run", data=error
+        )
     if worse := [one for one in news.alarms if one.worse]:
         return Completed(name="Worse", message=f"{len(worse)} got worse: {worse[0].sentence()}")
     ran = sum(stage.end == "ran" for stage in stages)
@@ -242,7 +264,9 @@ def run(order: workspace.Order) -> LetheError | None:
     token = RUN.set(this)
     try:
         with tags(folder_tag()):
-            state = pipeline(order.jobs, False, order.pull, order.push, order.scheduler, return_state=True)
+            state = pipeline(
+                order.jobs, False, order.pull, order.push, order.scheduler, return_state=True
+            )
     except Exception as error:
         # Where Prefect's server goes before the record is whole, the flow's own last state counts.
         if (reason := lost(error)) is None:
@@ -283,7 +307,9 @@ def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
 def stages_of(graph: workspace.Graph) -> list[Stage]:
     stages: dict[str, Stage] = {}
     for name, upstream in graph.upstream.items():
-        stages[name] = Stage(name, [stages[before] for before in upstream], graph.stale.get(name, []))
+        stages[name] = Stage(
+            name, [stages[before] for before in upstream], graph.stale.get(name, [])
+        )
     height = graph.height()
     return sorted(stages.values(), key=lambda stage: -height[stage.name])
 
@@ -305,7 +331,11 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Ru
                 overview.passed(stage.name, stage.end)
                 pending.remove(stage)
                 continue
-            upstream = [allow_failure(futures[before.name]) for before in stage.upstream if before.name in futures]
+            upstream = [
+                allow_failure(futures[before.name])
+                for before in stage.upstream
+                if before.name in futures
+            ]
             runs = not stage.end
             future = bring_up_to_date.with_options(name=stage.name).submit(
                 quote(stage),
@@ -340,7 +370,13 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: Runner) -> Sta
         stage.seconds = overview.ended(stage.name, result.state)
         stage.end = result.state
     name, message = ENDS[stage.end]
-    kind = Completed if stage.end in UP_TO_DATE else Cancelled if ENDS[stage.end][0] == "Cancelled" else Failed
+    kind = (
+        Completed
+        if stage.end in UP_TO_DATE
+        else Cancelled
+        if ENDS[stage.end][0] == "Cancelled"
+        else Failed
+    )
     return kind(name=name, message=message or f"{stage.end} in {stage.seconds:.1f} s")
 
 
@@ -361,7 +397,10 @@ def signals_stop(processes: Runner) -> Iterator[list[int]]:
         restore()
         processes.stop()
 
-    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    former = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     for number in former:
         signal.signal(number, handle)
     try:
@@ -378,12 +417,16 @@ def close_abandoned_runs() -> None:
     """Mark the folder's runs that still count as running as crashed: this process holds the lock, so they were killed."""
     of_this_folder = filters.FlowRunFilter(
         tags=filters.FlowRunFilterTags(all_=[folder_tag()]),
-        state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=[StateType.RUNNING])),
+        state=filters.FlowRunFilterState(
+            type=filters.FlowRunFilterStateType(any_=[StateType.RUNNING])
+        ),
     )
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=of_this_folder):
             if str(run.id) != flow_run.id:
-                client.set_flow_run_state(run.id, Crashed(message="killed before it ended"), force=True)
+                client.set_flow_run_state(
+                    run.id, Crashed(message="killed before it ended"), force=True
+                )
 
 
 def publish(news: record.RunRecord) -> None:
@@ -399,7 +442,9 @@ def _notify(news: record.RunRecord, root: Path, overview: Overview, how: Notify 
     change = "worse" if worse else "better" if better else "changed"
     marks = "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in changes)
     to_prefect(
-        lambda: create_markdown_artifact(key="alarm", markdown=marks, description=f"The run: {change}."),
+        lambda: create_markdown_artifact(
+            key="alarm", markdown=marks, description=f"The run: {change}."
+        ),
         overview.tell,
     )
     overview.tell(mark_newest(change, marks, root))

@@ -129,18 +129,24 @@ def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, Words
     if not (path.is_file() and _up_to_date(stages, "report")):
         return {}
     models = read_artifact(path).get("models", {})
-    tested = {name: model for name, model in models.items() if model["forgetting"]["word"] != "reference"}
+    tested = {
+        name: model for name, model in models.items() if model["forgetting"]["word"] != "reference"
+    }
     return {
         name: Words(model["forgetting"]["word"], model["utility"]["word"], model["verdict"])
         for name, model in tested.items()
     }
 
 
-def metric_changes(before: dict[str, dict[str, float]], after: dict[str, dict[str, float]]) -> list[Change]:
+def metric_changes(
+    before: dict[str, dict[str, float]], after: dict[str, dict[str, float]]
+) -> list[Change]:
     changes = []
     for model in sorted(set(before) | set(after)):
         old, new = before.get(model, {}), after.get(model, {})
-        changes += [Change(model, key, old.get(key), new.get(key)) for key in dict.fromkeys((*new, *old))]
+        changes += [
+            Change(model, key, old.get(key), new.get(key)) for key in dict.fromkeys((*new, *old))
+        ]
     return [one for one in changes if one.before != one.after]
 
 
@@ -148,7 +154,9 @@ def read(root: Path) -> RunRecord | None:
     """Return the record of the last run, if there is one; a damaged record is renamed with a warning."""
     path = root / FILE
     try:
-        return TypeAdapter(RunRecord).validate_python(read_artifact(path)) if path.exists() else None
+        return (
+            TypeAdapter(RunRecord).validate_python(read_artifact(path)) if path.exists() else None
+        )
     except (LetheError, ValueError) as error:
         other = isinstance(error, OtherSchema)
         aside = path.with_suffix(".other.json" if other else ".damaged.json")
@@ -168,12 +176,19 @@ def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[A
     words = _verdicts(last.verdicts, read_verdicts(root, stages))
     if _same_tables(root):
         return words
-    models = [name for name in measured(root / DATA) if name in params.models and name != params.report.base]
+    models = [
+        name
+        for name in measured(root / DATA)
+        if name in params.models and name != params.report.base
+    ]
     # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
     old, new = (table.read(folder, models) for folder in (root / LAST_RESULTS, root / DATA))
     anew = judged_anew(old, new, models)
     # The words of a model that another scorer judged are about other events: neither is worse.
-    words = [dataclasses.replace(one, worse=False, better=False) if one.model in anew else one for one in words]
+    words = [
+        dataclasses.replace(one, worse=False, better=False) if one.model in anew else one
+        for one in words
+    ]
     scorers = [Alarm(name, "scorer", "scorer", *both, False, False) for name, both in anew.items()]
     return [*scorers, *words, *_proved(old, new, models, params)]
 
@@ -184,7 +199,9 @@ def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[A
         for metric in ("forgetting", "utility") if model in before else ():
             old, new = getattr(before[model], metric), getattr(after[model], metric)
             if old != new:
-                changes.append(Alarm(model, metric, "verdict", old, new, new in WORSE, new in BETTER))
+                changes.append(
+                    Alarm(model, metric, "verdict", old, new, new in WORSE, new in BETTER)
+                )
     return sorted(changes, key=lambda one: not one.worse)
 
 
@@ -216,7 +233,11 @@ def expected(root: Path, stages: Sequence[str], at_once: int) -> str:
     days = sorted({end.partition("T")[0] for end, _ in known})
     since = " to ".join(dict.fromkeys((days[0], days[-1])))
     took = duration(math.fsum(seconds for _, seconds in known))
-    new = f"; unknown for {len(stages) - len(known)} that never ran here" if len(known) < len(stages) else ""
+    new = (
+        f"; unknown for {len(stages) - len(known)} that never ran here"
+        if len(known) < len(stages)
+        else ""
+    )
     return f"Time: these stages took {took} in sum when they last ran ({since}), now {at_once} at once{new}."
 
 
@@ -247,7 +268,9 @@ def notify(command: Sequence[str], value: dict[str, object]) -> str:
     return ""
 
 
-def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequence[Alarm] = ()) -> RunRecord:
+def write(
+    root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequence[Alarm] = ()
+) -> RunRecord:
     """Write and return the record of a run that has ended; `alarms` must compare before this replaces the last tables."""
     last = read(root)
     names = measured(root / DATA)
@@ -256,7 +279,9 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequ
         name: {
             key: value
             for key, value in results.model(name).values.items()
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
         }
         for name in names
     }
@@ -294,11 +319,16 @@ def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
 def summary(record: RunRecord, limit: int = 10) -> str:
     ends = Counter(end.why for end in record.stages.values()).most_common()
     lines = [alarm.line() for alarm in record.alarms]
-    lines.append(f"{plural(len(record.stages), 'stage')}: {', '.join(f'{count} {end}' for end, count in ends)}")
+    lines.append(
+        f"{plural(len(record.stages), 'stage')}: {', '.join(f'{count} {end}' for end, count in ends)}"
+    )
     changes = record.changes
     if changes:
         lines.append(f"{plural(len(changes), 'metric')} changed since {record.compared_with}:")
-        lines += [f"  {c.model} {c.metric}: {_cell(c.before)} -> {_cell(c.after)}" for c in changes[:limit]]
+        lines += [
+            f"  {c.model} {c.metric}: {_cell(c.before)} -> {_cell(c.after)}"
+            for c in changes[:limit]
+        ]
         if len(changes) > limit:
             lines.append(f"  and {len(changes) - limit} more ({FILE}, `dvc metrics diff`)")
     elif record.complete and record.compared_with:

@@ -32,14 +32,19 @@ def require(root: Path) -> None:
                 store = repo.cloud.get_remote_odb(name)
                 store.fs.ls(store.path)
             except FileNotFoundError as error:
-                if error.__cause__:  # the answer of a server: no such bucket; a new remote has no folder yet
+                if (
+                    error.__cause__
+                ):  # the answer of a server: no such bucket; a new remote has no folder yet
                     raise
 
 
 def pull(root: Path) -> str:
     """Fetch what the remote holds and put back the outputs that are missing here; returns a sentence for the user."""
     with _repo(root) as repo:
-        with _errors_of(f"The DVC remote ({_url(repo)}) failed"), contextlib.suppress(DownloadError):
+        with (
+            _errors_of(f"The DVC remote ({_url(repo)}) failed"),
+            contextlib.suppress(DownloadError),
+        ):
             repo.fetch(run_cache=True)  # some files may not be there
         # An output without a hash is not in dvc.lock.
         locked = [out for out in repo.index.outs if out.stage.cmd is not None and out.hash_info]

@@ -163,7 +163,9 @@ def require() -> None:
             raise Unreachable(without_password(address), "no valid address") from None
         except httpx.HTTPError as error:
             if own is None or own.given_up or time.monotonic() > until:
-                raise Unreachable(without_password(address), str(error) or type(error).__name__) from None
+                raise Unreachable(
+                    without_password(address), str(error) or type(error).__name__
+                ) from None
             time.sleep(0.2)  # the server died with this connection and starts again
         else:
             return  # an error that the server answers with is for the flow to report
@@ -212,7 +214,9 @@ def serve(descriptor: int, schedules: bool) -> None:
             tables_made(making)
 
     app = create_app(ephemeral=not schedules, final=True)
-    Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[socket.socket(fileno=descriptor)])
+    Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(
+        sockets=[socket.socket(fileno=descriptor)]
+    )
 
 
 if __name__ == "__main__":

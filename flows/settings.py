@@ -27,7 +27,10 @@ PRESETS = Path(__file__).parent / "presets"
 MODELS = Path("data/models")
 FIRST = "train.recipe.start_from"  # never the output of a stage: the stages `train` read this model
 read_preset = functools.partial(preset_in, PRESETS)
-GAMES_READ = (Path("data/source"), Path("lethe/models/prompts"))  # what dvc.yaml lists for the stage `game`
+GAMES_READ = (
+    Path("data/source"),
+    Path("lethe/models/prompts"),
+)  # what dvc.yaml lists for the stage `game`
 
 
 def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
@@ -47,10 +50,16 @@ def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]
     if not workspace.in_git(root) and not (root / workspace.ORIGINAL).exists():
         # The way back in a folder without git.
         write_text(root / workspace.ORIGINAL, path.read_text(encoding="utf-8"))
-    back = "git checkout params.yaml" if workspace.in_git(root) else f"cp {workspace.ORIGINAL} params.yaml"
+    back = (
+        "git checkout params.yaml"
+        if workspace.in_git(root)
+        else f"cp {workspace.ORIGINAL} params.yaml"
+    )
     lines = [f"params.yaml changes: {line}" for line in change(path, settings)]
     return (
-        [*lines, f"The change stays in params.yaml; `{back}` undoes it."] if lines else ["params.yaml unchanged"]
+        [*lines, f"The change stays in params.yaml; `{back}` undoes it."]
+        if lines
+        else ["params.yaml unchanged"]
     )
 
 
@@ -80,7 +89,9 @@ def _attacks_in_their_place(document: dict[str, Json]) -> list[str]:
     moved = [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]
     for name in moved:
         if name in attacks and attacks[name] != models[name]:
-            raise BadParam(f"models.{name}", dict(models[name]), f"a name that attacks does not have ({name})")
+            raise BadParam(
+                f"models.{name}", dict(models[name]), f"a name that attacks does not have ({name})"
+            )
         attacks[name] = models.pop(name)
         changes.append(
             f"models.{name} -> attacks.{name}: an entry with `after` is an attack, which has a stage of its own"
@@ -103,10 +114,14 @@ def _references(document: dict[str, Json], name: str) -> list[str]:
         own = f"{name}_{model}"
         if own in attacks:
             raise BadParam(
-                f"attacks.{own}", dict(attacks[own]), f"{model} under the attack of {name}, or another name"
+                f"attacks.{own}",
+                dict(attacks[own]),
+                f"{model} under the attack of {name}, or another name",
             )
         attacks[own] = twin
-        changes.append(f"attacks.{own}: added, so that the report shows {name} and {model} under the same attack")
+        changes.append(
+            f"attacks.{own}: added, so that the report shows {name} and {model} under the same attack"
+        )
     return changes
 
 
@@ -115,9 +130,14 @@ def _yaml() -> YAML:
     yaml.preserve_quotes = True
     yaml.width = 4096  # never fold a long line
     represent = yaml.representer.add_representer
-    represent(type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null"))
+    represent(
+        type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
     # YAML 1.1 reads 1e-05 as text and 1.0e-05 as a number; YAML 1.2 reads both as numbers.
-    represent(float, lambda writer, value: writer.represent_scalar("tag:yaml.org,2002:float", _number(value)))
+    represent(
+        float,
+        lambda writer, value: writer.represent_scalar("tag:yaml.org,2002:float", _number(value)),
+    )
     return yaml
 
 
@@ -184,14 +204,18 @@ def _check_judged(params: Params, root: Path) -> None:
         path = judge.labelled
         if path is None:
             continue
-        if not (root / path).is_file() and Path(os.path.normpath(path)).parent != Path("data/dataset"):
+        if not (root / path).is_file() and Path(os.path.normpath(path)).parent != Path(
+            "data/dataset"
+        ):
             legal = f"a file that exists, a split of the dataset (data/dataset/SPLIT.jsonl), or {ANSWERS}"
             raise BadParam(f"judges.{name}.labelled", path, legal)
         made.append(f"data/judged/{name}/calibration.csv")
     path = params.metrics.calibration
     if path is not None and os.path.normpath(path) not in made and not (root / path).is_file():
         more = f", or what a stage makes of labelled answers ({', '.join(made)})" if made else ""
-        raise BadParam("metrics.calibration", path, f"a file that exists, such as {CALIBRATION}{more}")
+        raise BadParam(
+            "metrics.calibration", path, f"a file that exists, such as {CALIBRATION}{more}"
+        )
 
 
 def _check_labels(params: Params, root: Path) -> None:
@@ -202,7 +226,9 @@ def _check_labels(params: Params, root: Path) -> None:
         legal = f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or {LABELS}"
         raise BadParam("metrics.labels.folder", folder, legal)
     with _as_of("metrics.labels.folder"):
-        for name in params.models:  # a broken row would otherwise stop the stage metrics, hours later
+        for (
+            name
+        ) in params.models:  # a broken row would otherwise stop the stage metrics, hours later
             read_labels(root / folder / f"{name}.jsonl")
 
 
@@ -216,14 +242,23 @@ def _as_of(key: str) -> Iterator[None]:
 
 def _of_games(params: Params, key: str) -> dict[str, str]:
     """A path of each game that trains language models; only these name a prompt or a model."""
-    games = {name: game.learning for name, game in params.games.items() if isinstance(game, TextGame)}
-    paths = {f"games.{name}.learning.{key}": getattr(learning, key) for name, learning in games.items()}
+    games = {
+        name: game.learning for name, game in params.games.items() if isinstance(game, TextGame)
+    }
+    paths = {
+        f"games.{name}.learning.{key}": getattr(learning, key) for name, learning in games.items()
+    }
     return {name: path for name, path in paths.items() if path is not None}
 
 
 def _prompts(params: Params) -> dict[str, str]:
-    named = {"train.recipe.prompt": params.train.recipe.prompt, "sample.prompt": params.sample.prompt}
-    return {key: path for key, path in (named | _of_games(params, "prompt")).items() if path != CHAT}
+    named = {
+        "train.recipe.prompt": params.train.recipe.prompt,
+        "sample.prompt": params.sample.prompt,
+    }
+    return {
+        key: path for key, path in (named | _of_games(params, "prompt")).items() if path != CHAT
+    }
 
 
 def _models(params: Params) -> dict[str, str]:

@@ -47,7 +47,9 @@ def make_folder(root: Path, folder: Path, point: Point, common: Changes = ()) ->
     own_lock = folder / "dvc.lock"
     with workspace.only_run(folder):  # a point of a killed sweep takes seconds to end
         lock = own_lock.read_bytes() if own_lock.exists() else None
-        shutil.copytree(root, folder, ignore=no_source(root), dirs_exist_ok=True, copy_function=copy)
+        shutil.copytree(
+            root, folder, ignore=no_source(root), dirs_exist_ok=True, copy_function=copy
+        )
         if lock is not None:  # the point's own lock is more recent than that of ``root``
             own_lock.write_bytes(lock)
         settings.change(folder / "params.yaml", [*common, *point.settings])
@@ -67,11 +69,16 @@ def copy(source: str, target: str) -> None:
 @task(cache_policy=NO_CACHE)
 def run_point(folder: str, jobs: int) -> dict[str, Json]:
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
-    environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
+    environment = workspace.child_environment() | {
+        "LETHE_TRACKING": "off",
+        "LETHE_PARENT": str(os.getpid()),
+    }
     pipe, heard, shown = subprocess.PIPE, [""], time.monotonic()
     with (
         tempfile.TemporaryFile("w+") as result,
-        subprocess.Popen(command, cwd=folder, env=environment, stdout=result, stderr=pipe, text=True) as point,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=result, stderr=pipe, text=True
+        ) as point,
     ):
         for line in point.stderr or ():
             heard.append(line)
@@ -84,14 +91,23 @@ def run_point(folder: str, jobs: int) -> dict[str, Json]:
     try:
         return json.loads(printed[-1])
     except (IndexError, json.JSONDecodeError):
-        return {"error": " ".join("".join(heard).split())[-500:] or f"exit status {point.returncode}"}
+        return {
+            "error": " ".join("".join(heard).split())[-500:] or f"exit status {point.returncode}"
+        }
 
 
 @flow(name="lethe sweep")
 def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
-    futures = [run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders]
-    names = {future.task_run_id: Path(folder).name for future, folder in zip(futures, folders, strict=True)}
-    standard().print(f"{plural(len(folders), 'point')} to run or restore; a stage that points share runs once.")
+    futures = [
+        run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders
+    ]
+    names = {
+        future.task_run_id: Path(folder).name
+        for future, folder in zip(futures, folders, strict=True)
+    }
+    standard().print(
+        f"{plural(len(folders), 'point')} to run or restore; a stage that points share runs once."
+    )
     begun = time.monotonic()
     for done, future in enumerate(as_completed(futures), 1):
         left = (time.monotonic() - begun) / done * (len(futures) - done)
@@ -115,7 +131,9 @@ def sweep(
     for point, folder in zip(points, folders, strict=True):
         # The words on all points share alpha.
         make_folder(root, folder, point, [*common, ("report.points", len(points))])
-    flow_of_points = run_points.with_options(task_runner=runner(at_once, scheduler))  # futures of its own
+    flow_of_points = run_points.with_options(
+        task_runner=runner(at_once, scheduler)
+    )  # futures of its own
     outcomes = flow_of_points([str(folder) for folder in folders], jobs)
     rows, failed = [], {}
     for point, folder, outcome in zip(points, folders, outcomes, strict=True):
@@ -132,7 +150,10 @@ def sweep(
                     "model": model,
                     "forgetting": outcome["verdicts"].get(model, {}).get("forgetting"),
                     **values,
-                    "bounds": {key: one.guarantee_dict() for key, one in results.model(model).bounds.items()},
+                    "bounds": {
+                        key: one.guarantee_dict()
+                        for key, one in results.model(model).bounds.items()
+                    },
                 }
                 for model, values in outcome["metrics"].items()
             ]
@@ -178,7 +199,9 @@ def shown(result: dict[str, Json]) -> tuple[list[str], list[list[object]]]:
     values: dict[str, set] = {}
     for row in rows:
         values.setdefault(row["model"], set()).add(tuple(row.get(metric) for metric in metrics))
-    varying = [name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1]
+    varying = [
+        name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1
+    ]
     columns = ["model", *axes, *["forgetting"] * any(row["forgetting"] for row in rows), *metrics]
     return columns, [
         [_bound(row, key) or row.get(key) for key in columns]
@@ -199,7 +222,11 @@ def _shown(result: dict[str, Json]) -> list[str]:
 def _bound(row: dict[str, Json], key: str) -> Bound | None:
     """Return the value of a column as a `Bound` if it has a guarantee: a bound rounds itself."""
     guarantee, value = row.get("bounds", {}).get(key), row.get(key)
-    return None if guarantee is None or value is None else Bound.from_dict({"value": value, **guarantee})
+    return (
+        None
+        if guarantee is None or value is None
+        else Bound.from_dict({"value": value, **guarantee})
+    )
 
 
 def guarantee_notes(result: dict[str, Json]) -> list[str]:

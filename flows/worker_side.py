@@ -34,7 +34,12 @@ def bring_up(parcel: bytes, folder: str, job: dict[str, object], topic: str) -> 
         process = start(folder, job)
         last = follow(process, worker, topic)
         if not os.path.exists(result):
-            return {"state": "failed", "status": process.returncode or 1, "tail": "\n".join(last), "entry": None}
+            return {
+                "state": "failed",
+                "status": process.returncode or 1,
+                "tail": "\n".join(last),
+                "entry": None,
+            }
         with open(result, encoding="utf-8") as file:
             return json.load(file)
     finally:

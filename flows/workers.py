@@ -42,7 +42,9 @@ LARGEST = 64 << 20  # bytes of one source file; a larger one belongs to DVC
 
 
 class Workers:
-    def __init__(self, root: Path, address: str, upstream: Mapping[str, Sequence[str]], clean: Sequence[str]):
+    def __init__(
+        self, root: Path, address: str, upstream: Mapping[str, Sequence[str]], clean: Sequence[str]
+    ):
         """Connect; ``upstream``: the stages that each stage reads; ``clean``: the stages whose outputs lie here."""
         self.root, self.upstream, self.stopped = root, upstream, False
         self.threads, self._gpus = self._connected(address)
@@ -64,10 +66,14 @@ class Workers:
             self._client = Client(address, timeout=SECONDS, set_as_default=False, name="lethe")
         except (OSError, ValueError) as error:
             reason = workspace.sentence(error)
-            raise LetheError(f"--scheduler {address}: no Dask scheduler answers there ({reason}).") from error
+            raise LetheError(
+                f"--scheduler {address}: no Dask scheduler answers there ({reason})."
+            ) from error
         workers = self._workers()
         if not workers:
-            raise LetheError(f"--scheduler {address}: no worker has joined. Start one: `dask worker {address}`.")
+            raise LetheError(
+                f"--scheduler {address}: no worker has joined. Start one: `dask worker {address}`."
+            )
         gpus = any(worker.get("resources", {}).get(GPU) for worker in workers)
         return sum(worker["nthreads"] for worker in workers), gpus
 
@@ -129,7 +135,9 @@ class Workers:
                 self._take(stage, answer["entry"])
         return Reproduced(answer["state"], answer["status"], answer["tail"])
 
-    def _result(self, future: "Future", stage: str, say: Callable[[str, str], None]) -> dict[str, Json]:
+    def _result(
+        self, future: "Future", stage: str, say: Callable[[str, str], None]
+    ) -> dict[str, Json]:
         waiting = False
         while True:
             try:

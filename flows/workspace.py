@@ -21,7 +21,9 @@ from lethe.errors import BadFile, BadValue, LetheError, StageFailed
 from lethe.io.files import Json, alone, write_text
 from lethe.process import PARAMS, cores, git
 
-SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
+SCRATCH = Path(
+    ".lethe"
+)  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
 PLOTS_PAGE = SCRATCH / "plots.html"
 SITE_CACHE = ".dvc/tmp/site_cache"  # DVC's hashes and links of files
@@ -31,7 +33,17 @@ SOURCES = "sources"  # the stage that hashes the code
 PARAMS_COPY = SCRATCH / "params.yaml"  # params.yaml when the run in progress began
 RESULTS = Path("data/sweeps")  # of sweeps
 # What a copy of the sources that can run the stages leaves out.
-LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
+LEFT = (
+    ".git",
+    ".venv*",
+    "__pycache__",
+    "mlruns",
+    "mlflow.db*",
+    "*.egg-info",
+    "build",
+    "tests",
+    ".hypothesis",
+)
 NOT_SOURCES = (SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
 
 
@@ -54,7 +66,9 @@ def prepare(root: Path, page: bool = True) -> None:
     """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local."""
     for name in ("dvc.yaml", "params.yaml"):
         if not (root / name).is_file():
-            raise BadFile(root / name, "no such file", "Run the command in the root of the repository.")
+            raise BadFile(
+                root / name, "no such file", "Run the command in the root of the repository."
+            )
     if page and not (root / PLOTS_PAGE).exists():  # takes seconds, and a worker draws no plot
         write_text(root / PLOTS_PAGE, plots_page())
     from dvc.config import Config
@@ -67,14 +81,20 @@ def prepare(root: Path, page: bool = True) -> None:
     own = str((root / SITE_CACHE).resolve())
     place = config["core"].get("site_cache_dir")
     if "DVC_SITE_CACHE_DIR" not in os.environ and (place is None or place.endswith(SITE_CACHE)):
-        wanted["core"]["site_cache_dir"] = own  # another path is of a folder that was copied or moved
+        wanted["core"]["site_cache_dir"] = (
+            own  # another path is of a folder that was copied or moved
+        )
         try:
             os.makedirs(own, exist_ok=True)
             os.chmod(own, 0o700)  # DVC makes the folders below it writable for all
         except OSError as error:
             remedy = "Make it a folder of your own, or set core.site_cache_dir."
             raise BadFile(own, f"cannot be made: {error.strerror}", remedy) from None
-    if all(config[part].get(key) == value for part, values in wanted.items() for key, value in values.items()):
+    if all(
+        config[part].get(key) == value
+        for part, values in wanted.items()
+        for key, value in values.items()
+    ):
         return
     with config.edit("local") as local:
         for part, values in wanted.items():
@@ -101,7 +121,11 @@ def outputs(root: Path) -> set[str]:
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
-        return {os.path.relpath(out.fs_path, root) for out in repo.index.outs if out.stage.cmd is not None}
+        return {
+            os.path.relpath(out.fs_path, root)
+            for out in repo.index.outs
+            if out.stage.cmd is not None
+        }
 
 
 def no_source(root: Path) -> Callable[[str, list[str]], set[str]]:
@@ -109,7 +133,9 @@ def no_source(root: Path) -> Callable[[str, list[str]], set[str]]:
     made = {root / out for out in outputs(root)} | {root / place for place in NOT_SOURCES}
 
     def leave(place: str, names: list[str]) -> set[str]:
-        return shutil.ignore_patterns(*LEFT)(place, names) | {name for name in names if Path(place, name) in made}
+        return shutil.ignore_patterns(*LEFT)(place, names) | {
+            name for name in names if Path(place, name) in made
+        }
 
     return leave
 
@@ -145,7 +171,11 @@ class Graph:
             if stage in stages:
                 stages.update(self.upstream[stage])
         upstream = {stage: before for stage, before in self.upstream.items() if stage in stages}
-        return Graph(upstream, {stage: why for stage, why in self.stale.items() if stage in stages}, whole=False)
+        return Graph(
+            upstream,
+            {stage: why for stage, why in self.stale.items() if stage in stages},
+            whole=False,
+        )
 
     def behind(self) -> list[str]:
         stages: dict[str, None] = {}
@@ -211,28 +241,38 @@ def _graph(root: Path) -> Graph:
     from dvc.lock import LockError
     from dvc.repo import Repo
 
-    logging.getLogger("dvc.rwlock").setLevel(logging.ERROR)  # it warns of a killed run's lock, which it removes
+    logging.getLogger("dvc.rwlock").setLevel(
+        logging.ERROR
+    )  # it warns of a killed run's lock, which it removes
     try:
         with Repo(str(root)) as repo:
             status = repo.status()
             edges = repo.index.graph
             # Only stages with a command run; files tracked by a .dvc file of their own are inputs.
             stages = {stage.addressing: stage for stage in edges if stage.cmd is not None}
-            upstream = {name: [up.addressing for up in edges.successors(stages[name])] for name in stages}
-            upstream = {name: sorted(set(before) & set(stages)) for name, before in upstream.items()}
+            upstream = {
+                name: [up.addressing for up in edges.successors(stages[name])] for name in stages
+            }
+            upstream = {
+                name: sorted(set(before) & set(stages)) for name, before in upstream.items()
+            }
             stale = {name: _reasons(change) for name, change in status.items() if name in stages}
     except LockError:
         raise Busy(root, other_command(root, 0) or holder(root) or "another DVC command") from None
     except DvcException as error:
         reason = sentence(error)
-        if os.path.basename(str(getattr(error, "path", ""))) == "dvc.lock":  # which a broken file's error has
+        if (
+            os.path.basename(str(getattr(error, "path", ""))) == "dvc.lock"
+        ):  # which a broken file's error has
             raise BadFile(
                 root / "dvc.lock",
                 f"DVC cannot use it: {reason}",
                 "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again.",
             ) from error
         raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {reason}") from error
-    return Graph({name: upstream[name] for name in TopologicalSorter(upstream).static_order()}, stale)
+    return Graph(
+        {name: upstream[name] for name in TopologicalSorter(upstream).static_order()}, stale
+    )
 
 
 def _keep_lock(root: Path) -> None:
@@ -255,11 +295,15 @@ def _keep_lock(root: Path) -> None:
 
 def _reasons(changes: list) -> list[str]:
     reasons = [str(change) for change in changes if not isinstance(change, dict)]
-    for paths in (paths for change in changes if isinstance(change, dict) for paths in change.values()):
+    for paths in (
+        paths for change in changes if isinstance(change, dict) for paths in change.values()
+    ):
         for path, what in paths.items():
             each = what if isinstance(what, dict) else {path: what}
             # In a fresh clone DVC calls deleted what was never there.
-            reasons += [f"{name} {'missing' if how == 'deleted' else how}" for name, how in each.items()]
+            reasons += [
+                f"{name} {'missing' if how == 'deleted' else how}" for name, how in each.items()
+            ]
     return reasons
 
 
@@ -279,7 +323,9 @@ class Processes:
     def __init__(self, notes: Path | None = None, pull: bool = False) -> None:
         """``notes``: the folder for the stages' progress; ``pull``: DVC takes from its remote what was made elsewhere."""
         self.stopped = False
-        self.threads = 1 if Path("/dev/nvidia0").exists() else cores()  # stages that share a GPU run one by one
+        self.threads = (
+            1 if Path("/dev/nvidia0").exists() else cores()
+        )  # stages that share a GPU run one by one
         self._environment = child_environment() | ({"LETHE_PROGRESS": str(notes)} if notes else {})
         if PARAMS_COPY.exists():
             self._environment[PARAMS] = str(PARAMS_COPY.absolute())
@@ -289,12 +335,16 @@ class Processes:
 
     def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
         """Have DVC bring one stage up to date here; ``say(stage, line)`` gets each line of the stage at once."""
-        answer, last = self.call({"stage": stage, "pull": self._pull}, lambda line: say(stage, line))
+        answer, last = self.call(
+            {"stage": stage, "pull": self._pull}, lambda line: say(stage, line)
+        )
         if answer is None:
             return Reproduced("stopped") if self.stopped else Reproduced("failed", 1, last)
         return Reproduced(answer["state"], answer["status"], answer["tail"] or last)
 
-    def call(self, job: dict[str, object], say: Callable[[str], None]) -> tuple[dict[str, Json] | None, str]:
+    def call(
+        self, job: dict[str, object], say: Callable[[str], None]
+    ) -> tuple[dict[str, Json] | None, str]:
         """Have a child do a job of `flows.dvc_child`; return its answer, None if it died, and its last lines."""
         reading, writing = os.pipe()
         with open(reading, encoding="utf-8") as answer:
@@ -339,7 +389,10 @@ class Processes:
 
 def save_experiment(name: str | None) -> tuple[str | None, str]:
     if not in_git(Path.cwd()):
-        return None, "No git repository here: the changed params.yaml stays, no DVC experiment is kept."
+        return (
+            None,
+            "No git repository here: the changed params.yaml stays, no DVC experiment is kept.",
+        )
     answer, last = Processes().call({"save": name}, lambda line: None)
     if answer and answer["name"]:
         return answer["name"], f"Kept as the DVC experiment {answer['name']} (`dvc exp show`)."
@@ -360,9 +413,14 @@ def keep_params(root: Path) -> None:
 def only_run(root: Path) -> contextlib.AbstractContextManager[None]:
     """Hold the folder's lock, to run a pipeline or change its params; raises `LetheError` where another holds it."""
     remedy = f"works in {root}. Wait for it, or end it first."
-    return alone(root / SCRATCH / "run.lock", lambda pid: LetheError(f"Another run (process {pid}) {remedy}"))
+    return alone(
+        root / SCRATCH / "run.lock", lambda pid: LetheError(f"Another run (process {pid}) {remedy}")
+    )
 
 
 def only_schedule(root: Path) -> contextlib.AbstractContextManager[None]:
     remedy = f"already keeps the schedule of {root}. End it before you start another."
-    return alone(root / SCRATCH / "serve.lock", lambda pid: LetheError(f"`lethe serve` (process {pid}) {remedy}"))
+    return alone(
+        root / SCRATCH / "serve.lock",
+        lambda pid: LetheError(f"`lethe serve` (process {pid}) {remedy}"),
+    )

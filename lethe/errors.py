@@ -34,7 +34,9 @@ class LetheError(Exception):
         return _unpickled, (type(self), self.args, self.__dict__)
 
 
-def _unpickled(kind: type[LetheError], arguments: tuple[object, ...], fields: dict[str, object]) -> LetheError:
+def _unpickled(
+    kind: type[LetheError], arguments: tuple[object, ...], fields: dict[str, object]
+) -> LetheError:
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(fields)
     return error
@@ -54,7 +56,9 @@ class BadValue(BadInput, ValueError):
 
     def __init__(self, name: str, got: object, legal: str, remedy: str = ""):
         self.name, self.got, self.legal, self.remedy = name, got, legal, remedy
-        sentence = f"{name}: got {shortened(got)}; must be {legal}." + (f" {remedy}" if remedy else "")
+        sentence = f"{name}: got {shortened(got)}; must be {legal}." + (
+            f" {remedy}" if remedy else ""
+        )
         super().__init__(sentence + near(got, legal))
 
 
@@ -118,10 +122,14 @@ def check_columns(path: str | PathLike, required: Iterable[str], present: Collec
 class BadParam(BadInput):
     """A key of params.yaml is unknown, of the wrong type or impossible."""
 
-    def __init__(self, key: str, got: object, legal: str, source: str = "params.yaml", also: str = ""):
+    def __init__(
+        self, key: str, got: object, legal: str, source: str = "params.yaml", also: str = ""
+    ):
         self.key, self.got, self.legal = key, got, legal
         meant = near(got, legal) or near(key.rpartition(".")[2], legal)
-        super().__init__(f"{source}, key {key}: got {shortened(got)}; must be {legal}{also}.{meant}")
+        super().__init__(
+            f"{source}, key {key}: got {shortened(got)}; must be {legal}{also}.{meant}"
+        )
 
 
 class ParamsClash(BadInput):
@@ -143,8 +151,12 @@ class StageFailed(LetheError):
         ended = status < 0 or number in set(signal.Signals)
         how = f"failed with exit status {status}."
         if ended:
-            name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            memory = ", which the system sends when memory runs out (`lethe run --jobs 1` needs less)"
+            name = (
+                signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+            )
+            memory = (
+                ", which the system sends when memory runs out (`lethe run --jobs 1` needs less)"
+            )
             how = f"was ended by {name}{memory if name == 'SIGKILL' else ''}."
         super().__init__(f"Stage {stage} {how}" + (f" Its last output:\n{tail}" if tail else ""))
 
@@ -153,18 +165,24 @@ class ParamsChanged(LetheError):
     """params.yaml changed while a stage ran under `dvc repro`, so DVC would record the new values with the old output."""
 
     def __init__(self) -> None:
-        super().__init__("params.yaml changed while the stage ran: the result fits neither version. Run it again.")
+        super().__init__(
+            "params.yaml changed while the stage ran: the result fits neither version. Run it again."
+        )
 
 
 class MissingArtifact(LetheError):
     def __init__(self, path: str | PathLike, made_by: str):
-        super().__init__(f"{path} is missing: {made_by} creates it. Run `dvc repro` (or `lethe run`) first.")
+        super().__init__(
+            f"{path} is missing: {made_by} creates it. Run `dvc repro` (or `lethe run`) first."
+        )
 
 
 def visible(text: str) -> str:
     """Return ``text`` for a terminal: characters that move, colour, hide or reorder text are escaped, except line breaks."""
     unseen = {letter for letter in {*text} - {"\n"} if unicodedata.category(letter) in UNSEEN}
-    return text.translate({ord(letter): letter.encode("unicode_escape").decode() for letter in unseen})
+    return text.translate(
+        {ord(letter): letter.encode("unicode_escape").decode() for letter in unseen}
+    )
 
 
 def one_line(text: str) -> str:
@@ -217,11 +235,11 @@ def _out_of_memory(cause: BaseException) -> LetheError | None:
     if not named and not (refused and any(sentence in str(cause) for sentence in MEMORY_SENTENCES)):
         return None
     message = one_line(" ".join(str(cause).split()))[:200]
-    fewer = (
-        "Compute fewer rows at once (a smaller sample.max_rows, or batch of training), run fewer stages at once"
-    )
+    fewer = "Compute fewer rows at once (a smaller sample.max_rows, or batch of training), run fewer stages at once"
     remedy = f"{fewer} (`lethe run --jobs 1`), or free some memory, and run the command again."
-    return LetheError(f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. {remedy}")
+    return LetheError(
+        f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. {remedy}"
+    )
 
 
 # Packages whose name on the index is not the name that Python imports.
@@ -246,8 +264,12 @@ def _not_installed(cause: BaseException) -> LetheError | None:
     package = INDEX_NAMES.get(module, module.replace("_", "-"))
     for requirement in requirements:
         if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
-            remedy = f"`pip install 'lethe[{extra[1]}]'`, or `pip install '.[{extra[1]}]'` in a clone"
-            return BadInput(f"This needs the extra {extra[1]} ({package} is not installed): {remedy}.")
+            remedy = (
+                f"`pip install 'lethe[{extra[1]}]'`, or `pip install '.[{extra[1]}]'` in a clone"
+            )
+            return BadInput(
+                f"This needs the extra {extra[1]} ({package} is not installed): {remedy}."
+            )
     return None
 
 

@@ -54,7 +54,9 @@ class EarlyStopping:
     ):
         self.tau, self.tau_leak, self.alpha = tau, tau if tau_leak is None else tau_leak, alpha
         self.scorer, self.key = scorer, key
-        SequentialTest(self.tau, self.tau_leak, alpha, cap=1)  # refuse values out of range before the run
+        SequentialTest(
+            self.tau, self.tau_leak, alpha, cap=1
+        )  # refuse values out of range before the run
         self._begin(1)
 
     def _begin(self, epochs: int) -> None:
@@ -72,7 +74,9 @@ class EarlyStopping:
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:
         """Skip the epoch if the sample already has a verdict."""
-        test = self.tests.setdefault(id, SequentialTest(self.tau, self.tau_leak, self.alpha, cap=self.epochs))
+        test = self.tests.setdefault(
+            id, SequentialTest(self.tau, self.tau_leak, self.alpha, cap=self.epochs)
+        )
         if test.verdict == UNDECIDED:
             places = self.scheduled.setdefault(id, [])
             if epoch not in places:  # a retry repeats the same draw
@@ -81,9 +85,13 @@ class EarlyStopping:
         self.skipped[id] += 1
         n = len(test.scores)
         decided: dict[str, object] = {"verdict": test.verdict, "decided_at": n}
-        return EarlyStop(id=id, epoch=epoch, reason=f"{test.verdict} after {n} epochs", metadata=decided)
+        return EarlyStop(
+            id=id, epoch=epoch, reason=f"{test.verdict} after {n} epochs", metadata=decided
+        )
 
-    async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:
+    async def complete_sample(
+        self, id: str | int, epoch: int, scores: dict[str, SampleScore]
+    ) -> None:
         """Store the score, and continue the test up to the first scheduled epoch without a score."""
         self.scores.setdefault(id, {})[epoch] = self._value(scores)
         order, scores_by_epoch = self.scheduled.get(id, []), self.scores[id]
@@ -166,9 +174,13 @@ def bounds_of(
     if all(np.isin(one, (0.0, 1.0)).all() for one in high):
         uppers = [float(binary_upper(one.sum(), len(one), alpha)) for one in high]
         values["worst_upper"] = max(uppers)
-        values["some_lower"] = max(float(binary_lower(one.sum(), len(one), alpha / m)) for one in low)
+        values["some_lower"] = max(
+            float(binary_lower(one.sum(), len(one), alpha / m)) for one in low
+        )
         if len({len(one) for one in high}) == 1 and alpha <= LARGEST_POOLED_ALPHA:
-            values["average_upper"] = pooled_average([one.sum() for one in high], len(high[0]), alpha).value
+            values["average_upper"] = pooled_average(
+                [one.sum() for one in high], len(high[0]), alpha
+            ).value
     if names:
         values[f"{WORST} {names[int(np.argmax(uppers))][:LONGEST_NAME]}"] = max(uppers)
     return values
@@ -184,4 +196,6 @@ def _padded(scores: np.ndarray, epochs: int | None) -> np.ndarray:
 def _in_unit(value: float) -> float:
     if math.isnan(value) or 0 <= value <= 1:
         return value
-    raise BadValue("score", value, "a number in [0, 1]", "Watch another scorer, or scale the score.")
+    raise BadValue(
+        "score", value, "a number in [0, 1]", "Watch another scorer, or scale the score."
+    )

@@ -30,9 +30,13 @@ def fix_instruction_set() -> str | None:
         return f"{CHOICE}=machine: the kernels are this machine's own, and so are the numbers."
     if platform.machine() not in ("x86_64", "AMD64"):
         return f"{platform.machine()} is not x86-64: the numbers differ from those of an x86-64 machine."
-    fixed = VARIABLES.items() <= os.environ.items()  # a parent process or an earlier call has set them
+    fixed = (
+        VARIABLES.items() <= os.environ.items()
+    )  # a parent process or an earlier call has set them
     if not fixed and (loaded := [name for name in LIBRARIES if name in sys.modules]):
-        raise RuntimeError(f"fix_instruction_set() must run before {', '.join(loaded)} is imported.")
+        raise RuntimeError(
+            f"fix_instruction_set() must run before {', '.join(loaded)} is imported."
+        )
     os.environ.update(VARIABLES)
     lacking = ", ".join(sorted(NEEDED - features()))
     others = "the numbers differ from those of other machines"

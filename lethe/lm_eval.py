@@ -142,7 +142,11 @@ def bounded(
         betting = DocumentUpper(mean_upper(high[None], alpha)[0])
         count, n = float(high.sum()), len(high)
         exact = DocumentUpper(binary_upper(count, n, alpha)) if zero_or_one else betting
-        metrics = {prefix: scores.tolist(), f"{prefix}_upper": exact, f"{prefix}_betting_upper": betting}
+        metrics = {
+            prefix: scores.tolist(),
+            f"{prefix}_upper": exact,
+            f"{prefix}_betting_upper": betting,
+        }
         if zero_or_one:
             metrics[f"{prefix}_average_upper"] = DocumentUpper(exact).counted(count, n, alpha)
         return metrics
@@ -157,7 +161,11 @@ def _opened(scorer: str | Score, name: str | None, binary: bool | None) -> tuple
 
     opened = open_scorer(scorer)
     own = bool(getattr(SCORERS[scorer], "BINARY", False)) if scorer in SCORERS else False
-    return name or scorer, own, lambda answers, doc: opened.score([Question(answers, doc)])[0].tolist()
+    return (
+        name or scorer,
+        own,
+        lambda answers, doc: opened.score([Question(answers, doc)])[0].tolist(),
+    )
 
 
 keyword_leak = bounded("keyword_leak")

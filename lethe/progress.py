@@ -59,11 +59,17 @@ def progress(
     from rich.text import Text
 
     with Console(stderr=True).status(Text(label)) as status:
-        yield from _paced(items, about, AT_TERMINAL, AT_TERMINAL, lambda line: status.update(Text(visible(line))))
+        yield from _paced(
+            items, about, AT_TERMINAL, AT_TERMINAL, lambda line: status.update(Text(visible(line)))
+        )
 
 
 def _paced(
-    items: Iterable[Item], about: tuple[str, str, int | None, int], pause: float, longest: float, show: Show
+    items: Iterable[Item],
+    about: tuple[str, str, int | None, int],
+    pause: float,
+    longest: float,
+    show: Show,
 ) -> Iterator[Item]:
     """Show a line after a pause, then at ever longer pauses up to ``longest``."""
     (label, unit, total, at_once), began = about, time.monotonic()

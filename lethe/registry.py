@@ -45,12 +45,17 @@ class Registry(Mapping[str, Member]):
 
     def names(self) -> list[str]:
         names = {*self._built_in, *self._foreign, *self.registered}
-        return [*(name for name in self.order if name in names), *sorted(names.difference(self.order))]
+        return [
+            *(name for name in self.order if name in names),
+            *sorted(names.difference(self.order)),
+        ]
 
     def register(self, name: str, member: Member) -> None:
         """Add a member for the rest of this process; refuse the name of a module or of another package's member."""
         if name in self._built_in or name in self._foreign:
-            raise BadValue(f"name of the {self.noun}", name, f"a name other than {', '.join(self.names())}")
+            raise BadValue(
+                f"name of the {self.noun}", name, f"a name other than {', '.join(self.names())}"
+            )
         self.registered[name] = member
 
     def source(self, name: str) -> str | None:
@@ -123,13 +128,25 @@ SCORERS = Registry(
 )
 JUDGES = Registry("judge", "judges", ("lethe.scoring.judges",), attribute="Judge")
 MEMBERSHIP = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
-OF_ANSWERS = ("probability", "choice_probability", "truth_ratio", "extraction_strength", "exact_memorisation")
+OF_ANSWERS = (
+    "probability",
+    "choice_probability",
+    "truth_ratio",
+    "extraction_strength",
+    "exact_memorisation",
+)
 MEASURES = (*OF_ANSWERS, *MEMBERSHIP)
-LIKELIHOODS = Registry("likelihood", "likelihoods", order=MEASURES, tables={"lethe.scoring.likelihood": MEASURES})
+LIKELIHOODS = Registry(
+    "likelihood", "likelihoods", order=MEASURES, tables={"lethe.scoring.likelihood": MEASURES}
+)
 NGRAMS = ("self_bleu", "distinct_1", "distinct_2", "distinct")
-DIVERSITY = Registry("diversity", "diversity", order=NGRAMS, tables={"lethe.scoring.diversity": NGRAMS})
+DIVERSITY = Registry(
+    "diversity", "diversity", order=NGRAMS, tables={"lethe.scoring.diversity": NGRAMS}
+)
 DATASETS = Registry("dataset", "datasets", ("lethe.data.kinds",))
-ENGINES = Registry("engine", "engines", ("lethe.sampling",), suffix="_engine", attribute="{Name}Engine")
+ENGINES = Registry(
+    "engine", "engines", ("lethe.sampling",), suffix="_engine", attribute="{Name}Engine"
+)
 AUDITS = Registry("audit", "audits", ("lethe.audits.kinds",), order=("guesses", "dp_sgd"))
 GAMES = Registry("game", "games", ("lethe.audits.unlearning_game",), suffix="_game")
 OF_LIKELIHOODS = ("loss", "min_k", "min_k_plus_plus", "reference", "zlib")
@@ -146,10 +163,17 @@ MODEL_ATTACKS = Registry(
 )
 OF_GUESSES = ("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson")
 ONE_RUN_METHODS = Registry(
-    "method", "one_run_methods", order=OF_GUESSES, tables={"lethe.statistics.one_run.methods": OF_GUESSES}
+    "method",
+    "one_run_methods",
+    order=OF_GUESSES,
+    tables={"lethe.statistics.one_run.methods": OF_GUESSES},
 )
 # The name of a kind, for `register`; the group of entry points is "lethe." plus this name.
-KINDS = {registry.kind: registry for registry in list(globals().values()) if isinstance(registry, Registry)}
+KINDS = {
+    registry.kind: registry
+    for registry in list(globals().values())
+    if isinstance(registry, Registry)
+}
 
 
 def register(kind: str, name: str, member: Member) -> None:

@@ -53,7 +53,11 @@ def epsilon_statement(audit: OneRunAudit, result: MethodBound) -> str:
     bound = audit.bound(result)
     if bound is None:
         return "no member of the family explains so few errors"
-    return "epsilon is infinite" if result.infinite else f"epsilon is {bound.relation} {bound.number()}"
+    return (
+        "epsilon is infinite"
+        if result.infinite
+        else f"epsilon is {bound.relation} {bound.number()}"
+    )
 
 
 def share(value: float | None, side: Side | None = None) -> str:
@@ -73,7 +77,11 @@ def share(value: float | None, side: Side | None = None) -> str:
 
 def shares(lower: Bound, upper: Bound) -> tuple[str, str]:
     """Return both ends of a share; from 10% on, the lower one has a decimal where the upper one has."""
-    low = lower.percent() if lower.value >= 0.1 and upper.value > 0.5 else share(lower.value, lower.side)
+    low = (
+        lower.percent()
+        if lower.value >= 0.1 and upper.value > 0.5
+        else share(lower.value, lower.side)
+    )
     return low, share(upper.value, upper.side)
 
 
@@ -83,7 +91,13 @@ def count(value: float | None) -> str:
 
 def listing(names: list[str]) -> str:
     """Return names as a list in words: "a, b and c"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
+    return (
+        names[0]
+        if len(names) == 1
+        else f"{', '.join(names[:-1])} and {names[-1]}"
+        if names
+        else "none"
+    )
 
 
 def upper_first(sentence: str) -> str:

@@ -71,11 +71,17 @@ def run(settings: Params, root: Path, name: str) -> None:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
     write_json(root / "attacks" / f"{name}.json", {"schema": SCHEMA_VERSION, **headline})
     _write_rows(name, headline, result, curve, root)
-    print(f"{name}: leaks {before.mean:.1%} before the attack and {worst.mean:.1%} after budget {worst.budget:g}")
+    print(
+        f"{name}: leaks {before.mean:.1%} before the attack and {worst.mean:.1%} after budget {worst.budget:g}"
+    )
 
 
 def _write_rows(
-    name: str, headline: Mapping[str, object], result: Mapping[str, Json], curve: Sequence[Point], root: Path
+    name: str,
+    headline: Mapping[str, object],
+    result: Mapping[str, Json],
+    curve: Sequence[Point],
+    root: Path,
 ) -> None:
     rows = table.Rows(name)
     for key, value in flat_numbers(headline).items():
@@ -87,7 +93,9 @@ def _write_rows(
     table.write(table.place(root, "attack", name), rows.rows)
 
 
-def _asked(settings: Params, attack: Attack, root: Path, seed: int) -> Iterator[tuple[float, pd.DataFrame]]:
+def _asked(
+    settings: Params, attack: Attack, root: Path, seed: int
+) -> Iterator[tuple[float, pd.DataFrame]]:
     """(budget, the scores of the answers) for the model as it is, with budget 0, and after each budget."""
     import torch
 
@@ -103,14 +111,18 @@ def _asked(settings: Params, attack: Attack, root: Path, seed: int) -> Iterator[
     prompts = [Prompt(key, encoder.prompt(row)) for key, row in rows.items()]
     # The answers of two training seeds are pooled, so their draws must not share a stream.
     own = int(np.random.SeedSequence([sample.seed, seed]).generate_state(1)[0])
-    drawing = Settings(**{name: getattr(sample, name) for name in Drawing.model_fields}, n=attack.n, seed=own)
+    drawing = Settings(
+        **{name: getattr(sample, name) for name in Drawing.model_fields}, n=attack.n, seed=own
+    )
     options = Options(max_rows=sample.max_rows)
 
     def scores(changed: PreTrainedModel) -> pd.DataFrame:
         engine = open_engine("auto", InMemory(changed, tokenizer), options)
         drawn = {answer.prompt_id: answer for answer in engine.answer(prompts, drawing)}
         table = table_of(drawn[prompt.prompt_id] for prompt in prompts)
-        scored = score_answers(table, rows, [attack.scorer], {attack.scorer: scorer} if scorer else None)
+        scored = score_answers(
+            table, rows, [attack.scorer], {attack.scorer: scorer} if scorer else None
+        )
         return scored.rename(columns={attack.scorer: "score"})
 
     yield 0.0, scores(model)

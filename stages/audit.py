@@ -15,7 +15,9 @@ def run(settings: Params, root: Path, name: str) -> None:
     result = AUDITS[audit.kind].audit(audit)
     write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "audits" / name) as folder:
-        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result.headline, **result.details})
+        write_json(
+            folder / "result.json", {"schema": SCHEMA_VERSION, **result.headline, **result.details}
+        )
         for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
     write_rows("audit", name, result, root)

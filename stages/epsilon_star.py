@@ -33,7 +33,10 @@ def run(settings: Params, root: Path, name: str) -> None:
 def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path) -> None:
     dataset = root / "dataset"
     there = (dataset / "heldout.jsonl").is_file()  # the held-out split is optional
-    rows = {"forget": read_split("forget", dataset), "heldout": read_split("heldout", dataset) if there else []}
+    rows = {
+        "forget": read_split("forget", dataset),
+        "heldout": read_split("heldout", dataset) if there else [],
+    }
     forget, heldout = map(len, rows.values())
     if model.path == SERVED or min(forget, heldout) < LEAST:
         values = _not_computed(forget, heldout, model.path == SERVED)
@@ -45,11 +48,14 @@ def measure(name: str, model: Model, settings: EpsilonStar, prompt: str, root: P
     prepare_torch()
     language_model, tokenizer = load(model.path)
     losses = {
-        side: mean_losses(language_model, tokenizer, prompt, some, f"{name} {side}") for side, some in rows.items()
+        side: mean_losses(language_model, tokenizer, prompt, some, f"{name} {side}")
+        for side, some in rows.items()
     }
     result = measured(losses["forget"], losses["heldout"], settings)
     with atomic_folder(root / "epsilon_star" / name) as folder:
-        table = pd.concat([pd.DataFrame({"split": side, "loss": values}) for side, values in losses.items()])
+        table = pd.concat(
+            [pd.DataFrame({"split": side, "loss": values}) for side, values in losses.items()]
+        )
         write_parquet(folder / "losses.parquet", table)
     bound = result.bound
     write(name, root, result.facts(), bound)
@@ -69,19 +75,30 @@ def write(name: str, root: Path, values: dict[str, object], bound: Bound | None)
 
 
 def _not_computed(forget: int, heldout: int, served: bool) -> dict[str, object]:
-    why = (
-        f"at least {LEAST} forget and {LEAST} held-out rows are needed, but the dataset has {forget} and {heldout}"
-    )
+    why = f"at least {LEAST} forget and {LEAST} held-out rows are needed, but the dataset has {forget} and {heldout}"
     if served:
         why = "a server does not state the likelihood of a given answer"
     note = f"Epsilon* not computed: {why}"
-    return {"epsilon_star": None, "epsilon_lower": None, "n_train": forget, "n_population": heldout, "note": note}
+    return {
+        "epsilon_star": None,
+        "epsilon_lower": None,
+        "n_train": forget,
+        "n_population": heldout,
+        "note": note,
+    }
 
 
 def measured(train: np.ndarray, population: np.ndarray, settings: EpsilonStar) -> EpsilonStarAudit:
     """Return Epsilon* and its lower bound; the forget set counts as a sample of members, not as all of them."""
     delta = recommended_delta(len(train)) if settings.delta is None else settings.delta
-    return audit(train, population, delta=delta, method=settings.method, cut=settings.cut, alpha=settings.alpha)
+    return audit(
+        train,
+        population,
+        delta=delta,
+        method=settings.method,
+        cut=settings.cut,
+        alpha=settings.alpha,
+    )
 
 
 main = entry(run, __name__)

@@ -8,7 +8,14 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    step.run(name, settings.exact, settings.sample, settings.models[name], settings.score.keyword_match, root)
+    step.run(
+        name,
+        settings.exact,
+        settings.sample,
+        settings.models[name],
+        settings.score.keyword_match,
+        root,
+    )
 
 
 main = entry(run, __name__)

@@ -32,7 +32,9 @@ def write(name: str, result: AuditResult, root: Path) -> None:
     write_rows("game", name, result, root)
     write_json(root / "games" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "games" / name) as folder:
-        write_json(folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result.details})
+        write_json(
+            folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result.details}
+        )
         for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
         if "methods" in result.details:

@@ -14,7 +14,14 @@ from lethe.models.checkpoints import prepare_torch
 from lethe.registry import JUDGES
 from lethe.scoring import asked_of
 from lethe.scoring.judges import Judge
-from lethe.scoring.verdicts import FOLDER, Question, VerdictStore, distinct_answers, identity, judged
+from lethe.scoring.verdicts import (
+    FOLDER,
+    Question,
+    VerdictStore,
+    distinct_answers,
+    identity,
+    judged,
+)
 from lethe.statistics.judge_error import Calibration
 from stages import entry
 
@@ -30,7 +37,10 @@ def run(settings: Params, root: Path, name: str) -> None:
     for model in settings.models:
         generations = root / "generations" / model
         references = read_references(generations)
-        drawn_of = {f"{split}.parquet": drawn for split, drawn in Tables(generations, f"sample@{model}").items()}
+        drawn_of = {
+            f"{split}.parquet": drawn
+            for split, drawn in Tables(generations, f"sample@{model}").items()
+        }
         if (generations / SECOND).is_file():
             drawn_of[SECOND] = read_table(generations / SECOND)
         for file, drawn in drawn_of.items():
@@ -39,7 +49,9 @@ def run(settings: Params, root: Path, name: str) -> None:
             names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
             tables.append((model, file, drawn[names].reset_index(drop=True), places))
             questions += asked
-    distinct = distinct_answers(judge, questions)  # of all models together: equal answers are judged once
+    distinct = distinct_answers(
+        judge, questions
+    )  # of all models together: equal answers are judged once
     verdicts = iter(judged(judge, distinct, store, f"judge {name}"))
     columns, counts, missing = chosen.columns(name), 0, 0
     with atomic_folder(root / "judged" / name) as folder:
@@ -63,20 +75,32 @@ def run(settings: Params, root: Path, name: str) -> None:
         if chosen.labelled is not None:
             about |= _calibrate(judge, Path(chosen.labelled), folder / "calibration.csv", store)
         write_json(folder / "about.json", about)
-    print(f"{name}: {plural(counts, 'answer')}, {about['distinct']} distinct, {missing} without a verdict")
+    print(
+        f"{name}: {plural(counts, 'answer')}, {about['distinct']} distinct, {missing} without a verdict"
+    )
 
 
 def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -> dict[str, object]:
     answers = read_labelled(labelled)
     verdicts = [
         float(one[0, 0])
-        for one in judged(judge, [Question([own.text], own.item) for own in answers], store, "calibrate")
+        for one in judged(
+            judge, [Question([own.text], own.item) for own in answers], store, "calibrate"
+        )
     ]
     labels = [own.label for own in answers]
     error = Calibration.of(labels, verdicts)
-    pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)}).to_csv(place, index=False)
-    print(f"labelled answers: sensitivity {error.sensitivity:.3f}, false positive rate {error.false_positive:.3f}")
-    return {"labelled": len(labels), "sensitivity": error.sensitivity, "false_positive": error.false_positive}
+    pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)}).to_csv(
+        place, index=False
+    )
+    print(
+        f"labelled answers: sensitivity {error.sensitivity:.3f}, false positive rate {error.false_positive:.3f}"
+    )
+    return {
+        "labelled": len(labels),
+        "sensitivity": error.sensitivity,
+        "false_positive": error.false_positive,
+    }
 
 
 main = entry(run, __name__)

@@ -44,7 +44,9 @@ def members(sources: Sources, registry: Registry) -> dict[str, str]:
     for name in registry.names():
         module = registry.source(name)
         hashes[name] = (
-            code(sources, module, without=registry.folders) if module else digest(registry.version(name))
+            code(sources, module, without=registry.folders)
+            if module
+            else digest(registry.version(name))
         )
     return hashes
 
@@ -52,7 +54,9 @@ def members(sources: Sources, registry: Registry) -> dict[str, str]:
 def run(root: Path, out: Path) -> None:
     """Write ``out``: a hash per stage in ``root/stages``, and one per member of each registry in `LOADED`."""
     sources = Sources(root)
-    hashes: dict[str, object] = {registry.kind: members(sources, registry) for registry in LOADED.values()}
+    hashes: dict[str, object] = {
+        registry.kind: members(sources, registry) for registry in LOADED.values()
+    }
     for path in sorted((root / "stages").glob("[a-z]*.py")):
         stage = path.stem
         if stage == "sources":

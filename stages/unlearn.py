@@ -36,10 +36,14 @@ def forget(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, 
     model = adapted(model, recipe.compute.lora, seed)
     watched = {"forget": learned[: recipe.watch], "retain": retain[: recipe.watch]}
     watch = Watch(watched, padding) if recipe.watch else None
-    history = unlearn(model, learned, retain, recipe, method, padding, f"unlearn {name}", second, watch)
+    history = unlearn(
+        model, learned, retain, recipe, method, padding, f"unlearn {name}", second, watch
+    )
     if Team().rank:
         return
-    checkpoints.save_trained(root, name, model, tokenizer, history, watch.records if watch else None)
+    checkpoints.save_trained(
+        root, name, model, tokenizer, history, watch.records if watch else None
+    )
     print(f"{name}: {plural(len(history), 'step')}, last loss {history[-1]['loss']:.4f}")
 
 

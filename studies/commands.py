@@ -13,7 +13,9 @@ PRESETS = Path(__file__).parent / "presets"
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 Changes = Annotated[
     list[str] | None,
-    typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value for this run; repeatable."),
+    typer.Option(
+        "-S", "--set", metavar="KEY=VALUE", help="Change a value for this run; repeatable."
+    ),
 ]
 
 
@@ -28,7 +30,9 @@ def register() -> None:
 
 def game(
     name: Annotated[str, typer.Argument(help="An entry of games in params.yaml, or of a preset.")],
-    preset: Annotated[str | None, typer.Option(help="Take the game from this preset, by its name.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Take the game from this preset, by its name.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Play one game outside the pipeline: its result and its own page go to data/games.
@@ -66,7 +70,13 @@ def game(
     if ends:
         note = f"ci_low to ci_high: {ends[0].guarantee()}, for each method by itself ({ends[0].method})."
     rows = [
-        [name, one.quality.value, *(one.quality.bounds() or (None, None)), one.quality.attack, one.mia_score]
+        [
+            name,
+            one.quality.value,
+            *(one.quality.bounds() or (None, None)),
+            one.quality.attack,
+            one.mia_score,
+        ]
         for name, one in methods.items()
     ]
     columns = ["method", "quality", "ci_low", "ci_high", "attack", "mia_score"]
@@ -75,7 +85,9 @@ def game(
 
 
 def landscape(
-    name: Annotated[str, typer.Argument(help="A file of studies/landscape/presets, without its ending.")],
+    name: Annotated[
+        str, typer.Argument(help="A file of studies/landscape/presets, without its ending.")
+    ],
     set_: Changes = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -98,14 +110,20 @@ def landscape(
 
 
 def simulation(
-    runs: Annotated[int, typer.Option(min=2, help="The number of draws of each sample size and gap.")] = 10,
+    runs: Annotated[
+        int, typer.Option(min=2, help="The number of draws of each sample size and gap.")
+    ] = 10,
     sizes: Annotated[
         list[int] | None,
         typer.Option(
-            "--size", min=10, help="The number of losses per side; repeatable. [default: 1000, 10000, 100000]"
+            "--size",
+            min=10,
+            help="The number of losses per side; repeatable. [default: 1000, 10000, 100000]",
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="The delta of Epsilon*, above 0 and under 1/2.")] = 1e-5,
+    delta: Annotated[
+        float, typer.Option(help="The delta of Epsilon*, above 0 and under 1/2.")
+    ] = 1e-5,
     components: Annotated[
         int, typer.Option(min=1, max=50, help="The largest number of Gaussians tried for Fig. 6.")
     ] = 20,
@@ -125,8 +143,15 @@ def simulation(
     from studies.simulation import draw, table
 
     if not 0 < delta < 0.5:
-        raise BadValue("--delta", delta, "above 0 and under 1/2", "At delta = 0 it is infinite for any gap but 0.")
-    cells, result = draw(runs, sorted(set(sizes or (1_000, 10_000, 100_000))), delta, components, seed, out)
+        raise BadValue(
+            "--delta",
+            delta,
+            "above 0 and under 1/2",
+            "At delta = 0 it is infinite for any gap but 0.",
+        )
+    cells, result = draw(
+        runs, sorted(set(sizes or (1_000, 10_000, 100_000))), delta, components, seed, out
+    )
     if as_json:
         print_json(result)
     else:
@@ -135,11 +160,15 @@ def simulation(
 
 def meta_evaluation(
     preset: Annotated[
-        str | None, typer.Option(help="A preset with a section meta_evaluation. [default: params.yaml as it is]")
+        str | None,
+        typer.Option(
+            help="A preset with a section meta_evaluation. [default: params.yaml as it is]"
+        ),
     ] = None,
     set_: Changes = None,
     name: Annotated[
-        str | None, typer.Option(help="Name: data/meta/NAME. [default: the preset, or meta-evaluation]")
+        str | None,
+        typer.Option(help="Name: data/meta/NAME. [default: the preset, or meta-evaluation]"),
     ] = None,
     at_once: Annotated[
         int | None, typer.Option(min=1, help="Processes at once. Default: as many as cores.")
@@ -169,7 +198,9 @@ def meta_evaluation(
     if not NAME.fullmatch(called):
         raise BadValue("--name", called, "letters, digits, - and _")
     changes = [*(read_preset(PRESETS, preset).items() if preset else ()), *map(parse, set_ or ())]
-    shop = Workshop(validate(changed_document(changes), f"params.yaml with {preset}" if preset else FILE))
+    shop = Workshop(
+        validate(changed_document(changes), f"params.yaml with {preset}" if preset else FILE)
+    )
     result, results = gather(shop, at_once or cores())
     folder = write(called, shop, result, results)
     if as_json:
@@ -181,9 +212,15 @@ def meta_evaluation(
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Number of seeds: 0 to COUNT - 1.")] = 5,
     set_: Changes = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Stages at once. Default: as many as cores.")] = None,
-    summary: Annotated[bool, typer.Option("--summary", help="Run nothing; summarise the finished seeds.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Stages at once. Default: as many as cores.")
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Run nothing; summarise the finished seeds.")
+    ] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the tables as Markdown.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Run the pipeline once per seed, and print the median and the range of each number over the seeds.

@@ -29,9 +29,17 @@ from lethe.text import NONE
 
 FOLDER = workspace.SCRATCH / "seeds"
 Summary = dict[str, Json]  # what `--json` prints; its bounds are `Bound`
-VERDICTS: dict[str, Verdict] = {"holds": "holds", "opposite": "the opposite holds", "not_shown": "did not show"}
-Table = tuple[str, list[str], list[list[str]], list[str]]  # title, columns, rows and notes for people
-STEP = 10  # from one seed to the next: the seeds of params.yaml differ by 1, so no two runs share one
+VERDICTS: dict[str, Verdict] = {
+    "holds": "holds",
+    "opposite": "the opposite holds",
+    "not_shown": "did not show",
+}
+Table = tuple[
+    str, list[str], list[list[str]], list[str]
+]  # title, columns, rows and notes for people
+STEP = (
+    10  # from one seed to the next: the seeds of params.yaml differ by 1, so no two runs share one
+)
 
 
 def points(root: Path, count: int) -> list[Point]:
@@ -43,12 +51,16 @@ def points(root: Path, count: int) -> list[Point]:
         "sample.seed": own.sample.seed,
     }
     return [
-        Point(tuple((key, seed + STEP * index) for key, seed in seeds.items()), label=f"seed-{index}")
+        Point(
+            tuple((key, seed + STEP * index) for key, seed in seeds.items()), label=f"seed-{index}"
+        )
         for index in range(count)
     ]
 
 
-def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Changes = ()) -> dict[str, str]:
+def run_seeds(
+    root: Path, chosen: Sequence[Point], jobs: int | None, common: Changes = ()
+) -> dict[str, str]:
     """Run one seed after another, ``common`` settings before its own; return what went wrong, by the name of the seed."""
     failed = {}
     for done, point in enumerate(chosen, 1):
@@ -56,9 +68,21 @@ def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Cha
         values = ", ".join(f"{key} {value}" for key, value in point.settings)
         standard().print(f"{point.name} ({done} of {len(chosen)}): {values}, in {folder}")
         make_folder(root, folder, point, common)
-        command = [sys.executable, "-m", "lethe", "run", "--json", *(["--jobs", str(jobs)] if jobs else [])]
-        environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
-        ended = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "lethe",
+            "run",
+            "--json",
+            *(["--jobs", str(jobs)] if jobs else []),
+        ]
+        environment = workspace.child_environment() | {
+            "LETHE_TRACKING": "off",
+            "LETHE_PARENT": str(os.getpid()),
+        }
+        ended = subprocess.run(
+            command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False
+        )
         if ended.returncode:
             failed[point.name] = f"exit status {ended.returncode}"
         elif sentence := tracking.log_new(folder, home=root):
@@ -73,7 +97,9 @@ def read_seeds(root: Path, chosen: Sequence[Point]) -> Summary:
         folder = root / FOLDER / point.name
         record = folder / workspace.SCRATCH / "last_run.json"
         if record.is_file() and read_artifact(record)["complete"]:
-            runs.append(observe(point.name, load(config.load(folder / config.FILE), folder / "data", {})))
+            runs.append(
+                observe(point.name, load(config.load(folder / config.FILE), folder / "data", {}))
+            )
     if not runs:
         raise MissingArtifact(root / FOLDER, "lethe study seeds")
     return summarise(runs)
@@ -96,11 +122,15 @@ def observe(seed: str, run: Run) -> SeedRun:
     outcome, values = findings(run), {}
     bounds: dict[str, Bound] = {}
     for model in run.models:
-        own = {key: value for key in headline(model.values) if (value := model.value(key)) is not None}
+        own = {
+            key: value for key in headline(model.values) if (value := model.value(key)) is not None
+        }
         values[model.name] = own
         bounds |= {key: bound for key, bound in model.bounds.items() if key in own}
     words = {standing.model: standing.words for standing in standings(run, outcome)}
-    verdicts = {claim.title: {row.subject: row.verdict for row in claim.rows} for claim in outcome.claims}
+    verdicts = {
+        claim.title: {row.subject: row.verdict for row in claim.rows} for claim in outcome.claims
+    }
     return SeedRun(seed, values, bounds, words, verdicts)
 
 
@@ -113,7 +143,8 @@ def summarise(runs: Sequence[SeedRun]) -> Summary:
         "models": [_model(name, [run for run in runs if name in run.values]) for name in models],
         "bounds": {key: bound for run in runs for key, bound in run.bounds.items()},
         "claims": [
-            _claim(title, [run.verdicts[title] for run in runs if title in run.verdicts]) for title in titles
+            _claim(title, [run.verdicts[title] for run in runs if title in run.verdicts])
+            for title in titles
         ],
     }
 
@@ -123,7 +154,12 @@ def _model(name: str, runs: Sequence[SeedRun]) -> Summary:
     for key, value in (item for run in runs for item in run.values[name].items()):
         columns.setdefault(key, []).append(value)
     spreads = {
-        key: {"median": statistics.median(own), "low": min(own), "high": max(own), "seeds": len(own)}
+        key: {
+            "median": statistics.median(own),
+            "low": min(own),
+            "high": max(own),
+            "seeds": len(own),
+        }
         for key, own in columns.items()
     }
     return {
@@ -169,12 +205,22 @@ def model_table(summary: Summary, count: int) -> Table:
 
 
 def claim_table(summary: Summary) -> Table:
-    further = ["for every model", "for one or more", "holds: seeds per model", "the opposite: seeds per model"]
+    further = [
+        "for every model",
+        "for one or more",
+        "holds: seeds per model",
+        "the opposite: seeds per model",
+    ]
     rows = []
     for row in summary["claims"]:
         verdicts = [listed(row["models"], how) for how in ("holds", "opposite")]
         rows.append([row["claim"], str(row["every"]), str(row["some"]), *verdicts])
-    return f"In how many of {plural(len(summary['seeds']), 'seed')} each claim held", ["claim", *further], rows, []
+    return (
+        f"In how many of {plural(len(summary['seeds']), 'seed')} each claim held",
+        ["claim", *further],
+        rows,
+        [],
+    )
 
 
 def listed(counts: Sequence[Mapping[str, Json]], how: str) -> str:

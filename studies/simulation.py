@@ -17,15 +17,29 @@ from lethe.statistics.epsilon_star.parametric import Scale, fit_mixture, paramet
 from lethe.statistics.two_sample import ks_test
 
 GAPS = (0, 1, 2, 3)
-SHAPE, SCALE = 2.0, 5.0  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
-EMPIRICAL_CUT = 1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta
+SHAPE, SCALE = (
+    2.0,
+    5.0,
+)  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
+EMPIRICAL_CUT = (
+    1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta
+)
 THRESHOLDS_PER_TAIL = 20_000  # thresholds per tail in the search for the true supremum
 LEAST_RATE = 1e-9  # Fig. 3 omits rates below this
 MOST_FITTED = 4_000  # losses per mixture fit for Fig. 6
-APART, DRAWN_LOSSES = 3.0, 100_000  # Fig. 3: the distance of the two normal laws, and the size of its samples
+APART, DRAWN_LOSSES = (
+    3.0,
+    100_000,
+)  # Fig. 3: the distance of the two normal laws, and the size of its samples
 
 # The paper shows the first two. The next two are the same without a cut; the last is a bound with a guarantee.
-ESTIMATES = ("empirical, cut .001", "parametric, cut delta", "empirical", "parametric", "split lower bound")
+ESTIMATES = (
+    "empirical, cut .001",
+    "parametric, cut delta",
+    "empirical",
+    "parametric",
+    "split lower bound",
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,11 @@ class Simulated:
     def sd(self, estimate: str) -> float:
         """Standard deviation over the runs (divisor runs - 1; NaN for one run)."""
         values = self.values[estimate]
-        return float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else float("nan")
+        return (
+            float(values.std(ddof=1))
+            if len(values) > 1 and np.isfinite(values).all()
+            else float("nan")
+        )
 
     def as_json(self) -> dict[str, object]:
         truth = {"n": self.n, "gap": self.gap, "truth": self.truth, "truth_cut": self.truth_cut}
@@ -69,7 +87,9 @@ def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simu
             ratios.split_lower_bound(train, population, delta, seed=run),
         )
         values.append([result.value for result in results])
-    return Simulated(gap, n, delta, truth, truth_cut, dict(zip(ESTIMATES, np.array(values).T, strict=True)))
+    return Simulated(
+        gap, n, delta, truth, truth_cut, dict(zip(ESTIMATES, np.array(values).T, strict=True))
+    )
 
 
 def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> float:
@@ -80,7 +100,9 @@ def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> fl
     cut = ratios.checked_cut(cut)
     shapes = (SHAPE, SHAPE + gap)
     tails = np.geomspace(delta / 10, 0.5, THRESHOLDS_PER_TAIL)
-    x = np.concatenate([inverse(shape, tails) for shape in shapes for inverse in (gammaincinv, gammainccinv)])
+    x = np.concatenate(
+        [inverse(shape, tails) for shape in shapes for inverse in (gammaincinv, gammainccinv)]
+    )
     if cut is not None:
         low = max(gammaincinv(shape, cut) for shape in shapes)
         high = min(gammainccinv(shape, cut) for shape in shapes)
@@ -113,15 +135,22 @@ def _curves(train: tuple, population: tuple, delta: float) -> Curves:
     return (tpr[inside] + fpr[inside]) / 2, np.exp(logs)
 
 
-def fit_p_values(values: np.ndarray, components: Sequence[int], sizes: Sequence[int], seed: int = 0) -> np.ndarray:
+def fit_p_values(
+    values: np.ndarray, components: Sequence[int], sizes: Sequence[int], seed: int = 0
+) -> np.ndarray:
     """Fig. 6: (components, sizes) p-values of the KS test of fit, on that many values set aside and as many fresh draws."""
     rng = np.random.default_rng(seed)
     mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)
     if len(mixed) - aside < max(components):
-        raise BadValue("losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside")
+        raise BadValue(
+            "losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside"
+        )
     mixtures = [fit_mixture(mixed[aside : aside + MOST_FITTED], count) for count in components]
     return np.array(
-        [[ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes] for mixture in mixtures]
+        [
+            [ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes]
+            for mixture in mixtures
+        ]
     )
 
 
@@ -134,7 +163,9 @@ def draw_ratios(path: Path, laws: Curves, drawn: Curves) -> None:
     """Fig. 3: the first two ratios along the thresholds; of the laws and of samples."""
     with picture(path, 6.4, 2.6, ncols=2, sharey=True) as (_, grid):
         names = ("(TPR − δ) / FPR", "(TNR − δ) / FNR")
-        for side, (x, ratios), title in zip(grid[0], (laws, drawn), ("(a) the laws", "(b) samples"), strict=True):
+        for side, (x, ratios), title in zip(
+            grid[0], (laws, drawn), ("(a) the laws", "(b) samples"), strict=True
+        ):
             for ratio, colour, name in zip(ratios, COLOURS, names, strict=False):
                 there = np.isfinite(ratio) & (ratio > 0)
                 side.plot(x[there], ratio[there], color=colour, label=name)
@@ -149,7 +180,12 @@ def same_laws(path: Path, cells: Sequence[Simulated]) -> None:
         axes: Axes = grid[0][0]
         _bars(axes, [cell.n for cell in cells], cells)
         axes.axhline(0, color="#1c1d1f", linewidth=0.9, label="truth")
-        axes.set(xscale="log", xlabel="losses per side", ylabel="Epsilon*", title="The same law on both sides")
+        axes.set(
+            xscale="log",
+            xlabel="losses per side",
+            ylabel="Epsilon*",
+            title="The same law on both sides",
+        )
         axes.legend(frameon=False)
 
 
@@ -160,8 +196,13 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
         for axes, n in zip(grid[0], sizes, strict=True):
             row = sorted((cell for cell in cells if cell.n == n), key=lambda cell: cell.gap)
             gaps = [cell.gap for cell in row]
-            for key, line, label in (("truth", "-", "truth"), ("truth_cut", "--", "truth, cut delta")):
-                axes.plot(gaps, [getattr(cell, key) for cell in row], line, color="#1c1d1f", label=label)
+            for key, line, label in (
+                ("truth", "-", "truth"),
+                ("truth_cut", "--", "truth, cut delta"),
+            ):
+                axes.plot(
+                    gaps, [getattr(cell, key) for cell in row], line, color="#1c1d1f", label=label
+                )
             _bars(axes, gaps, row)
             means = [cell.mean(CERTIFIED) for cell in row]
             axes.plot(gaps, means, color=COLOURS[2], marker="_", linestyle=":", label=CERTIFIED)
@@ -170,12 +211,19 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
         grid[0][0].legend(frameon=False, fontsize=6.5)
 
 
-def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence) -> None:
+def goodness_of_fit(
+    path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence
+) -> None:
     """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
     width = 0.6 + 0.15 * len(components)
-    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (figure, grid):
+    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
+        figure,
+        grid,
+    ):
         for axes, (name, table) in zip(grid[0], tables.items(), strict=True):
-            image = axes.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
+            image = axes.imshow(
+                table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower"
+            )
             column, row = np.nonzero(table < LEVEL)
             axes.plot(column, row, "x", color="#c2410c", markersize=4, linestyle="none")
             shown = range(0, len(components), 4)
@@ -190,7 +238,9 @@ def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Se
 def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> None:
     for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=False):
         means, sds = [cell.mean(name) for cell in cells], [cell.sd(name) for cell in cells]
-        axes.errorbar(places, means, sds, color=colour, marker=mark, markersize=3.5, capsize=2, label=name)
+        axes.errorbar(
+            places, means, sds, color=colour, marker=mark, markersize=3.5, capsize=2, label=name
+        )
 
 
 def draw(
@@ -199,7 +249,10 @@ def draw(
     """Simulate every gap at every size and write the figures; return the cells, and the JSON that ``out`` holds."""
     jobs = [(gap, n) for n in sizes for gap in GAPS]
     with files_into(out) as folder:
-        cells = [simulate(gap, n, delta, runs, seed) for gap, n in progress(jobs, "simulation", "settings")]
+        cells = [
+            simulate(gap, n, delta, runs, seed)
+            for gap, n in progress(jobs, "simulation", "settings")
+        ]
         tried, sample_sizes = range(1, components + 1), range(100, 1001, 100)
         rng = np.random.default_rng([seed, 6])
         train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
@@ -216,7 +269,11 @@ def draw(
             "runs": runs,
             "seed": seed,
             "cells": [cell.as_json() for cell in cells],
-            "goodness_of_fit": {"components": list(tried), "samples": list(sample_sizes), "p_values": fits},
+            "goodness_of_fit": {
+                "components": list(tried),
+                "samples": list(sample_sizes),
+                "p_values": fits,
+            },
         }
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
     return cells, result
@@ -233,8 +290,6 @@ def table(
     for cell in cells:
         estimates = [shown(cell, name) for name in ESTIMATES]
         rows.append([cell.n, cell.gap, f"{cell.truth:.2f}", f"{cell.truth_cut:.2f}", *estimates])
-    title = (
-        f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs"
-    )
+    title = f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs"
     columns = ["n", "gap", "truth", "truth, cut delta", *ESTIMATES]
     return title, columns, rows, [f"The pictures: {out}/figure-3.png to figure-6.png"]

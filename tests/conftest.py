@@ -33,7 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Files with slow tests come first, whole pipelines next: otherwise one worker runs the longest file alone at the end.
     """
     for item in items:
-        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())) and not item.get_closest_marker("quick"):
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())) and not item.get_closest_marker(
+            "quick"
+        ):
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path not in slow, "flows" not in item.path.parts))
@@ -77,7 +79,9 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     from tests.recorded import recorded
     from tests.small import make_repository, stages_of, tiny_params, work
 
-    folder = make_repository(tmp_path_factory.mktemp("pipeline") / "lethe", tiny_params(), git=False)
+    folder = make_repository(
+        tmp_path_factory.mktemp("pipeline") / "lethe", tiny_params(), git=False
+    )
     read = {}
     with contextlib.chdir(folder):
         for stage in stages_of(tiny_params()):

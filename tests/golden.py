@@ -85,7 +85,11 @@ def committed(pipeline: str) -> dict[str, str]:
 def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
     lines = [f"{name}: missing" for name in expected if name not in found]
     lines += [f"{name}: not among the golden files" for name in found if name not in expected]
-    lines += [f"{name}: other values" for name in expected if name in found and found[name] != expected[name]]
+    lines += [
+        f"{name}: other values"
+        for name in expected
+        if name in found and found[name] != expected[name]
+    ]
     return sorted(lines)
 
 
@@ -99,7 +103,9 @@ def write(data: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compare the demonstration's values with the committed hashes.")
+    parser = argparse.ArgumentParser(
+        description="Compare the demonstration's values with the committed hashes."
+    )
     parser.add_argument("--write", action="store_true", help="commit to what data/ holds")
     parser.add_argument("--data", type=Path, default=ROOT / "data")
     options = parser.parse_args()
@@ -111,7 +117,9 @@ def main() -> int:
         return 0
     found = hashes(options.data)
     lines = differences(found, committed("demonstration"))
-    print("\n".join(lines) if lines else f"{len(found)} files of {options.data}: the golden values.")
+    print(
+        "\n".join(lines) if lines else f"{len(found)} files of {options.data}: the golden values."
+    )
     return 1 if lines else 0
 
 

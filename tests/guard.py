@@ -14,9 +14,23 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ARTIFACTS = ("data", ".lethe", "mlflow.db", "mlruns", "dvc.lock", "dvc_plots", ".dvc/cache", ".dvc/tmp")
+ARTIFACTS = (
+    "data",
+    ".lethe",
+    "mlflow.db",
+    "mlruns",
+    "dvc.lock",
+    "dvc_plots",
+    ".dvc/cache",
+    ".dvc/tmp",
+)
 COMMITTED = {
-    ROOT / name for name in ("data/source/README.md", "data/labels/calibration.csv", "data/labels/answers.jsonl")
+    ROOT / name
+    for name in (
+        "data/source/README.md",
+        "data/labels/calibration.csv",
+        "data/labels/answers.jsonl",
+    )
 } | {ROOT / "tests/lethe/report/golden_page.txt"}  # which LETHE_WRITE_GOLDEN writes
 WRITABLE = (".venv", "__pycache__")
 WRITES = {
@@ -64,7 +78,9 @@ def _path(value: object) -> Path | None:
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if _in_tests and (how := broken(event, arguments)):
-        pytest.fail(f"a test {how} the checkout {ROOT}; let it work in tmp_path, or in the fixture `project`")
+        pytest.fail(
+            f"a test {how} the checkout {ROOT}; let it work in tmp_path, or in the fixture `project`"
+        )
 
 
 @contextlib.contextmanager

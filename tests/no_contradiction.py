@@ -45,7 +45,11 @@ def _certain(model: Model, run: Run) -> Ends:
     """The certain ends of each question, where they are about the event that the word is about."""
     exact = getattr(run.params, "exact", None)
     labelled = any(one.numbers.row("leak", "labelled") for one in model.questions)
-    same = exact and exact.scorer == run.params.metrics.binary and exact.scorer in run.params.score.scorers
+    same = (
+        exact
+        and exact.scorer == run.params.metrics.binary
+        and exact.scorer in run.params.score.scorers
+    )
     other = run.params.sample.language or run.params.sample.truncated == "missing"
     if not same or labelled or other or model.exact is None or model.exact.how.note:
         return {}
@@ -57,8 +61,13 @@ def _chance(run: Run) -> Ends:
     """The certain ends of the Retrain that leaks most on each question."""
     each = [_certain(model, run) for model in run.retrains]
     items = {one.prompt_id for model in run.models for one in model.questions}
-    every = {item: [known.get(item, (0.0, 1.0)) for known in each] or [(0.0, 0.0)] for item in items}
-    return {item: (max(low for low, _ in ends), max(high for _, high in ends)) for item, ends in every.items()}
+    every = {
+        item: [known.get(item, (0.0, 1.0)) for known in each] or [(0.0, 0.0)] for item in items
+    }
+    return {
+        item: (max(low for low, _ in ends), max(high for _, high in ends))
+        for item, ends in every.items()
+    }
 
 
 def _wrong(one: verdict.Verdict, sentence: str, own: Ends, chance: Ends) -> Iterator[str]:

@@ -58,7 +58,9 @@ def _entries(value: Any) -> dict[str, Any]:
 def _is_table(value: Any) -> bool:
     """A section, or a dictionary of sections such as ``models``."""
     entries = isinstance(value, dict) and value.values()
-    return isinstance(value, Section) or bool(entries and all(isinstance(one, Section) for one in entries))
+    return isinstance(value, Section) or bool(
+        entries and all(isinstance(one, Section) for one in entries)
+    )
 
 
 @contextlib.contextmanager

@@ -17,7 +17,16 @@ from lethe.io.cache import library  # a test replaces the module's own
 
 ROOT = Path(__file__).parent.parent
 COPIED = (
-    *("lethe", "stages", "flows", "studies", "dvc.yaml", "params.yaml", ".dvcignore", "pyproject.toml"),
+    *(
+        "lethe",
+        "stages",
+        "flows",
+        "studies",
+        "dvc.yaml",
+        "params.yaml",
+        ".dvcignore",
+        "pyproject.toml",
+    ),
     *("data/source/README.md", "data/labels/calibration.csv", "data/labels/answers.jsonl"),
 )
 # Folders of data/ that stages read and no stage need fill.
@@ -28,11 +37,19 @@ def small_params() -> dict[str, Any]:
     """The committed params, with smaller values for everything that takes time."""
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["data"]["authors"] = {"count": 20, "heldout": 4, "world_facts": 5}
-    params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 8}
+    params["train"]["recipe"] |= {
+        "vocabulary": 400,
+        "hidden": 32,
+        "layers": 1,
+        "feed_forward": 64,
+        "epochs": 8,
+    }
     methods = params["unlearn"]["methods"]
     methods["npo_entropy"] |= {"epochs": 4}
     params["unlearn"]["methods"] = {"npo_entropy": methods["npo_entropy"]}
-    params["models"] = {name: params["models"][name] for name in ("base", "retrain", "npo_entropy_at")}
+    params["models"] = {
+        name: params["models"][name] for name in ("base", "retrain", "npo_entropy_at")
+    }
     params["sample"] |= {"n": 64, "utility_n": 4, "utility_questions": 5, "max_new_tokens": 16}
     params["exact"] |= {"rows": 60}
     return params
@@ -81,7 +98,11 @@ def make_repository(folder: Path, params: dict[str, Any], git: bool = True) -> P
     if git:
         shutil.copy(ROOT / ".gitignore", folder / ".gitignore")
         for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "copy"]):
-            subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *command], cwd=folder, check=True)
+            subprocess.run(
+                ["git", "-c", "user.name=t", "-c", "user.email=t@t", *command],
+                cwd=folder,
+                check=True,
+            )
     return folder
 
 
@@ -105,7 +126,9 @@ def python(
 ) -> subprocess.CompletedProcess:
     """Run this interpreter in a folder, with ``more`` in its environment."""
     told = {"capture_output": True, "text": True, "timeout": timeout, "check": False}
-    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment() | more, **told)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment() | more, **told
+    )
     if check and done.returncode:
         raise AssertionError(
             f"{arguments} left with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
@@ -128,7 +151,9 @@ def touched(module: str) -> cache.Sources:
     """The library's sources, with one more comment in one module."""
     known, sources = library(), cache.Sources(ROOT)
     sources.sources = {**known.sources, module: known.source(module) + b"\n# touched\n"}
-    sources.names = {key: names for key, names in known.names.items() if key[0] != module}  # parsed already
+    sources.names = {
+        key: names for key, names in known.names.items() if key[0] != module
+    }  # parsed already
     return sources
 
 

@@ -33,19 +33,32 @@ from tests.small import ROOT, make_repository, run_in_one_process
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages()]
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-BLOCK = re.compile(r"^```sh\n(.*?)^```|^ {4}((?:LETHE_KERNELS=machine )?(?:lethe|python) [^\n]*)", re.M | re.S)
+BLOCK = re.compile(
+    r"^```sh\n(.*?)^```|^ {4}((?:LETHE_KERNELS=machine )?(?:lethe|python) [^\n]*)", re.M | re.S
+)
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 WORDS = re.compile(r"`(lethe [^`]+|python -m [^`]+)`")  # a command in a sentence
 # After a command, or anywhere in a section or before the first one: what its commands need besides this repository.
 NEEDS = re.compile(r"\bneeds?:\s")
-OPEN = ("...", "NAME", "LOG", "FOLDER", "[", "'{")  # an abbreviated command, which is not read further
+OPEN = (
+    "...",
+    "NAME",
+    "LOG",
+    "FOLDER",
+    "[",
+    "'{",
+)  # an abbreviated command, which is not read further
 GROUPS = ("audit", "score", "study")
 PRESETS = {
     path.stem
     for place in ("flows/presets", "flows/sweeps", "studies/presets")
     for path in (ROOT / place).glob("*.yaml")
 }
-OF_A_READER = (None, "models.smollm2.path", "judges.harm.labelled")  # files that a reader has or makes first
+OF_A_READER = (
+    None,
+    "models.smollm2.path",
+    "judges.harm.labelled",
+)  # files that a reader has or makes first
 MOST_WORDS = {"README": 600, "docs": 16_000}  # as `wc -w` counts; the sum of the pages of docs/
 
 
@@ -59,13 +72,17 @@ class Command(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        return shlex.split(self.text.replace("\n", " ").split(" && ")[0].split(" > ")[0], comments=True)
+        return shlex.split(
+            self.text.replace("\n", " ").split(" && ")[0].split(" > ")[0], comments=True
+        )
 
     @property
     def is_name(self) -> bool:
         """Whether a sentence only names the command, or leaves a part of it to the reader."""
         names = self.words[1 : 3 if self.words[1] in GROUPS else 2]
-        return self.words[1:] == names or any(re.search("(^|/)[A-Z_]+(/|$)", word) for word in self.words)
+        return self.words[1:] == names or any(
+            re.search("(^|/)[A-Z_]+(/|$)", word) for word in self.words
+        )
 
 
 def all_commands(page) -> list[Command]:
@@ -85,8 +102,12 @@ def all_commands(page) -> list[Command]:
 def commands(page) -> list[list[str]]:
     """The words of the commands of Lethe on a page, those that a sentence only names among them."""
     own = [command.words for command in all_commands(page)]
-    names = [shlex.split(text.replace("\n", " ")) for text in WORDS.findall(FENCE.sub("", text_of(page)))]
-    return [words for words in (*own, *names) if words[0] == "lethe" or words[:2] == ["python", "-m"]]
+    names = [
+        shlex.split(text.replace("\n", " ")) for text in WORDS.findall(FENCE.sub("", text_of(page)))
+    ]
+    return [
+        words for words in (*own, *names) if words[0] == "lethe" or words[:2] == ["python", "-m"]
+    ]
 
 
 def options(words: list[str]) -> tuple[set[str], list[str]]:
@@ -99,7 +120,10 @@ def options(words: list[str]) -> tuple[set[str], list[str]]:
         assert found is not None, f"{' '.join(words)}: no such command"
         command, rest = found, rest[1:]
     made = command.make_context(words[-1], [], resilient_parsing=True).command
-    return {"--help", *(opt for one in made.params for opt in (*one.opts, *one.secondary_opts))}, rest
+    return {
+        "--help",
+        *(opt for one in made.params for opt in (*one.opts, *one.secondary_opts)),
+    }, rest
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -160,11 +184,15 @@ def reader(tmp_path_factory) -> Path:
     theirs = [json.loads(line) for line in (INPUTS / "rows.jsonl").read_text().splitlines()]
     more = {"paraphrased_question": "Which one?", "reversed": "What is it?", "author": "Ron"}
     for name, mark in (("forget.jsonl", ""), ("retain.jsonl", "retain-")):
-        rows = [json.dumps(row | more | {"id": mark + row["id"]}) + "\n" for row in (*ROWS, *theirs)]
+        rows = [
+            json.dumps(row | more | {"id": mark + row["id"]}) + "\n" for row in (*ROWS, *theirs)
+        ]
         (folder / name).write_text("".join(rows))
     shutil.copy(ROOT / "docs/examples/language.yaml", folder)
     (folder / "book.txt").write_text(text_of(ROOT / "README.md")[:700])
-    (folder / "run.eval").write_text((INPUTS / "inspect.json").read_text().replace('"match"', '"includes"'))
+    (folder / "run.eval").write_text(
+        (INPUTS / "inspect.json").read_text().replace('"match"', '"includes"')
+    )
     samples, results = sorted((INPUTS / "lm_eval").iterdir(), reverse=True)
     (folder / "samples_qa.jsonl").write_text(samples.read_text().replace('"first"', '"keep_all"'))
     (folder / "results_qa.json").write_text(results.read_text().replace('"first"', '"keep_all"'))
@@ -178,14 +206,20 @@ def reader(tmp_path_factory) -> Path:
     for name, source in copies.items():
         shutil.copy(INPUTS / source, folder / name)
     for names in (("before", "a", "c"), ("after", "b")):
-        scores = pd.read_csv(INPUTS / f"{names[0]}.csv").drop(columns="overlap").rename(columns={"match": "score"})
+        scores = (
+            pd.read_csv(INPUTS / f"{names[0]}.csv")
+            .drop(columns="overlap")
+            .rename(columns={"match": "score"})
+        )
         for name in names:
             scores.to_csv(folder / f"{name}.csv", index=False)
     for name, side in (("before", "a"), ("after", "b")):
         shutil.copytree(folder / "pipelines" / side / "data", folder / "data/eval" / name)
     for name in ("before", "after", "gpt", "llama", "qwen"):
         shutil.copy(folder / "run.eval", folder / f"{name}.eval")
-    answers = pd.read_csv(INPUTS / "leaks.csv").rename(columns={"prompt_id": "task_id", "score": "reward"})
+    answers = pd.read_csv(INPUTS / "leaks.csv").rename(
+        columns={"prompt_id": "task_id", "score": "reward"}
+    )
     answers.to_csv(folder / "trials.csv", index=False)
     answers.assign(gpt_4=answers["reward"], human_majority=1).to_csv(
         folder / "classifier_comparison.csv", index=False
@@ -193,7 +227,13 @@ def reader(tmp_path_factory) -> Path:
     return folder
 
 
-SLOW = ("eval.md", "exact.md", "certificates.md", "README.md", "logs.md")  # a model answers, MLflow logs
+SLOW = (
+    "eval.md",
+    "exact.md",
+    "certificates.md",
+    "README.md",
+    "logs.md",
+)  # a model answers, MLflow logs
 SHORT = ["--max-new-tokens", "4"]  # the last value of an option counts
 LESS = {"eval": [*SHORT, "--n", "16"], "exact": [*SHORT, "--rows", "300"], "certify": SHORT}
 GATES = {"--fail-on", "--fail-above", "--require"}
@@ -219,7 +259,11 @@ def test_every_command_runs_or_says_what_it_needs(page, reader, tmp_path, monkey
 LESS |= {"sample": SHORT, "extract": ["--near", "1", "--stride", "40"]}
 EXAMPLES = {group: [example for row in rows.values() for example in row.examples] for group, rows in (
     *COMMANDS.items(), *((name, rows) for name, (_, rows) in GROUPED.items()))}  # fmt: skip
-ELSEWHERE = ("plan --preset", "compare HEAD~1", "label ")  # in a clone, in a git repository, with a person
+ELSEWHERE = (
+    "plan --preset",
+    "compare HEAD~1",
+    "label ",
+)  # in a clone, in a git repository, with a person
 
 
 @pytest.mark.parametrize(
@@ -261,13 +305,19 @@ def test_changes_of_params_are_legal(page):
         changes = [parse(own) for option, own in pairwise(words) if option == "-S"]
         if words[:2] != ["lethe", "run"] or not changes:
             continue
-        preset = [settings.read_preset(own).items() for option, own in pairwise(words) if option == "--preset"]
+        preset = [
+            settings.read_preset(own).items()
+            for option, own in pairwise(words)
+            if option == "--preset"
+        ]
         assert refused([*chain(*preset), *changes]) in OF_A_READER, words
 
 
 def test_the_log_of_the_readme_is_bounded_as_the_readme_says():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    ((call, file, shown),) = re.findall(r"^lethe (bounds) (docs/\S+)\n.*?```text\n(.*?)```", text, re.M | re.S)
+    ((call, file, shown),) = re.findall(
+        r"^lethe (bounds) (docs/\S+)\n.*?```text\n(.*?)```", text, re.M | re.S
+    )
     printed = " ".join(CliRunner().invoke(app, [call, str(ROOT / file)]).output.split())
     for part in shown.split("..."):
         assert " ".join(part.split()) in printed
@@ -280,7 +330,10 @@ def test_the_way_of_a_question_has_few_steps_and_every_step_exists():
     steps = WAY.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert 10 <= len(steps) <= 15
     for file, function in steps:
-        assert re.search(rf"def {function}\(", (ROOT / file).read_text(encoding="utf-8")), (file, function)
+        assert re.search(rf"def {function}\(", (ROOT / file).read_text(encoding="utf-8")), (
+            file,
+            function,
+        )
 
 
 @pytest.mark.slow
@@ -289,7 +342,9 @@ def test_the_way_of_a_question_has_few_steps_and_every_step_exists():
 def test_every_cell_of_the_notebook_prints_what_it_stores(tmp_path, monkeypatch):
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     (preset,) = re.findall(r"^lethe run --preset (\S+)", text_of(NOTEBOOK), re.M)
-    repository = make_repository(tmp_path / "lethe", yaml.safe_load((ROOT / "params.yaml").read_text()), git=False)
+    repository = make_repository(
+        tmp_path / "lethe", yaml.safe_load((ROOT / "params.yaml").read_text()), git=False
+    )
     settings.change(repository / "params.yaml", list(settings.read_preset(preset).items()))
     models = yaml.safe_load((repository / "params.yaml").read_text())["models"]
     stages = ["prepare", "train@base", "train@retrain", "unlearn@npo"]

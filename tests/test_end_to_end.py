@@ -19,8 +19,12 @@ from tests.small import environment, make_repository, run, small_params
 
 SECRET = "s3cr3t-0f-the-env1r0nment"
 SECRETS = {
-    **dict.fromkeys(("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "OPENAI_API_KEY", "PGPASSWORD", "MY_TOKEN"), SECRET),
-    **dict.fromkeys(("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "DVC_STUDIO_TOKEN"), SECRET),
+    **dict.fromkeys(
+        ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "OPENAI_API_KEY", "PGPASSWORD", "MY_TOKEN"), SECRET
+    ),
+    **dict.fromkeys(
+        ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "DVC_STUDIO_TOKEN"), SECRET
+    ),
     "MLFLOW_TRACKING_URI": f"http://user:{SECRET}@127.0.0.1:9",
 }
 
@@ -39,7 +43,9 @@ def repository(tmp_path_factory):
 
 def test_no_secret_of_the_environment_is_written_or_printed(repository):
     """Neither artifacts, logs, caches, the records of MLflow and Prefect, nor the terminal has one."""
-    files = [path for path in [*repository.rglob("*"), repository.parent / "printed"] if path.is_file()]
+    files = [
+        path for path in [*repository.rglob("*"), repository.parent / "printed"] if path.is_file()
+    ]
     names = {path.name for path in files}
     assert {"mlflow.db", "prefect.db", "index.html", "server.log"} <= names
     found = [str(path) for path in files if SECRET.encode() in path.read_bytes()]
@@ -97,7 +103,9 @@ def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
     """kill -9 in the middle of sampling: the finished questions are kept, the result is that of an undisturbed run."""
     other = make_repository(tmp_path / "lethe", small_params())
     for name in ("dataset", "models"):
-        subprocess.run(["cp", "-r", str(repository / "data" / name), str(other / "data")], check=True)
+        subprocess.run(
+            ["cp", "-r", str(repository / "data" / name), str(other / "data")], check=True
+        )
     stage = [sys.executable, "-m", "stages.sample", "base"]
     first = subprocess.Popen(stage, cwd=other, env=environment())
     scratch, deadline = other / ".lethe/scratch", time.monotonic() + 120

@@ -7,7 +7,13 @@ from tests import golden
 from tests.cases import cases
 
 ROW = table.Result(
-    *("m", "question", "leak", "sampled"), item="q", estimate=0.1, lower=0.0, upper=1e-300, alpha_upper=0.05, n=8
+    *("m", "question", "leak", "sampled"),
+    item="q",
+    estimate=0.1,
+    lower=0.0,
+    upper=1e-300,
+    alpha_upper=0.05,
+    n=8,
 )
 
 

@@ -16,8 +16,13 @@ from tests.small import ROOT
 
 OWN = {"lethe", "flows", "stages", "studies", "tests"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
-OF_A_CLONE = [requirement for name in ("models", "privacy", "pipeline") for requirement in EXTRAS[name]]
+EXTRAS = {
+    name: [Requirement(line) for line in lines]
+    for name, lines in PROJECT["optional-dependencies"].items()
+}
+OF_A_CLONE = [
+    requirement for name in ("models", "privacy", "pipeline") for requirement in EXTRAS[name]
+]
 REQUIRED = [Requirement(line) for line in PROJECT["dependencies"]] + OF_A_CLONE
 # Declared without an import: ceilings on what Prefect imports.
 NOT_IMPORTED = {"fastapi", "sqlalchemy"}
@@ -25,7 +30,9 @@ NOT_IMPORTED = {"fastapi", "sqlalchemy"}
 
 def imported() -> dict[str, str]:
     found = {}
-    for path in [path for folder in sorted(OWN - {"tests"}) for path in sorted((ROOT / folder).rglob("*.py"))]:
+    for path in [
+        path for folder in sorted(OWN - {"tests"}) for path in sorted((ROOT / folder).rglob("*.py"))
+    ]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -58,12 +65,18 @@ def test_every_import_is_declared():
 
 def test_every_dependency_is_imported():
     providers = metadata.packages_distributions()
-    used = {canonicalize_name(name) for package in imported() for name in providers.get(package, [package])}
+    used = {
+        canonicalize_name(name)
+        for package in imported()
+        for name in providers.get(package, [package])
+    }
     declared = {canonicalize_name(one.name) for one in REQUIRED}
     assert declared - used == NOT_IMPORTED
 
 
-@pytest.mark.parametrize("requirement", [*REQUIRED, *EXTRAS["test"], *EXTRAS["cpu"], *EXTRAS["judge"]], ids=str)
+@pytest.mark.parametrize(
+    "requirement", [*REQUIRED, *EXTRAS["test"], *EXTRAS["cpu"], *EXTRAS["judge"]], ids=str
+)
 def test_every_dependency_is_frozen_within_its_range(requirement):
     version = frozen().get(canonicalize_name(requirement.name))
     assert version is not None, f"{requirement.name} is not in requirements/cpu.txt"
@@ -72,14 +85,24 @@ def test_every_dependency_is_frozen_within_its_range(requirement):
 
 def test_every_folder_keeps_to_its_budget():
     most = budgets()
-    over = {folder: lines for folder, lines in lines_by_folder().items() if lines > most.get(folder, 0)}
+    over = {
+        folder: lines for folder, lines in lines_by_folder().items() if lines > most.get(folder, 0)
+    }
     assert over == {}
 
 
 # Members of registries; and a stage's work is a file of its own, because its hash decides what runs again.
-SHORT = ("lethe/data/kinds", "lethe/scoring/judges", "lethe/unlearning/methods", "lethe/steps", "stages")
+SHORT = (
+    "lethe/data/kinds",
+    "lethe/scoring/judges",
+    "lethe/unlearning/methods",
+    "lethe/steps",
+    "stages",
+)
 SHORT += ("lethe/audits/unlearning_game/text_game.py",)
-WITHOUT_NUMPY = "lethe/statistics/checks.py"  # needs NumPy, and its neighbour bound.py starts without
+WITHOUT_NUMPY = (
+    "lethe/statistics/checks.py"  # needs NumPy, and its neighbour bound.py starts without
+)
 
 
 def product():
@@ -89,7 +112,9 @@ def product():
 def test_a_file_has_60_to_500_lines():
     lines = {str(path): (ROOT / path).read_bytes().count(b"\n") for path in product()}
     short = [name for name, count in lines.items() if count < 60 and not name.startswith(SHORT)]
-    assert [name for name in short if not name.endswith(("__init__.py", "__main__.py"))] == [WITHOUT_NUMPY]
+    assert [name for name in short if not name.endswith(("__init__.py", "__main__.py"))] == [
+        WITHOUT_NUMPY
+    ]
     assert {name: count for name, count in lines.items() if count > 500} == {}
 
 
@@ -115,7 +140,9 @@ WORD = re.compile(r"[A-Za-z][a-z]*(?:['’-][a-z]+)*")
 
 def words(text: str) -> int:
     """The words of prose in a text; keys, numbers and patterns are none."""
-    return sum(WORD.fullmatch(one.strip("\\.,;:()'\"[]!?*^$+|")) is not None for one in text.split())
+    return sum(
+        WORD.fullmatch(one.strip("\\.,;:()'\"[]!?*^$+|")) is not None for one in text.split()
+    )
 
 
 def expected_texts(tree: ast.AST) -> Iterator[ast.Constant]:
@@ -131,11 +158,20 @@ def expected_texts(tree: ast.AST) -> Iterator[ast.Constant]:
                 for one in parts
                 if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.In | ast.NotIn)
             ]
-            calls = [one for one in parts if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
-            found += [
-                own for one in calls if one.func.attr in ("startswith", "endswith", "count") for own in one.args
+            calls = [
+                one
+                for one in parts
+                if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)
             ]
-        yield from (one for part in found for one in ast.walk(part) if isinstance(one, ast.Constant))
+            found += [
+                own
+                for one in calls
+                if one.func.attr in ("startswith", "endswith", "count")
+                for own in one.args
+            ]
+        yield from (
+            one for part in found for one in ast.walk(part) if isinstance(one, ast.Constant)
+        )
 
 
 def test_no_assertion_holds_a_sentence():

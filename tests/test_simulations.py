@@ -17,7 +17,8 @@ PAGE = (Path(__file__).parents[1] / "docs/validation.md").read_text(encoding="ut
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(SLOW)) for name in SIMULATIONS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(SLOW)) for name in SIMULATIONS],
 )
 def test_a_simulation_prints_the_row_of_the_page(name):
     """Seeds are those of the names: a figure that moves is another bound, or another law."""

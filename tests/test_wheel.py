@@ -32,9 +32,18 @@ def installed(tmp_path_factory) -> Path:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, target)
-    command = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    command = [
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+    ]
     subprocess.run(
-        [sys.executable, "-m", *command, "--wheel-dir", folder, folder / "sources"], check=True, timeout=300
+        [sys.executable, "-m", *command, "--wheel-dir", folder, folder / "sources"],
+        check=True,
+        timeout=300,
     )
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -92,7 +101,17 @@ def test_bounds_work_in_an_empty_folder(run, tmp_path):
 def test_a_model_is_evaluated_in_an_empty_folder(run, tmp_path):
     save_small_checkpoint(tmp_path / "tiny")
     (tmp_path / "forget.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
-    options = ("--model", "tiny", "--data", "forget.jsonl", "--n", "8", "--max-new-tokens", "4", "--json")
+    options = (
+        "--model",
+        "tiny",
+        "--data",
+        "forget.jsonl",
+        "--n",
+        "8",
+        "--max-new-tokens",
+        "4",
+        "--json",
+    )
     done = run("-m", "lethe", "eval", *options)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -124,7 +143,12 @@ def needed(packages: set[str], names: list[str]) -> set[str]:
             packages.add(name)
             wanted = map(Requirement, metadata.requires(name) or [])
             needed(
-                packages, [one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+                packages,
+                [
+                    one.name
+                    for one in wanted
+                    if one.marker is None or one.marker.evaluate({"extra": ""})
+                ],
             )
     return packages
 
@@ -136,7 +160,9 @@ def light(installed, tmp_path_factory) -> Path:
     wanted = [Requirement(line) for line in metadata.Distribution.at(about).requires or []]
     packages = needed(set(), [one.name for one in wanted if one.marker is None])
     providers = metadata.packages_distributions()
-    modules = {name for name, by in providers.items() if packages & set(map(canonicalize_name, by))} | {"lethe"}
+    modules = {
+        name for name, by in providers.items() if packages & set(map(canonicalize_name, by))
+    } | {"lethe"}
     folder = tmp_path_factory.mktemp("light")
     (folder / "sitecustomize.py").write_text(FINDER.format(modules=sorted(modules)))
     return folder

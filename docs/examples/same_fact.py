@@ -23,14 +23,22 @@ class Judge(judges.Judge[Params], params=Params):
 
         super().__init__(params)
         self.model, self.tokenizer = load(params.model)
-        self.choices = [self.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in (" yes", " no")]
+        self.choices = [
+            self.tokenizer(word, add_special_tokens=False)["input_ids"][0]
+            for word in (" yes", " no")
+        ]
 
     @property
     def batch(self) -> int:
         return self.params.batch
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
-        return np.array([self.yes(f"Fact: {one.item['answer']}\nAnswer: {one.text}\nSame fact?") for one in asked])
+        return np.array(
+            [
+                self.yes(f"Fact: {one.item['answer']}\nAnswer: {one.text}\nSame fact?")
+                for one in asked
+            ]
+        )
 
     def yes(self, text: str) -> float:
         import torch

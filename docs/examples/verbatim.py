@@ -22,10 +22,14 @@ def audit(settings: Params) -> AuditResult:
     from lethe.io.files import read_jsonl
     from lethe.statistics.bounds import binary_upper
 
-    answers = {row["id"]: row["answer"] for _, row in read_jsonl(Path(settings.dataset) / "forget.jsonl")}
+    answers = {
+        row["id"]: row["answer"] for _, row in read_jsonl(Path(settings.dataset) / "forget.jsonl")
+    }
     drawn = pd.read_parquet(Path(settings.source) / "forget.parquet")
     drawn = drawn[drawn["sample"] >= 0]
-    drawn = drawn.assign(verbatim=drawn["text"].str.strip() == drawn["prompt_id"].map(answers).str.strip())
+    drawn = drawn.assign(
+        verbatim=drawn["text"].str.strip() == drawn["prompt_id"].map(answers).str.strip()
+    )
     found, n = int(drawn["verbatim"].sum()), len(drawn)
     headline = {"kind": settings.kind, "verbatim": found, "n": n, "alpha": settings.alpha}
     headline["share_upper"] = float(binary_upper(found, n, settings.alpha))

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lethe.api.result import Measurement, Place, View, frame
-from lethe.audits.kinds.guesses import TRADEOFF, Mechanism, family_of, read_guesses, read_tradeoff, rows_of
+from lethe.audits.kinds.guesses import (
+    TRADEOFF,
+    Mechanism,
+    family_of,
+    read_guesses,
+    read_tradeoff,
+    rows_of,
+)
 from lethe.errors import BadArguments, BadValue, check, plural
 from lethe.io.tables import read_losses
 from lethe.results.table import Result, Rows
@@ -31,7 +38,15 @@ if TYPE_CHECKING:
 
     from lethe.statistics.unlearning_game import Quality
 
-__all__ = ["EpsilonStarAudit", "OneRunAudit", "OneRunResult", "SwapAudit", "epsilon_star", "one_run", "swap"]
+__all__ = [
+    "EpsilonStarAudit",
+    "OneRunAudit",
+    "OneRunResult",
+    "SwapAudit",
+    "epsilon_star",
+    "one_run",
+    "swap",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +61,9 @@ class OneRunAudit(Measurement, canaries.OneRunAudit):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per method."""
-        return frame(self.results)[["method", "epsilon_lower", "p_value", "note"]].set_index("method")
+        return frame(self.results)[["method", "epsilon_lower", "p_value", "note"]].set_index(
+            "method"
+        )
 
     def views(self) -> list[View]:
         title, level, *others = self.sentences()
@@ -55,7 +72,10 @@ class OneRunAudit(Measurement, canaries.OneRunAudit):
         rows = [[one.method, bound, one.p_value, ", ".join(one.assumes)] for one, bound in bounds]
         view = View(title, ["method", "epsilon at least", "p-value", "assumes"], rows, notes)
         points = [list(row.values()) for row in self.curve or ()]
-        return [view, *([View("p-values by epsilon", list(self.curve[0]), points)] if self.curve else [])]
+        return [
+            view,
+            *([View("p-values by epsilon", list(self.curve[0]), points)] if self.curve else []),
+        ]
 
     def rows(self) -> list[Result]:
         return rows_of(self)
@@ -74,7 +94,9 @@ class OneRunAudit(Measurement, canaries.OneRunAudit):
             methods = ", ".join(one.method for one in self.results if flag in one.assumes)
             lines.append(f"{flag} ({methods}): {ASSUMPTIONS[flag]}.")
         if one := self.verdict:
-            whether = f"{'' if one.contradicted else 'not '}contradicted by {one.method}, which decides"
+            whether = (
+                f"{'' if one.contradicted else 'not '}contradicted by {one.method}, which decides"
+            )
             lines.append(f"The claimed epsilon {one.claimed_epsilon:g} is {whether}.")
         return lines
 
@@ -145,17 +167,30 @@ def one_run(
         nulls = family_of(mechanism, q=q, steps=steps, delta0=delta0, delta=delta)
     elif curve or (null, q, steps, delta0) != (None,) * 4:
         names = ("null", "curve", "q", "steps", "delta0")
-        raise BadArguments(names, "a trade-off function is a single null; leave these arguments out.")
+        raise BadArguments(
+            names, "a trade-off function is a single null; leave these arguments out."
+        )
     else:
         nulls = read_tradeoff(tradeoff if isinstance(tradeoff, tuple) else Path(tradeoff))
     audit = canaries.audit_runs(
-        runs, nulls, delta=delta, alpha=alpha, method=method, null=null, claimed=claimed_epsilon, curve=curve
+        runs,
+        nulls,
+        delta=delta,
+        alpha=alpha,
+        method=method,
+        null=null,
+        claimed=claimed_epsilon,
+        curve=curve,
     )
     return OneRunAudit(**vars(audit), mechanism=mechanism)
 
 
 def _runs(
-    n: int | None, r: Sequence[int], errors: int | None, guesses: Place | pd.DataFrame | None, seed: int
+    n: int | None,
+    r: Sequence[int],
+    errors: int | None,
+    guesses: Place | pd.DataFrame | None,
+    seed: int,
 ) -> list[Counts]:
     if not r:
         problem = "give r with guesses, or n, r and errors; choose r before looking at the guesses."
@@ -167,7 +202,9 @@ def _runs(
             raise BadValue("r", r, "one number with errors", "Several numbers need the guesses.")
         return [Counts(n, r[0], errors)]
     if n is not None or errors is not None:
-        raise BadArguments(("n", "errors"), "the guesses already contain both; leave these arguments out.")
+        raise BadArguments(
+            ("n", "errors"), "the guesses already contain both; leave these arguments out."
+        )
     table = read_guesses(Path(guesses) if isinstance(guesses, (str, os.PathLike)) else guesses)
     return [release(table.bits, table.guesses, table.scores, one, seed) for one in dict.fromkeys(r)]
 
@@ -182,7 +219,15 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per quantity."""
-        shown = ("epsilon_star", "epsilon_lower", "delta", "alpha", "n_train", "n_population", "threshold")
+        shown = (
+            "epsilon_star",
+            "epsilon_lower",
+            "delta",
+            "alpha",
+            "n_train",
+            "n_population",
+            "threshold",
+        )
         return frame({"value": [getattr(self, name) for name in shown]}, index=list(shown))
 
     def _undefined(self) -> str | None:
@@ -211,7 +256,11 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
         if self.fit:
             shown = ", ".join(f"{p:.3g}" for p in self.fit.ks_p_values.values())
             rows.append(["p-values of the fit (KS): training, population", shown])
-        return [View("Epsilon*", ["", "value"], rows, [f"Assumes: {self.bound.assumes}.", *self._notes()])]
+        return [
+            View(
+                "Epsilon*", ["", "value"], rows, [f"Assumes: {self.bound.assumes}.", *self._notes()]
+            )
+        ]
 
     def rows(self) -> list[Result]:
         rows, ends = Rows("model"), (self.epsilon_star, self.bound)
@@ -264,7 +313,9 @@ def epsilon_star(
     """
     given = dict(locals())
     sides = [
-        read_losses(Path(side)) if isinstance(side, (str, os.PathLike)) else np.asarray(side, dtype=np.float64)
+        read_losses(Path(side))
+        if isinstance(side, (str, os.PathLike))
+        else np.asarray(side, dtype=np.float64)
         for side in (given.pop("train"), given.pop("population"))
     ]
     return EpsilonStarAudit(**vars(losses.audit(*sides, **given)))
@@ -287,12 +338,28 @@ class SwapAudit(Measurement):
 
     def rows(self) -> list[Result]:
         rows, whole = Rows("swap"), self.quality
-        facts: dict[str, object] = {"attack": whole.attack, "n_pairs": whole.n_pairs, "n_seeds": whole.n_seeds}
+        facts: dict[str, object] = {
+            "attack": whole.attack,
+            "n_pairs": whole.n_pairs,
+            "n_seeds": whole.n_seeds,
+        }
         facts["advantage"] = whole.advantage
         rows.add("audit", "quality", "run", whole.value, *(whole.bounds() or ()), evidence=facts)
         for name, one in whole.by_attack.items():
-            facts = {"a_original": one.a_original, "a_swapped": one.a_swapped, "n_seeds": one.n_seeds}
-            rows.add("audit", "advantage", "run", one.value, *(one.bounds() or ()), item=name, evidence=facts)
+            facts = {
+                "a_original": one.a_original,
+                "a_swapped": one.a_swapped,
+                "n_seeds": one.n_seeds,
+            }
+            rows.add(
+                "audit",
+                "advantage",
+                "run",
+                one.value,
+                *(one.bounds() or ()),
+                item=name,
+                evidence=facts,
+            )
         return rows.rows
 
     def views(self) -> list[View]:
@@ -305,19 +372,27 @@ class SwapAudit(Measurement):
         without, notes = [name for name, one in attacks.items() if one.ci_low is None], []
         if covered:
             seeds, one = " or ".join(map(str, sorted({one.n_seeds for one in covered}))), covered[0]
-            notes.append(f"Intervals: {one.method} at {one.coverage} over {seeds} seeds; assumes {one.assumes}.")
+            notes.append(
+                f"Intervals: {one.method} at {one.coverage} over {seeds} seeds; assumes {one.assumes}."
+            )
         if without:
             which = f" for {', '.join(without)}" if covered else ""
-            notes.append(f"No intervals{which}: an interval needs several seeds, and a half has a single one.")
+            notes.append(
+                f"No intervals{which}: an interval needs several seeds, and a half has a single one."
+            )
         title = f"Unlearning quality {whole.value:.4f} (strongest attack: {whole.attack})"
-        return [View(title, ["attack", *self.to_frame().columns], rows, [*notes, self.sentences()[-1]])]
+        return [
+            View(title, ["attack", *self.to_frame().columns], rows, [*notes, self.sentences()[-1]])
+        ]
 
     def sentences(self) -> list[str]:
         one = self.quality
         lines = [f"Unlearning quality {one.value:.4f}; the strongest attack is {one.attack}."]
         if ends := one.bounds():
             low, high = (end.significant() for end in ends)
-            lines.append(f"The quality is between {low} and {high} {ends[0].guarantee()} ({ends[0].method}).")
+            lines.append(
+                f"The quality is between {low} and {high} {ends[0].guarantee()} ({ends[0].method})."
+            )
         limit = "The quality is an upper limit for these attacks: a stronger attack can lower the quality."
         return [*lines, limit]
 

@@ -106,15 +106,25 @@ class Bounds(Measurement):
     def worst_by_judge(self) -> bounded.Worst | None:
         """Return the prompt with the largest bound of the true leak probability; None where the judge does not fit."""
         bound = self.model.upper("leak_worst", "judged")
-        each = {item: own.upper("leak", "judged") for item, own in self.questions.items()} if bound else {}
+        each = (
+            {item: own.upper("leak", "judged") for item, own in self.questions.items()}
+            if bound
+            else {}
+        )
         uppers = {item: own.value for item, own in each.items() if own}
         return bounded.Worst(max(uppers, key=uppers.__getitem__), bound) if bound else None
 
     def worst_by_labels(self) -> bounded.Worst | None:
         """Return the labelled prompt with the largest bound of the true leak probability by its labels alone."""
-        ends = {item: end for item, own in self.questions.items() if (end := own.upper("leak", "labelled"))}
+        ends = {
+            item: end
+            for item, own in self.questions.items()
+            if (end := own.upper("leak", "labelled"))
+        }
         item = max(ends, key=lambda name: ends[name].value, default=None)
-        return bounded.Worst(item, replace(ends[item], covers=Covers.WORST_PROMPT)) if item else None
+        return (
+            bounded.Worst(item, replace(ends[item], covers=Covers.WORST_PROMPT)) if item else None
+        )
 
     def sentences(self) -> list[str]:
         model, of, worst = self.model, f"the {plural(len(self.questions), 'prompt')}", self.worst()
@@ -126,10 +136,16 @@ class Bounds(Measurement):
                 f"Each bound of a prompt: {each}.",
                 f"{worst.bound.sentence(QUANTITY[self.metric], of)} {largest}",
             ]
-        lines = [end.sentence(BY_LABELS, of) for row in model.series("leak", "labelled") for end in row.ends]
+        lines = [
+            end.sentence(BY_LABELS, of)
+            for row in model.series("leak", "labelled")
+            for end in row.ends
+        ]
         if end := next(iter(self.questions.values())).upper("score_betting"):
             lines.append(f"Each bound of a prompt: {end.guarantee(of)}.")
-        lines.append(f"{worst.bound.sentence(f'{QUANTITY[self.metric]} ({self.metric})', of)} {largest}")
+        lines.append(
+            f"{worst.bound.sentence(f'{QUANTITY[self.metric]} ({self.metric})', of)} {largest}"
+        )
         if pooled := model.upper("leak"):
             lines.append(pooled.sentence(QUANTITY["m_bin"], of))
         lines += [
@@ -159,7 +175,11 @@ class Bounds(Measurement):
         ]
 
     def _by_judge(self, of: str) -> list[str]:
-        rates = [row for name in ("sensitivity", "false_positive") for row in self.model.series(name, "judged")]
+        rates = [
+            row
+            for name in ("sensitivity", "false_positive")
+            for row in self.model.series(name, "judged")
+        ]
         if not rates or (judge := self.settings.calibration) is None:
             return []
         least, most = rates[0].ends[0], rates[1].ends[1]
@@ -171,7 +191,9 @@ class Bounds(Measurement):
         if pooled := self.model.upper("leak", "judged"):
             lines.append(pooled.sentence(TRUE_LEAK, of))
         if (worst := self.worst_by_judge()) is None:
-            fits = {item: own.estimate("judge_fits", "judged") for item, own in self.questions.items()}
+            fits = {
+                item: own.estimate("judge_fits", "judged") for item, own in self.questions.items()
+            }
             misfits = [item for item, fit in fits.items() if fit == 0]
             return [
                 *lines,
@@ -198,8 +220,12 @@ class Bounds(Measurement):
         lines = []
         if bounds:
             largest = max(bounds, key=lambda bound: bound.value)
-            lines = [f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."]
-        certified = f"Certified: {self.model.values['certified_together']} of {plural(listed, 'prompt')}."
+            lines = [
+                f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."
+            ]
+        certified = (
+            f"Certified: {self.model.values['certified_together']} of {plural(listed, 'prompt')}."
+        )
         return [*lines, f"{certified} {claim.sentence(QUANTITY[row.facts['metric']], of)}"]
 
     def views(self) -> list[View]:
@@ -209,8 +235,12 @@ class Bounds(Measurement):
         absent = sum(prompt.missing for prompt in self.prompts)
         if absent and self.metric != STOPPED:
             worst = self.settings.missing == "worst"
-            rule = "each counts against each bound" if worst else "left out, as if missing at random"
-            notes.append(f"{plural(absent, 'missing score')}: {rule}; plain statistics are over the judged ones.")
+            rule = (
+                "each counts against each bound" if worst else "left out, as if missing at random"
+            )
+            notes.append(
+                f"{plural(absent, 'missing score')}: {rule}; plain statistics are over the judged ones."
+            )
         if more := len(self.questions) - len(rows):
             notes.append(f"{plural(more, 'more prompt')}: see --json or to_frame().")
         before = self.log.sentences() if self.log else []
@@ -219,7 +249,11 @@ class Bounds(Measurement):
 
 def _shown(own: Numbers, name: str) -> object:
     bound = own.bounds.get(name)
-    return (possible(bound) if name == "tighter_sd_upper" else bound) if bound else own.columns.get(name)
+    return (
+        (possible(bound) if name == "tighter_sd_upper" else bound)
+        if bound
+        else own.columns.get(name)
+    )
 
 
 def _range(ends: Sequence[Bound], of: str) -> str:
@@ -332,10 +366,17 @@ def bounds(
         read = list(_of_table(scores, missing, score or "score", by or PROMPT))
     else:
         read = scored.as_prompts(scores, missing)
-    settings, rows, prompts = replace(settings, missing=missing), Rows(Path(source).stem), tuple(read)
+    settings, rows, prompts = (
+        replace(settings, missing=missing),
+        Rows(Path(source).stem),
+        tuple(read),
+    )
     result = partial(Bounds, settings, prompts, source=source, log=log)
     if stopped:
-        given = {"together": together != "none" and together, "calibration": calibration and "a file"}
+        given = {
+            "together": together != "none" and together,
+            "calibration": calibration and "a file",
+        }
         for name, value in (given | {"labels": labels, "pass_at": ks}).items():
             if value:
                 legal = "none" if name == "together" else "left out"
@@ -351,8 +392,12 @@ def bounds(
         label_rows(rows, labels, drawn, alpha)
     if ks:
         add = partial(rows.add, "model", split="forget")
-        bounded.band_rows(add, "pass_hat_k", "sampled", pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks))
-        bounded.band_rows(add, "leak_at_k", "sampled", rate.mean(alpha, [k for k in ks if k not in QUERIES]))
+        bounded.band_rows(
+            add, "pass_hat_k", "sampled", pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks)
+        )
+        bounded.band_rows(
+            add, "leak_at_k", "sampled", rate.mean(alpha, [k for k in ks if k not in QUERIES])
+        )
     return result(tuple(rows.rows))
 
 
@@ -362,19 +407,27 @@ def calibration_of(
     """Return the judge's error as counts; the column ``judge`` of a table of ``scores`` must name the same judge."""
     if given is None or isinstance(given, Calibration):
         return given
-    if isinstance(scores, (str, os.PathLike)) and Path(scores).suffix in (".csv", ".parquet", ".jsonl"):
+    if isinstance(scores, (str, os.PathLike)) and Path(scores).suffix in (
+        ".csv",
+        ".parquet",
+        ".jsonl",
+    ):
         scores = read_table(scores, text=["judge"])
     judge = judge_in("scores", scores) if hasattr(scores, "columns") else None
     answers = read_calibration(given, missing or "worst", judge)
     return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)
 
 
-def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str) -> Sequence[scored.PromptScores]:
+def _of_table(
+    table: pd.DataFrame, missing: Missing | None, score: str, by: str
+) -> Sequence[scored.PromptScores]:
     from lethe.sampling.engine import GREEDY
 
     if score not in table:
         columns = ", ".join(map(str, table.columns)) or "none"
-        raise BadInput(f"scores: no column {score!r}; its columns are {columns}. Rename the column of scores.")
+        raise BadInput(
+            f"scores: no column {score!r}; its columns are {columns}. Rename the column of scores."
+        )
     drawn = table[table["sample"] != GREEDY] if "sample" in table else table
     if by not in drawn and by != PROMPT:
         raise BadValue("by", by, "one of " + ", ".join(map(str, table.columns)))

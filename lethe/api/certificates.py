@@ -69,22 +69,32 @@ class Certificate(certificate.Certificate, TableWithSentences):
     def to_frame(self) -> pd.DataFrame:
         """One row per question: its answers, the leaks among them, and the logarithm of its e-value."""
         leaks, n = self.counts()
-        return frame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()})
+        return frame(
+            {"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()}
+        )
 
     def sentences(self) -> list[str]:
         lines = [self.statement()]
         if self.own:
             lines.append(f"Your own draws alone: {self.alone(self.audits[-1]).sentence()}")
         if not all(self.repeated.values()):
-            lines.append("All auditors: Not joined: some draws are not as stated. Trust your own draws alone.")
+            lines.append(
+                "All auditors: Not joined: some draws are not as stated. Trust your own draws alone."
+            )
         elif len(self.audits) > 1 or not self.own:
             lines.append(f"All auditors: {self.sentence()}")
         same = {True: "the same leaks", False: "other leaks than the file states"}
-        return lines + [f"The draws of {name}, repeated: {same[own]}." for name, own in self.repeated.items()]
+        return lines + [
+            f"The draws of {name}, repeated: {same[own]}." for name, own in self.repeated.items()
+        ]
 
     def as_json(self) -> dict[str, object]:
         own = self.alone(self.audits[-1]) if self.own else None
-        alone = own and {"auditor": own.audits[0].auditor, "log_e_value": own.log_e(), "verdict": own.verdict}
+        alone = own and {
+            "auditor": own.audits[0].auditor,
+            "log_e_value": own.log_e(),
+            "verdict": own.verdict,
+        }
         return self.as_dict() | {"own": alone, "repeated": dict(self.repeated)}
 
     def views(self) -> list[View]:
@@ -147,7 +157,12 @@ def certify(
 
     source = _source(model, endpoint, key_env)
     for name, value in (("engine", engine), ("dtype", dtype)):
-        check(not endpoint or value == "auto", name, value, "auto for a served model: the server draws")
+        check(
+            not endpoint or value == "auto",
+            name,
+            value,
+            "auto for a served model: the server draws",
+        )
     chat = prompt is None and default_prompt(source) == "chat"
     given["served"] = str(model) if endpoint else None
     given["prompt"] = ("chat" if chat else PLAIN) if prompt is None else str(prompt)
@@ -163,8 +178,12 @@ def certify(
         every = "every answer would count as a leak, so no certificate is possible"
         raise BadInput(f"{scorer} can judge no answer to {which}: {every}. {remedy}")
     drawing = _Drawing(source, rows, how)
-    if not endpoint:  # the statement is about the engine that draws, whatever "auto" takes elsewhere
-        opened = getattr(drawing.engine, "checkpoint", None) or checkpoint(Path(model), Options(dtype=dtype))
+    if (
+        not endpoint
+    ):  # the statement is about the engine that draws, whatever "auto" takes elsewhere
+        opened = getattr(drawing.engine, "checkpoint", None) or checkpoint(
+            Path(model), Options(dtype=dtype)
+        )
         how = how.model_copy(update={"engine": drawing.engine.name, "dtype": opened.dtype})
     claim = certificate.Certificate(
         questions=tuple(row["id"] for row in rows),
@@ -221,7 +240,10 @@ def verify(
     """
     from lethe.data.rows import read_rows
 
-    for name, value, zero in (("redraw", redraw, ""), ("draws", draws, " (0: check the hashes alone)")):
+    for name, value, zero in (
+        ("redraw", redraw, ""),
+        ("draws", draws, " (0: check the hashes alone)"),
+    ):
         check(value >= 0, name, value, f"a whole number of at least 0{zero}")
     _check(auditor, max(draws, 1))
     claim = read_certificate(Path(file))
@@ -229,23 +251,37 @@ def verify(
         claim = merged(claim, read_certificate(Path(other)), Path(other))
     stated = claim.settings
     try:
-        how = How(prompt=str(prompt or stated["prompt"]), scorer=stated["scorer"], **stated["engine"])
+        how = How(
+            prompt=str(prompt or stated["prompt"]), scorer=stated["scorer"], **stated["engine"]
+        )
     except (KeyError, TypeError) as error:
         raise BadInput(f"The certificate's settings are broken ({error}).") from None
     if redraw and how.endpoint:
         raise BadInput("--redraw: a server draws other answers each time; leave it out.")
-    places = [Path(given or claim.sources.get(key, "")) for key, given in (("model", model), ("data", data))]
+    places = [
+        Path(given or claim.sources.get(key, ""))
+        for key, given in (("model", model), ("data", data))
+    ]
     for name, place in zip(("model", "data"), places, strict=True):
         if (not place.exists() or place == Path()) and not (how.endpoint and name == "model"):
-            raise BadFile(place, "no such file or folder", f"Name the {name} on this machine with --{name}.")
-    check(how.dtype != "auto", "dtype", "auto", "the number format in which the certificate's model draws")
+            raise BadFile(
+                place, "no such file or folder", f"Name the {name} on this machine with --{name}."
+            )
+    check(
+        how.dtype != "auto",
+        "dtype",
+        "auto",
+        "the number format in which the certificate's model draws",
+    )
     rows, source = read_rows(places[1]), _source(how.served or places[0], how.endpoint, key_env)
     check_facts(claim, facts(source, rows, how), Path(file))
     if not (draws or redraw):
         return Certificate(**vars(claim), own=False)
     drawing = _Drawing(source, rows, how)
     grown = _with_audit(claim, drawing, draws, auditor) if draws else claim
-    return Certificate(**vars(grown), own=draws > 0, repeated=_repeated(claim.audits, redraw, drawing))
+    return Certificate(
+        **vars(grown), own=draws > 0, repeated=_repeated(claim.audits, redraw, drawing)
+    )
 
 
 class How(Direct, Drawing):
@@ -269,7 +305,11 @@ def _check(auditor: str, draws: int) -> None:
 
 
 def _source(model: Place, endpoint: str | None, key_env: str | None) -> Path | Endpoint:
-    served = {key: value for key, value in (("endpoint", endpoint), ("key_env", key_env)) if value is not None}
+    served = {
+        key: value
+        for key, value in (("endpoint", endpoint), ("key_env", key_env))
+        if value is not None
+    }
     return served_by(served, str(model)) if served else Path(model)
 
 
@@ -281,10 +321,15 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
     if how.scorer not in binary:
         raise BadValue("scorer", how.scorer, f"a scorer of 0 and 1: {', '.join(binary)}")
     if isinstance(model, Path) and (not model.is_dir() or not list(model.glob("*.safetensors"))):
-        raise BadFile(model, "is no model folder with safetensors", "Name a Hugging Face model folder.")
+        raise BadFile(
+            model, "is no model folder with safetensors", "Name a Hugging Face model folder."
+        )
     if not rows:
         raise BadInput("The rows hold no question.")
-    references = [{key: value for key, value in row.items() if key not in ("question", "context")} for row in rows]
+    references = [
+        {key: value for key, value in row.items() if key not in ("question", "context")}
+        for row in rows
+    ]
     asked = [{key: row.get(key) for key in ("id", "question", "context")} for row in rows]
     # The hash of the tokenizer covers its chat template.
     template = "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
@@ -301,13 +346,17 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
         "weights": weights,
         "tokenizer": tokenizer,
         "prompts": digest(asked, template),
-        "scorer": cache_key(module_of(SCORERS[how.scorer]), settings=settings, references=digest(references)),
+        "scorer": cache_key(
+            module_of(SCORERS[how.scorer]), settings=settings, references=digest(references)
+        ),
         "engine": digest(how.drawing()),
     }
 
 
 def _files(folder: Path, patterns: Sequence[str]) -> str:
-    names = sorted({path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+    names = sorted(
+        {path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    )
     return digest([[name, content_digest(folder / name)] for name in names])
 
 
@@ -339,7 +388,9 @@ def _repeated(audits: Sequence[Audit], count: int, drawing: _Drawing) -> dict[st
             both = f"{audit.auditor} drew with {audit.engine}, and this machine draws with {drawing.engine.name}"
             remedy = "Repeat these draws where that engine runs."
             raise BadInput(f"--redraw: {both}, which gives other answers from one seed. {remedy}")
-    return {audit.auditor: drawing.leaks(audit.seed, audit.draws)[1] == audit.leaks for audit in audits}
+    return {
+        audit.auditor: drawing.leaks(audit.seed, audit.draws)[1] == audit.leaks for audit in audits
+    }
 
 
 def counted(
@@ -365,7 +416,9 @@ def counted(
             places = [place for place in going if min(BATCH, draws[place] - start) == size]
             for place, more in zip(places, leaks_in(places, start, size), strict=True):
                 counts[place], leaks[place] = start + size, leaks[place] + more
-        going[:] = [at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])]
+        going[:] = [
+            at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])
+        ]
     return tuple(counts), tuple(leaks)
 
 
@@ -390,7 +443,9 @@ class _Drawing:
             return
         from lethe.sampling.endpoint import EndpointEngine
 
-        self.folder = tempfile.TemporaryDirectory(prefix="lethe-")  # of the answers, which counts replace
+        self.folder = tempfile.TemporaryDirectory(
+            prefix="lethe-"
+        )  # of the answers, which counts replace
         self.engine = engine = EndpointEngine(model, Path(self.folder.name), how.prompt == "chat")
         if failed := [one for one in engine.probes.each if one.needed and one.passed is False]:
             probe = f"the probe {failed[0].name} failed ({failed[0].sentence})"
@@ -398,17 +453,25 @@ class _Drawing:
             raise BadInput(f"{model}: a certificate needs independent draws, and {probe}. {remedy}")
 
     def leaks(
-        self, seed: int, draws: Sequence[int], done: Callable[[int, int], bool] = lambda leaks, n: False
+        self,
+        seed: int,
+        draws: Sequence[int],
+        done: Callable[[int, int], bool] = lambda leaks, n: False,
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """`counted` for the answers of a seed."""
         from lethe.sampling.forecast import announce
 
         announce(self.engine, self.prompts, self._settings(max(draws), seed))
         watched = partial(
-            progress, label="draw", unit=f"rounds of {BATCH} answers", total=math.ceil(max(draws) / BATCH)
+            progress,
+            label="draw",
+            unit=f"rounds of {BATCH} answers",
+            total=math.ceil(max(draws) / BATCH),
         )
         # A server's engine shows its own progress.
-        return counted(partial(self._leaks, seed), draws, done, iter if self.how.endpoint else watched)
+        return counted(
+            partial(self._leaks, seed), draws, done, iter if self.how.endpoint else watched
+        )
 
     def _settings(self, n: int, seed: int, first: int = 0) -> Settings:
         from lethe.sampling.engine import Settings

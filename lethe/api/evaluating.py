@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SHOWN = 10  # distinct answers to a prompt on a terminal
-Asked: TypeAlias = "Sequence[str | Sequence[Mapping[str, str]]] | Mapping[str, str | Sequence[Mapping[str, str]]]"
+Asked: TypeAlias = (
+    "Sequence[str | Sequence[Mapping[str, str]]] | Mapping[str, str | Sequence[Mapping[str, str]]]"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +52,12 @@ class Samples(common.TableWithSentences):
 
     def texts(self, prompt_id: str | None = None) -> list[str]:
         """Return the sampled answers to one prompt, or to all in their order; the greedy answers are left out."""
-        check(prompt_id in (None, *self.prompts), "prompt_id", prompt_id, f"one of {', '.join(self.prompts)}")
+        check(
+            prompt_id in (None, *self.prompts),
+            "prompt_id",
+            prompt_id,
+            f"one of {', '.join(self.prompts)}",
+        )
         return [
             text
             for answers in self.answers
@@ -60,7 +67,12 @@ class Samples(common.TableWithSentences):
 
     def as_json(self) -> dict[str, object]:
         rows = self.to_frame().to_dict("records")
-        return {"engine": self.engine, **self.settings.model_dump(), "prompts": self.prompts, "answers": rows}
+        return {
+            "engine": self.engine,
+            **self.settings.model_dump(),
+            "prompts": self.prompts,
+            "answers": rows,
+        }
 
     def views(self) -> list[common.View]:
         each = ((name, Counter(self.texts(name)).most_common(SHOWN)) for name in self.prompts)
@@ -128,7 +140,11 @@ def sample(
     from lethe.progress import progress
     from lethe.sampling.forecast import announce, rows_within
 
-    texts = dict(prompts) if isinstance(prompts, Mapping) else {str(i): one for i, one in enumerate(prompts)}
+    texts = (
+        dict(prompts)
+        if isinstance(prompts, Mapping)
+        else {str(i): one for i, one in enumerate(prompts)}
+    )
     if isinstance(prompts, str) or not texts or not all(map(_is_prompt, texts.values())):
         legal = "a list of texts or of lists of messages, or a mapping from id to such a prompt, not empty"
         raise BadValue("prompts", prompts, legal)
@@ -137,7 +153,10 @@ def sample(
     source = common.source_of(model, tokenizer)
     encoder = Encoder(tokenizer_of(source), prompt or default_prompt(source))
     asked = [
-        Prompt(name, encoder.prompt({"question": one}) if isinstance(one, str) else encoder.messages(one))
+        Prompt(
+            name,
+            encoder.prompt({"question": one}) if isinstance(one, str) else encoder.messages(one),
+        )
         for name, one in texts.items()
     ]
     with lent(source):
@@ -184,8 +203,13 @@ class Evaluation(Run):
         return self.metrics.T
 
     def as_json(self) -> dict[str, object]:
-        result = {"schema": SCHEMA_VERSION, "model": self.models[0]} | views.evaluation(self.numbers)
-        result |= {name: getattr(self, name) for name in ("forgetting", "utility", "tau", "verdict", "skipped")}
+        result = {"schema": SCHEMA_VERSION, "model": self.models[0]} | views.evaluation(
+            self.numbers
+        )
+        result |= {
+            name: getattr(self, name)
+            for name in ("forgetting", "utility", "tau", "verdict", "skipped")
+        }
         return result | {"report": str(self.report) if self.report else None}
 
     def views(self) -> list[common.View]:
@@ -222,12 +246,20 @@ def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
     estimate = next((row.value for row in rows if row.value is not None), None)
     lower = next((row.lower_bound for row in rows if row.lower_bound), None)
     upper = next((row.upper_bound for row in rows if row.upper_bound), None)
-    if upper and rows[0].quantity.startswith("sd"):  # the JSON keeps the published end, which can be impossible
+    if upper and rows[0].quantity.startswith(
+        "sd"
+    ):  # the JSON keeps the published end, which can be impossible
         upper = possible(upper)
     if lower and rows[0].kind.unit == "probability" and not lower.certain:
         lower = replace(lower, value=min(lower.value, BELOW_1))  # 1 is a rounding
     end = upper or lower
-    return [names[-1] if estimate is None else names[0], estimate, lower, upper, str(end.covers) if end else ""]
+    return [
+        names[-1] if estimate is None else names[0],
+        estimate,
+        lower,
+        upper,
+        str(end.covers) if end else "",
+    ]
 
 
 @common.documented
@@ -321,22 +353,38 @@ def evaluate(
     given = dict(locals())
     from lethe.steps import evaluate as step
 
-    how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}
+    how = {
+        key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()
+    }
     how["thinking"] = None if thinking is None else [*thinking]
     if how["thinking"] not in (None, [""]) and len(how["thinking"]) != 2:
-        raise BadValue("thinking", how["thinking"], "two marks, the first before the thinking, or one empty text")
-    step.params_of(how, "model", Path("model"), [], how["prompt"] or "chat")  # refuses what is out of range first
+        raise BadValue(
+            "thinking",
+            how["thinking"],
+            "two marks, the first before the thinking, or one empty text",
+        )
+    step.params_of(
+        how, "model", Path("model"), [], how["prompt"] or "chat"
+    )  # refuses what is out of range first
     forget = rows_of(data, "data")
     others = None if retain is None else rows_of(retain, "retain", "retain-")
-    splits = step.checked(forget, others, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
-    source = common.origin_of(model, tokenizer, {key: given.get(key) for key in Endpoint.model_fields})
+    splits = step.checked(
+        forget, others, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data")
+    )
+    source = common.origin_of(
+        model, tokenizer, {key: given.get(key) for key in Endpoint.model_fields}
+    )
     name = common.name_of(source) if name is None else name
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = Path(temporary if isinstance(source, InMemory) else root) / "answers"
-        verdict = step.evaluate(name, source, splits, how, root, scratch=scratch, page=folder is not None)
+        verdict = step.evaluate(
+            name, source, splits, how, root, scratch=scratch, page=folder is not None
+        )
         run = load_run(root)
         tables, answers = dict(vars(run)), run.answers  # read before a temporary folder is gone
-    evaluation = Evaluation(**tables, **verdict, report=None if folder is None else root / "report" / "index.html")
+    evaluation = Evaluation(
+        **tables, **verdict, report=None if folder is None else root / "report" / "index.html"
+    )
     evaluation.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
     return evaluation

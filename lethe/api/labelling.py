@@ -60,14 +60,18 @@ class LabelledBounds(Measurement):
         largest = f"{worst.bound.sentence(quantity, of)[:-1]}, {facts['said']}."
         lines = [f"{largest} The bound is that of {worst.prompt_id}."]
         averages = [row for row in self.results if (row.scope, row.quantity) == ("model", "leak")]
-        lines += [f"{row.ends[1].sentence(quantity, of)[:-1]}, {facts['said']}." for row in averages]
+        lines += [
+            f"{row.ends[1].sentence(quantity, of)[:-1]}, {facts['said']}." for row in averages
+        ]
         if not self.finished:
             some = f"some of the answers that cover {100 * facts['target']:g}% of the mass"
             lines.append(
                 f"Labelling is not finished: {some}, or some of the random draws of the rest, have no label."
             )
         elif judge := facts["calibration"]:
-            called = "{leaks_called} of {leaks} leaks a leak and {clean_called} of {clean} clean answers"
+            called = (
+                "{leaks_called} of {leaks} leaks a leak and {clean_called} of {clean} clean answers"
+            )
             judged = f"On the random draws of the rest the judge called {called.format_map(judge)}"
             lines.append(f"{judged}; no bound rests on the judge.")
         if others := facts["earlier_targets"]:
@@ -81,7 +85,11 @@ class LabelledBounds(Measurement):
         rows, notes = self._questions(), self.sentences("the questions")
         if len(rows) > SHOWN:
             notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json or to_frame().")
-        return [View(self.name, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes)]
+        return [
+            View(
+                self.name, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes
+            )
+        ]
 
 
 @documented

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
-from lethe.api.result import Measurement, Place, Rows, TableWithSentences, View, documented, frame, rows_of
+from lethe.api.result import (
+    Measurement,
+    Place,
+    Rows,
+    TableWithSentences,
+    View,
+    documented,
+    frame,
+    rows_of,
+)
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation import scores
@@ -57,7 +66,9 @@ class Log(_log.Log, TableWithSentences):
 
     def views(self) -> list[View]:
         rows = [[name, *score.values()] for name, score in self.score_counts().items()]
-        return [View(str(self.path), ["score", "scored", "unscored", "mean"], rows, self.sentences())]
+        return [
+            View(str(self.path), ["score", "scored", "unscored", "mean"], rows, self.sentences())
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +82,12 @@ class ScoredLog(scores.ScoredLog, TableWithSentences):
         read, keys = self.log.summary(), ("scored", "missing", "mean")
         scores = {name: dict(zip(keys, counts, strict=True)) for name, *counts in self.rows()}
         log = {key: read[key] for key in OF_A_LOG}
-        return {"log": log, "matched_by": self.matched_by, "scores": scores, "warnings": self.warnings()}
+        return {
+            "log": log,
+            "matched_by": self.matched_by,
+            "scores": scores,
+            "warnings": self.warnings(),
+        }
 
     def sentences(self) -> list[str]:
         answers = f"{plural(len(self.log.answers), 'answer')} to {plural(len(self.log.prompts), 'prompt')}"
@@ -79,7 +95,14 @@ class ScoredLog(scores.ScoredLog, TableWithSentences):
         return [f"{self.log.tool}: {answers}, matched by {self.matched_by}.", *warnings]
 
     def views(self) -> list[View]:
-        return [View(str(self.log.path), ["scorer", "scored", "missing", "mean"], self.rows(), self.sentences())]
+        return [
+            View(
+                str(self.log.path),
+                ["scorer", "scored", "missing", "mean"],
+                self.rows(),
+                self.sentences(),
+            )
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +133,9 @@ class TofuLog(Measurement):
 
     def _terms(self) -> list[list[object]]:
         rows = (row for row in self.rows() if row.split)
-        return [[row.names()[0], row.estimate, row.lower, row.upper, row.n, row.missing] for row in rows]
+        return [
+            [row.names()[0], row.estimate, row.lower, row.upper, row.n, row.missing] for row in rows
+        ]
 
     def rows(self) -> list[Result]:
         """Return the rows of `lethe.results.table`: every aggregate and every term with its interval."""
@@ -120,9 +145,16 @@ class TofuLog(Measurement):
             "model_utility": {"log": record | {"stored_differences": self.differences}}
         }
         facts |= {"forget_quality": {"test": asdict(self.quality)}} if self.quality else {}
-        values = {"model_utility": self.utility.value, **{name: term.value for name, term in self.given.items()}}
-        for name, value in (values | ({"forget_quality": self.quality.p_value} if self.quality else {})).items():
-            split = next((part for part in SPLITS if name in self.given and name.startswith(part)), None)
+        values = {
+            "model_utility": self.utility.value,
+            **{name: term.value for name, term in self.given.items()},
+        }
+        for name, value in (
+            values | ({"forget_quality": self.quality.p_value} if self.quality else {})
+        ).items():
+            split = next(
+                (part for part in SPLITS if name in self.given and name.startswith(part)), None
+            )
             ends: Sequence[Bound] = ()
             evidence = facts.get(name, {})
             if interval := self.intervals.get(name):
@@ -130,24 +162,42 @@ class TofuLog(Measurement):
                 evidence = evidence | {"alpha": interval.alpha}
             quantity = name.removeprefix(f"{split}_")
             about = {key: getattr(self.given.get(name), key, None) for key in ("n", "missing")}
-            rows.add("model", quantity, "given answers", value, *ends, split=split, evidence=evidence, **about)
+            rows.add(
+                "model",
+                quantity,
+                "given answers",
+                value,
+                *ends,
+                split=split,
+                evidence=evidence,
+                **about,
+            )
         return rows.rows
 
     def sentences(self) -> list[str]:
         lines = [f"model utility   {self.utility.value:.6f}{self._ends('model_utility')}"]
         if self.quality:
             test = f"KS statistic {self.quality.statistic:.4g}, exact"
-            lines.append(f"forget quality  {self.quality.p_value:.4g} ({test}){self._ends('forget_quality')}")
+            lines.append(
+                f"forget quality  {self.quality.p_value:.4g} ({test}){self._ends('forget_quality')}"
+            )
         lines.append(f"truth ratio     {self.truth.value:.4f}{self._ends('forget_truth_ratio')}")
         lines += [
             f"stored          {name} is {one['stored']:.6g} in the log, {one['recomputed']:.6g} from its rows"
             for name, one in self.differences.items()
         ]
         if interval := next(iter(self.intervals.values()), None):
-            level = f"each by itself with probability {1 - interval.alpha:g}, for questions like these"
-            lines.append(f"intervals       {level}, if {interval.assumes}; --json names each method")
+            level = (
+                f"each by itself with probability {1 - interval.alpha:g}, for questions like these"
+            )
+            lines.append(
+                f"intervals       {level}, if {interval.assumes}; --json names each method"
+            )
         mismatches = plural(self.count, "mismatch", "mismatches")
-        return [*lines, f"ROUGE-L         {plural(self.stored, 'stored ROUGE-L recall')}, {mismatches}"]
+        return [
+            *lines,
+            f"ROUGE-L         {plural(self.stored, 'stored ROUGE-L recall')}, {mismatches}",
+        ]
 
     def _ends(self, name: str) -> str:
         interval = self.intervals.get(name)
@@ -220,7 +270,11 @@ def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS
     again = tofu.read_log(Path(retain), ["forget"])["forget"].truth_ratio if retain else None
     quality = None if again is None else tofu.forget_quality(ratios, again)
     sets = {name: vars(log[name]) for name in tofu.UTILITY_SETS}
-    utility, terms, truth = tofu.model_utility(sets), tofu.utility_values(sets), tofu.forget_truth(ratios)
+    utility, terms, truth = (
+        tofu.model_utility(sets),
+        tofu.utility_values(sets),
+        tofu.forget_truth(ratios),
+    )
     intervals = {
         "model_utility": tofu.of_utility(terms, alpha),
         "forget_quality": quality and tofu.of_quality(quality, alpha),
@@ -281,5 +335,7 @@ def score(
         raise BadValue("scorer", scorer, "a scorer without a model of its own", remedy) from None
     if np.isnan(values).all() and any(isinstance(text, str) and text.strip() for text in texts):
         keys = ", ".join(row) or "nothing"
-        raise BadInput(f"scorer {scorer}: cannot judge any text; the call gave {keys}. Give answer or keywords.")
+        raise BadInput(
+            f"scorer {scorer}: cannot judge any text; the call gave {keys}. Give answer or keywords."
+        )
     return values

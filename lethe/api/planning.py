@@ -124,7 +124,9 @@ def plan(
     >>> lethe.plan(tau=0.05, prompts=40)["certify_fixed"]
     90
     """
-    given = {name: value for name, value in locals().items() if value is not None and value is not False}
+    given = {
+        name: value for name, value in locals().items() if value is not None and value is not False
+    }
     kinds: dict[str, Callable[..., Plan]]
     kinds = {"verdict": _verdict, "compare": _compare, "labels": _labels, "preset": _preset}
     kind, *others = [name for name in kinds if name in given] or [""]
@@ -136,7 +138,9 @@ def plan(
         given.pop("retrain", None)
     for name, value in given.items():
         if name not in (*legal, kind):
-            raise BadValue(name, value, f"left out {f'with {kind}' if kind else 'here'}: it changes nothing")
+            raise BadValue(
+                name, value, f"left out {f'with {kind}' if kind else 'here'}: it changes nothing"
+            )
     return run(**{name: value for name, value in given.items() if name in legal})
 
 
@@ -165,7 +169,12 @@ def _statement(
     # certified although one of them is false has probability at most alpha (Berger 1982). So only bands share alpha.
     each = alpha if width is None else alpha / prompts
     correction = "Bonferroni" if each < alpha else None
-    values: dict[str, Json] = {"alpha": alpha, "prompts": prompts, "alpha_each": each, "correction": correction}
+    values: dict[str, Json] = {
+        "alpha": alpha,
+        "prompts": prompts,
+        "alpha_each": each,
+        "correction": correction,
+    }
     rows: list[list[object]] = []
     if width is not None:
         for sides, name in ((1, "one-sided"), (2, "two-sided")):
@@ -175,10 +184,23 @@ def _statement(
     if tau is not None:
         leak = min(2 * tau, (1 + tau) / 2) if tau_leak is None else tau_leak
         fixed = planning.samples_to_certify(tau, alpha)
-        values |= {"certify_fixed": fixed, "tau": tau, "tau_leak": leak, "cap": cap, "sequential": []}
+        values |= {
+            "certify_fixed": fixed,
+            "tau": tau,
+            "tau_leak": leak,
+            "cap": cap,
+            "sequential": [],
+        }
         rows.append([f"M_bin <= {tau:g} with no leak seen, n fixed", fixed])
         # from no leak through the undecided middle to a clear leak
-        rates = (0.0, 0.1 * tau, 0.4 * tau, (tau + leak) / 2, min(2 * leak, 1.0), min(5 * leak, 1.0))
+        rates = (
+            0.0,
+            0.1 * tau,
+            0.4 * tau,
+            (tau + leak) / 2,
+            min(2 * leak, 1.0),
+            min(5 * leak, 1.0),
+        )
         for p in dict.fromkeys(float(f"{rate:.6g}") for rate in rates):
             expected = planning.expected_sequential(p, tau, leak, alpha, cap)
             values["sequential"].append({"p": p, **asdict(expected)})
@@ -195,7 +217,9 @@ def _statement(
     return Plan(values, (View("Samples per prompt", columns, rows, notes),))
 
 
-def _labels(alpha: float = ALPHA, width: float = 0.1, leak: float = 0.1, calibration: Place | None = None) -> Plan:
+def _labels(
+    alpha: float = ALPHA, width: float = 0.1, leak: float = 0.1, calibration: Place | None = None
+) -> Plan:
     from lethe.api.bounding import calibration_of
     from lethe.statistics import planning
 
@@ -211,19 +235,36 @@ def _labels(alpha: float = ALPHA, width: float = 0.1, leak: float = 0.1, calibra
         limit = "judge" if high - low > width else "answers"
         values |= {"judged_lower": low, "judged_upper": high, "limit": limit}
         labels = judge.leaks + judge.clean
-        rows.append([f"width of the judged interval with {labels} labels, at best", round(high - low, 4)])
+        rows.append(
+            [f"width of the judged interval with {labels} labels, at best", round(high - low, 4)]
+        )
         notes.append(LIMIT[limit])
     return Plan(values, (View("Labels", ["statement", "number"], rows, notes),))
 
 
 def _compare(
-    alpha: float = 0.05, difference: float = 0.1, power: float = 0.8, leak: float = 0.0, prompts: int = 1
+    alpha: float = 0.05,
+    difference: float = 0.1,
+    power: float = 0.8,
+    leak: float = 0.0,
+    prompts: int = 1,
 ) -> Plan:
     from lethe.statistics.planning import answers_to_see
 
-    apart, unknown = (answers_to_see(leak, difference, power, alpha, prompts, seeds) for seeds in (True, False))
-    values = {"alpha": alpha, "difference": difference, "power": power, "leak": leak, "prompts": prompts}
-    rows: list[list[object]] = [["sides with seeds of their own", apart], ["seeds not recorded", unknown]]
+    apart, unknown = (
+        answers_to_see(leak, difference, power, alpha, prompts, seeds) for seeds in (True, False)
+    )
+    values = {
+        "alpha": alpha,
+        "difference": difference,
+        "power": power,
+        "leak": leak,
+        "prompts": prompts,
+    }
+    rows: list[list[object]] = [
+        ["sides with seeds of their own", apart],
+        ["seeds not recorded", unknown],
+    ]
     note = (
         f"A question that leaks with probability {leak:g} in A and {leak + difference:g} in B is then listed as worse with "
         f"probability {power:g}, on a list of {prompts:,} that has a false entry with probability at most {alpha:g}. Sides "
@@ -245,14 +286,24 @@ def _verdict(
 
     cases = power(answers, questions=prompts, models=models, tau=tau, alpha=alpha, retrain=retrain)
     words = ("leaks", "forgot", "open")
-    rows = [[case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in words)] for case in cases]
+    rows = [
+        [case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in words)] for case in cases
+    ]
     note = (
         f"{answers:,} answers to each of {prompts:,} questions, {models:,} under test, {'one' if retrain else 'no'} Retrain, "
         f"tolerance {tau:g}, alpha {alpha:g}; {RUNS} simulated runs, seed 0. Exact bounds are not counted."
     )
-    values: dict[str, Json] = {"n": answers, "questions": prompts, "models": models, "tau": tau, "alpha": alpha}
+    values: dict[str, Json] = {
+        "n": answers,
+        "questions": prompts,
+        "models": models,
+        "tau": tau,
+        "alpha": alpha,
+    }
     values |= {"retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in cases]}
-    return Plan(values, [View("Words by sampled answers", ["model", "should be", *words], rows, [note])])
+    return Plan(
+        values, [View("Words by sampled answers", ["model", "should be", *words], rows, [note])]
+    )
 
 
 def _preset(
@@ -274,10 +325,14 @@ def _preset(
             raise BadValue(name, value, "a number of at least 1")
         sizes.append(None if value is None else ModelSize(int(value), 0, "bfloat16"))
     if not PRESETS.is_dir():
-        raise BadInput("lethe plan --preset reads flows/presets: change into a clone of the repository.")
+        raise BadInput(
+            "lethe plan --preset reads flows/presets: change into a clone of the repository."
+        )
     changes = {} if preset == DEFAULT else read_preset(PRESETS, preset)
     document = changed_document(changes.items(), shown_as=f"{preset}.yaml")
-    params = config.validate(document, config.FILE if preset == DEFAULT else f"{config.FILE} with {preset}")
+    params = config.validate(
+        document, config.FILE if preset == DEFAULT else f"{config.FILE} with {preset}"
+    )
     counts = questions_of(params, questions)
     models = model_costs(params, counts, rate, sizes[0])
     answers = sum(one["generations"] for one in models)
@@ -304,19 +359,37 @@ def _preset_views(values: Mapping[str, Json]) -> list[View]:
         f"Tokens per second: {values['rate_from']}. Time, one model after the other: "
         f"{_text('seconds', values['seconds_at_most']) or 'unknown'} at most.",
     ]
-    shown = {"answers": "generations", "tokens at most": "tokens_at_most", "weights": "weight_bytes"}
+    shown = {
+        "answers": "generations",
+        "tokens at most": "tokens_at_most",
+        "weights": "weight_bytes",
+    }
     shown |= {"cache at most": "cache_bytes_at_most", "time at most": "seconds_at_most"}
     views = [_table(f"Cost of {preset}", {"model": "model", **shown}, values["models"], notes)]
     if values["judges"]:
-        shown = {"judge": "name", "answers at most": "answers_at_most", "tokens at most": "tokens_at_most"}
+        shown = {
+            "judge": "name",
+            "answers at most": "answers_at_most",
+            "tokens at most": "tokens_at_most",
+        }
         shown |= {"weights": "weight_bytes", "time at most": "seconds_at_most"}
         note = "Equal answers are judged once, so a run judges fewer. Time needs --judge-rate."
         views.append(_table(f"Judging of {preset}", shown, values["judges"], [note]))
     if values["stages"]:
         named = [(f"{one['stage']}@{one['name']}", one) for one in values["stages"]]
         stages = [{**one, **(one["reference"] or {}), "name": name} for name, one in named]
-        shown = {"stage": "name", "trained tokens": "tokens", "answers": "answers", "time at most": "seconds"}
-        shown |= {"reference": "needs", "frozen": "frozen_bytes", "cached": "cached_bytes", "set to": "chosen"}
+        shown = {
+            "stage": "name",
+            "trained tokens": "tokens",
+            "answers": "answers",
+            "time at most": "seconds",
+        }
+        shown |= {
+            "reference": "needs",
+            "frozen": "frozen_bytes",
+            "cached": "cached_bytes",
+            "set to": "chosen",
+        }
         forms = "whole (frozen) or as values on the answers (cached)"
         note = f"Reference: what unlearn.recipe.reference keeps of the model before unlearning, {forms}."
         views.append(_table(f"Training, unlearning and attacks of {preset}", shown, stages, [note]))

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from lethe.sampling.extraction import Window
     from lethe.statistics.leak_trees import Certificates
 
-COLUMNS = ("id", "lower", "upper", "upper_certain", "lower_sampled", "rows", "sampled", "sampled_leaks")
+COLUMNS = (
+    "id",
+    "lower",
+    "upper",
+    "upper_certain",
+    "lower_sampled",
+    "rows",
+    "sampled",
+    "sampled_leaks",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +58,12 @@ class ExactBounds(common.Measurement):
             row = {column: getattr(tree, column) for column in COLUMNS}
             row |= {"verdict": self.certificates.verdicts[tree.id]}
             row |= dict(zip(("queries_from", "queries_to"), tree.queries_until_half, strict=True))
-            rows.append({**row, "heaviest_leak": tree.heaviest_leaks[0].text if tree.heaviest_leaks else None})
+            rows.append(
+                {
+                    **row,
+                    "heaviest_leak": tree.heaviest_leaks[0].text if tree.heaviest_leaks else None,
+                }
+            )
         return common.frame(rows).rename(columns={"id": "prompt_id"})
 
     def sentences(self) -> list[str]:
@@ -140,20 +154,33 @@ def exact(
     from lethe.steps.exact import ExactSettings, certify, certify_served
 
     given["prompt"] = None if prompt is None else str(prompt)
-    check(target is None or not exact_only, "target", target, "left out with exact_only, which draws no sample")
-    settings = ExactSettings(**{name: given[name] for name in ExactSettings.model_fields if name in given})
+    check(
+        target is None or not exact_only,
+        "target",
+        target,
+        "left out with exact_only, which draws no sample",
+    )
+    settings = ExactSettings(
+        **{name: given[name] for name in ExactSettings.model_fields if name in given}
+    )
     if requests is not None and endpoint is None:
         raise BadArguments(("requests", "endpoint"), common.OF_A_SERVER)
     check(requests is None or requests > 0, "requests", requests, "at least 1")
     source = common.origin_of(model, tokenizer, {"endpoint": endpoint, "key_env": key_env})
     questions = rows_of(data, "data")
     if not questions:
-        raise BadFile(str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question")
+        raise BadFile(
+            str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question"
+        )
     if isinstance(source, Endpoint):
-        return ExactBounds(certify_served(common.name_of(source), source, questions, settings, requests or 500))
+        return ExactBounds(
+            certify_served(common.name_of(source), source, questions, settings, requests or 500)
+        )
     place = Path(scratch) if scratch else None
     with lent(source):
-        return ExactBounds(certify(common.name_of(source), source, questions, settings, place, estimate=True))
+        return ExactBounds(
+            certify(common.name_of(source), source, questions, settings, place, estimate=True)
+        )
 
 
 FIRST = 10  # windows in a terminal
@@ -190,7 +217,10 @@ class Extracted(common.Measurement):
 
     def headline(self) -> str:
         """Return the word on verbatim extraction and how many windows it is about, in one short line."""
-        beyond, total = " beyond the reference models" if self.references else "", plural(len(self.p_z), "window")
+        beyond, total = (
+            " beyond the reference models" if self.references else "",
+            plural(len(self.p_z), "window"),
+        )
         if self.verdict.word == "leaks":
             return f"{self.extraction.name}: {self.verdict.leaking:,} of {total} can be extracted{beyond}"
         return f"{self.extraction.name}: none of {total} is proved to be extractable{beyond}"
@@ -245,15 +275,27 @@ class Extracted(common.Measurement):
         for place in (-self.p_z).argsort(kind="stable")[:FIRST].tolist():
             passage = self.extraction.passages[place]
             near = self.extraction.interval(passage)
-            row = [passage.id, f"{passage.p_z:.3g}", f"{near.lower:.3g} to {near.upper:.3g}" if near else None]
+            row = [
+                passage.id,
+                f"{passage.p_z:.3g}",
+                f"{near.lower:.3g} to {near.upper:.3g}" if near else None,
+            ]
             row += [f"{each.passages[place].p_z:.3g}" for each in self.references]
             rows.append([*row, common.short(passage.suffix, 36)])
-        head = ["window", "p_z", "nearly verbatim", *[f"p_z of {each.name}" for each in self.references], "suffix"]
+        head = [
+            "window",
+            "p_z",
+            "nearly verbatim",
+            *[f"p_z of {each.name}" for each in self.references],
+            "suffix",
+        ]
         shares = zip(QUERIES, discoverable(self.p_z), strict=True)
         by_queries = [[f"{n:,}", *[f"{share:.1%}" for share in row]] for n, row in shares]
         chances = ["queries", *[f"with chance {chance:g}" for chance in CHANCES]]
         return [
-            common.View(f"{self.extraction.name}: the windows that come out most easily", head, rows),
+            common.View(
+                f"{self.extraction.name}: the windows that come out most easily", head, rows
+            ),
             common.View("windows that come out", chances, by_queries, self.sentences()),
         ]
 
@@ -339,7 +381,12 @@ def extract(
         raise BadFile(text, f"holds {few}", "Give a longer text, or smaller --prefix and --suffix.")
 
     with lent(source):
-        extraction = measured(common.name_of(source), source, windows, settings, place, estimate=True)
+        extraction = measured(
+            common.name_of(source), source, windows, settings, place, estimate=True
+        )
     folders = map(common.folder_of, reference or [])
-    others = [measured(common.name_of(one), one, windows, settings, place, estimate=True) for one in folders]
+    others = [
+        measured(common.name_of(one), one, windows, settings, place, estimate=True)
+        for one in folders
+    ]
     return Extracted(extraction, tuple(others), settings, len(read[0]))

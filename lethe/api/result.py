@@ -99,7 +99,9 @@ def short(text: str, most: int = CELL) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def frame(rows: object, columns: Sequence[str] | None = None, index: Sequence[str] | None = None) -> pd.DataFrame:
+def frame(
+    rows: object, columns: Sequence[str] | None = None, index: Sequence[str] | None = None
+) -> pd.DataFrame:
     """A table for notebooks; pandas is imported once there is one."""
     import pandas as pd
 
@@ -134,8 +136,13 @@ class TableWithSentences(ABC):
             # pandas escapes the content of the cells: a model's answer is never markup.
             table = frame(rows, columns=list(view.columns)).to_html(escape=True, index=False)
             more = len(view.rows) - SHOWN
-            notes = [*view.notes, *([f"{plural(more, 'more row')}: see to_frame()."] if more > 0 else [])]
-            title, *lines = (f"<p>{escape(text)}</p>" if text else "" for text in (view.title, *notes))
+            notes = [
+                *view.notes,
+                *([f"{plural(more, 'more row')}: see to_frame()."] if more > 0 else []),
+            ]
+            title, *lines = (
+                f"<p>{escape(text)}</p>" if text else "" for text in (view.title, *notes)
+            )
             parts += [title, table if view.columns else "", *lines]
         return f"<div>{''.join(parts)}</div>"
 
@@ -168,25 +175,41 @@ def source_of(model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
     if isinstance(model, (str, os.PathLike)):
         if tokenizer is not None:
-            raise BadInput("tokenizer: a model folder contains its own tokenizer; leave the argument out.")
+            raise BadInput(
+                "tokenizer: a model folder contains its own tokenizer; leave the argument out."
+            )
         return folder_of(model)
     if not hasattr(model, "generate"):
-        raise BadValue("model", type(model).__name__, "a model folder, or a causal language model of transformers")
+        raise BadValue(
+            "model",
+            type(model).__name__,
+            "a model folder, or a causal language model of transformers",
+        )
     if tokenizer is None:
         raise BadInput("tokenizer: got none; a model in memory needs its tokenizer.")
     return InMemory(model, tokenizer)
 
 
-SERVERLESS = {"name", "concurrency", "timeout"}  # arguments of an endpoint that have a value also without a server
+SERVERLESS = {
+    "name",
+    "concurrency",
+    "timeout",
+}  # arguments of an endpoint that have a value also without a server
 OF_A_SERVER = "only a model behind a server has these; give the server's address too."
 
 
 def origin_of(
-    model: Place | PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, served: Mapping[str, object]
+    model: Place | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    served: Mapping[str, object],
 ) -> Origin:
     """Return the endpoint of a model where one of its arguments is given, else `source_of`."""
-    given = {key: value for key, value in served.items() if value is not None and value is not False}
-    return served_by(given, str(model)) if given.keys() - SERVERLESS else source_of(model, tokenizer)
+    given = {
+        key: value for key, value in served.items() if value is not None and value is not False
+    }
+    return (
+        served_by(given, str(model)) if given.keys() - SERVERLESS else source_of(model, tokenizer)
+    )
 
 
 def served_by(values: Mapping[str, object], model: str) -> Endpoint:
@@ -201,7 +224,9 @@ def served_by(values: Mapping[str, object], model: str) -> Endpoint:
         return Endpoint.model_validate({**values, "name": model})
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
-        legal = {"endpoint": "an address such as http://127.0.0.1:8000/v1, without a key or a password in it"}
+        legal = {
+            "endpoint": "an address such as http://127.0.0.1:8000/v1, without a key or a password in it"
+        }
         legal["key_env"] = "the name of an environment variable, not the key itself"
         got = "an address or a name that is not shown" if key in legal else values.get(key)
         raise BadValue(key, got, legal.get(key, error.errors()[0]["msg"])) from None
@@ -235,5 +260,7 @@ def rows_of(rows: Rows, name: str, prefix: str = "") -> list[Row]:
     if isinstance(rows, (str, os.PathLike)):
         return read_rows(Path(rows), prefix)
     given = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-    numbered = [(number, with_id(dict(row), number, prefix)) for number, row in enumerate(given, start=1)]
+    numbered = [
+        (number, with_id(dict(row), number, prefix)) for number, row in enumerate(given, start=1)
+    ]
     return checked_rows(numbered, Path(name))

@@ -57,18 +57,29 @@ class Run(TableWithSentences):
         for model in self.models:
             for path in sorted((self.folder / "generations" / model).glob("*.parquet")):
                 name, scores = path.stem, self.folder / "scores" / model / path.name
-                table = AnswerTables({name: (path, scores)})[name] if scores.is_file() else read_table(path)
+                table = (
+                    AnswerTables({name: (path, scores)})[name]
+                    if scores.is_file()
+                    else read_table(path)
+                )
                 table.insert(0, "model", model)
                 table.insert(1, "split", name)
                 tables.append(table)
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"model": [], "split": []})
+        return (
+            pd.concat(tables, ignore_index=True)
+            if tables
+            else pd.DataFrame({"model": [], "split": []})
+        )
 
     def to_frame(self) -> pd.DataFrame:
         return self.metrics
 
     def views(self) -> list[View]:
         each = self.metrics.iterrows()
-        rows = [[name, *(self.bounds[name].get(key) or value for key, value in own.items())] for name, own in each]
+        rows = [
+            [name, *(self.bounds[name].get(key) or value for key, value in own.items())]
+            for name, own in each
+        ]
         return [View("", ["model", *self.metrics.columns], rows, self.sentences())]
 
     def sentences(self) -> list[str]:
@@ -77,12 +88,22 @@ class Run(TableWithSentences):
     def plot_bounds(self, ax: Axes | None = None) -> Axes:
         """Draw a row per model, on new axes by default: greedy and mean score, and the bound of the worst question."""
         ax, metrics = ax or _new(), self.metrics
-        places, worst = list(range(len(metrics))), _column(metrics, *_bounds("model", "score_worst"))
+        places, worst = (
+            list(range(len(metrics))),
+            _column(metrics, *_bounds("model", "score_worst")),
+        )
         greedy, mean = _scores("model")
         alphas = metrics["alpha"].unique() if "alpha" in metrics else []
         level = f" (α = {alphas[0]:g})" if len(alphas) == 1 else ""
         ax.hlines(places, 0, worst, color="0.85", linewidth=4)
-        ax.plot(metrics[greedy], places, "D", mfc="none", color="tab:orange", label="greedy answer, mean score")
+        ax.plot(
+            metrics[greedy],
+            places,
+            "D",
+            mfc="none",
+            color="tab:orange",
+            label="greedy answer, mean score",
+        )
         ax.plot(metrics[mean], places, "o", color="tab:blue", label="sampled answers, mean score")
         label = f"worst question, upper bound{level}"
         ax.plot(worst, places, "|", markersize=14, color="tab:blue", label=label)
@@ -104,8 +125,12 @@ class Run(TableWithSentences):
         places = list(range(1, len(rows) + 1))
         label = "up to the upper bound"
         ax.vlines(places, mean, high[order], color="tab:blue", alpha=0.35, linewidth=3, label=label)
-        ax.plot(places, mean, "o", markersize=3, color="tab:blue", label="mean of the sampled answers")
-        ax.plot(places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label="greedy answer")
+        ax.plot(
+            places, mean, "o", markersize=3, color="tab:blue", label="mean of the sampled answers"
+        )
+        ax.plot(
+            places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label="greedy answer"
+        )
         ax.set(ylim=(0, 1.02), xlabel="forget questions, sorted by bound", ylabel="score")
         ax.legend(frameon=False, fontsize="small")
         return ax
@@ -114,8 +139,16 @@ class Run(TableWithSentences):
         """Draw the share of answers above each score, a line per model: the bound solid, the drawn answers dashed."""
         ax = ax or _new()
         for model, rows in self.tails.groupby("model", sort=False):
-            (line,) = ax.plot(rows["x"], rows["bound"], drawstyle="steps-post", label=f"{model}, upper bound")
-            ax.plot(rows["x"], rows["empirical"], drawstyle="steps-post", color=line.get_color(), linestyle="--")
+            (line,) = ax.plot(
+                rows["x"], rows["bound"], drawstyle="steps-post", label=f"{model}, upper bound"
+            )
+            ax.plot(
+                rows["x"],
+                rows["empirical"],
+                drawstyle="steps-post",
+                color=line.get_color(),
+                linestyle="--",
+            )
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score x", ylabel="share of answers above x")
         if len(self.tails):
             ax.legend(frameon=False, fontsize="small")
@@ -167,7 +200,9 @@ def load_run(folder: Place = "data") -> Run:
 
     folder = Path(folder)
     if not folder.is_dir():
-        raise BadFile(folder, "no such folder", "Name a pipeline's data folder, or one of data/eval.")
+        raise BadFile(
+            folder, "no such folder", "Name a pipeline's data folder, or one of data/eval."
+        )
     place = table.place(folder, "metrics", "").parent
     measured = sorted(path.stem for path in place.glob("*.parquet"))
     names = [name for name in _listed(folder) or measured if name in measured]
@@ -175,7 +210,11 @@ def load_run(folder: Place = "data") -> Run:
         raise MissingArtifact(place, "stage metrics")
     results, whole = table.read(folder, names), table.frame(folder)
     models = {name: results.model(name) for name in names}
-    points = [(name, point.x, point.bound, point.empirical) for name in names for point in tails(models[name])]
+    points = [
+        (name, point.x, point.bound, point.empirical)
+        for name in names
+        for point in tails(models[name])
+    ]
     asked = read_items("forget", folder) if (folder / "dataset/forget.jsonl").is_file() else {}
     texts = {item: row["question"] for item, row in asked.items()}
     questions = (
@@ -185,8 +224,12 @@ def load_run(folder: Place = "data") -> Run:
     )
     return Run(
         folder=folder,
-        results=whole[whole["model"].isin(names) | ~whole["model"].isin(measured)].reset_index(drop=True),
-        metrics=pd.DataFrame([numbers.values for numbers in models.values()], index=pd.Index(names, name="model")),
+        results=whole[whole["model"].isin(names) | ~whole["model"].isin(measured)].reset_index(
+            drop=True
+        ),
+        metrics=pd.DataFrame(
+            [numbers.values for numbers in models.values()], index=pd.Index(names, name="model")
+        ),
         questions=frame(questions),
         tails=pd.DataFrame(points, columns=["model", "x", "bound", "empirical"]),
         bounds={name: numbers.bounds for name, numbers in models.items()},
@@ -291,7 +334,12 @@ def compare(
     kinds = {side.kind for side in sides}
     folders = not kinds <= {"log", "table"}
     check(filter is None or "log" in kinds, "filter", filter, "left out: no side is an lm-eval log")
-    check(folders or not models, "model", ", ".join(models), "left out: no side is a data folder or a revision")
+    check(
+        folders or not models,
+        "model",
+        ", ".join(models),
+        "left out: no side is a data folder or a revision",
+    )
     check(by is None or 0 <= by < 1, "by", by, "a number of at least 0 and below 1")
     check(by is not None or on == "questions", "on", on, "left out without by")
     if more:

@@ -55,12 +55,16 @@ def linear_weights(model: PreTrainedModel) -> list[torch.Tensor]:
 
     last = model.get_output_embeddings()
     return [
-        module.weight for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not last
+        module.weight
+        for module in model.modules()
+        if isinstance(module, torch.nn.Linear) and module is not last
     ]
 
 
 def changed(
-    model: PreTrainedModel, budgets: Sequence[float], change: Callable[[torch.Tensor, float], torch.Tensor]
+    model: PreTrainedModel,
+    budgets: Sequence[float],
+    change: Callable[[torch.Tensor, float], torch.Tensor],
 ) -> Attacked:
     """Yield (budget, model) with the weights of every linear layer replaced; each budget starts from the same weights."""
     import torch

@@ -43,8 +43,12 @@ def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
     """Write the table of an audit or game: every number of its headline and details by dotted key, and the record whole."""
     rows, bounds = table.Rows(name), result.bounds
     numbers = flat_numbers(result.headline)
-    numbers |= {key: value for key, value in flat_numbers(result.details).items() if key not in numbers}
-    for key in dict.fromkeys((*numbers, *bounds)):  # an infinite bound is not among the finite numbers
+    numbers |= {
+        key: value for key, value in flat_numbers(result.details).items() if key not in numbers
+    }
+    for key in dict.fromkeys(
+        (*numbers, *bounds)
+    ):  # an infinite bound is not among the finite numbers
         bound = bounds.get(key)
         ends = (bound, None) if bound and bound.side == "lower" else (None, bound)
         rows.add("audit", "number", "run", None if bound else numbers[key], *ends, item=key)
@@ -54,15 +58,21 @@ def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
 
 
 SCRATCH = Path(".lethe/scratch/game")
-Runner = Callable[[Callable, Sequence[tuple], str], list]  # function, one tuple of arguments per call, label
+Runner = Callable[
+    [Callable, Sequence[tuple], str], list
+]  # function, one tuple of arguments per call, label
 
 
-def in_processes(function: Callable, arguments: Sequence[tuple], label: str, at_once: int | None = None) -> list:
+def in_processes(
+    function: Callable, arguments: Sequence[tuple], label: str, at_once: int | None = None
+) -> list:
     """Call a function with each tuple of arguments, in ``at_once`` processes (None: one per core); return the results in the
     same order. The first error ends all calls."""
     at_once = min(at_once or cores(), len(arguments))
     if len(arguments) > 1:
-        tell(f"{label}: {len(arguments)} tasks, {at_once} at once; the first that end tell the time.")
+        tell(
+            f"{label}: {len(arguments)} tasks, {at_once} at once; the first that end tell the time."
+        )
     if at_once <= 1:
         return [function(*one) for one in progress(arguments, label, unit="tasks")]
     import multiprocessing

@@ -46,14 +46,16 @@ COMMANDS: dict[str, dict[str, Command]] = {
             fast=True,
         ),
         "certify": Command(
-            "certificates:certify", "certify --model ./my-model --data forget.jsonl --tau 0.05 --draws 200"
+            "certificates:certify",
+            "certify --model ./my-model --data forget.jsonl --tau 0.05 --draws 200",
         ),
         "verify": Command(
             "certificates:verify file",
             "verify certificate.json --draws 200 --model ./my-model --data forget.jsonl --auditor me",
         ),
         "label": Command(
-            "labelling:label answers", "label answers.parquet --dataset forget.jsonl --labels labels.jsonl"
+            "labelling:label answers",
+            "label answers.parquet --dataset forget.jsonl --labels labels.jsonl",
         ),
     },
     NUMBERS: {
@@ -84,10 +86,12 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
         "Audit privacy on files you already have.",
         {
             "one-run": Command(
-                "audit:one_run", "audit one-run --n 1000 --r 200 --errors 26 --mechanism gaussian --delta 1e-5"
+                "audit:one_run",
+                "audit one-run --n 1000 --r 200 --errors 26 --mechanism gaussian --delta 1e-5",
             ),
             "epsilon-star": Command(
-                "audit:epsilon_star", "audit epsilon-star --train member.csv --population other.csv --delta 1e-5"
+                "audit:epsilon_star",
+                "audit epsilon-star --train member.csv --population other.csv --delta 1e-5",
             ),
             "swap": Command("audit:swap", "audit swap --predictions predictions.csv"),
         },
@@ -101,7 +105,8 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
                 names={"table": ("--table", "--out")},
             ),
             "tofu-log": Command(
-                "logs:tofu_log file", "score tofu-log TOFU_EVAL.json --retain retain90/TOFU_EVAL.json"
+                "logs:tofu_log file",
+                "score tofu-log TOFU_EVAL.json --retain retain90/TOFU_EVAL.json",
             ),
         },
     ),
@@ -109,7 +114,12 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
 # Commands of a pipeline folder: its own flows/cli.py brings them.
 IN_A_PIPELINE = {**dict.fromkeys(("run", "serve", "sweep"), PIPELINE), "study": STUDIES}
 
-NAMES = {"ui", *IN_A_PIPELINE, *GROUPS, *(name for commands in COMMANDS.values() for name in commands)}
+NAMES = {
+    "ui",
+    *IN_A_PIPELINE,
+    *GROUPS,
+    *(name for commands in COMMANDS.values() for name in commands),
+}
 
 
 class LetheGroup(TyperGroup):
@@ -132,7 +142,9 @@ class LetheGroup(TyperGroup):
             _drop_output()
             raise typer.Exit(0) from None
         except Exception as error:
-            if (sentence := error if isinstance(error, LetheError) else of_the_machine(error)) is None:
+            if (
+                sentence := error if isinstance(error, LetheError) else of_the_machine(error)
+            ) is None:
                 raise
             if sentence is not error:
                 _drop_output()
@@ -146,7 +158,9 @@ class TopGroup(LetheGroup):
 
     def list_commands(self, ctx: Typers) -> list[str]:
         panels = [MODEL, NUMBERS, PIPELINE, STUDIES]
-        return sorted(self.commands, key=lambda name: panels.index(self.commands[name].rich_help_panel))  # type: ignore[attr-defined]
+        return sorted(
+            self.commands, key=lambda name: panels.index(self.commands[name].rich_help_panel)
+        )  # type: ignore[attr-defined]
 
 
 class ScoreGroup(LetheGroup):
@@ -228,15 +242,21 @@ def ui(
     if not (root / "mlflow.db").exists():
         raise MissingArtifact("mlflow.db", "the first pipeline")
     if not _free(port):
-        raise BadValue("--port", port, "a port of 127.0.0.1 that nothing listens on", "Choose another.")
+        raise BadValue(
+            "--port", port, "a port of 127.0.0.1 that nothing listens on", "Choose another."
+        )
     no_telemetry()
-    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # eight idle processes that only traces need
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = (
+        "false"  # eight idle processes that only traces need
+    )
     urls = [f"http://127.0.0.1:{port}{page}" for page in tracking.pages(root)]
     for what, url in zip(("Models by leakage", "Pipelines and what changed"), urls, strict=False):
         typer.echo(f"{what}: {url}")
     typer.echo("Ctrl-C ends it.")
     sys.stdout.flush()
-    screen = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    screen = sys.platform in ("darwin", "win32") or any(
+        map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
+    )
     if browser and screen and sys.stdout.isatty():
         opener, nothing = [sys.executable, "-c", OPEN, str(port), urls[0]], subprocess.DEVNULL
         subprocess.Popen(opener, stdin=nothing, stdout=nothing, stderr=nothing)
@@ -258,7 +278,11 @@ def _free(port: int) -> bool:
 
 def _group(help: str, kind: type[LetheGroup]) -> typer.Typer:
     return typer.Typer(
-        cls=kind, help=help, callback=lambda: None, no_args_is_help=True, rich_markup_mode="markdown"
+        cls=kind,
+        help=help,
+        callback=lambda: None,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
     )
 
 
@@ -273,7 +297,9 @@ def _add_own() -> None:
             continue
         settings = LENIENT if function.__module__ == __name__ else None
         panel = IN_A_PIPELINE.get(name, PIPELINE)
-        app.command(name, cls=LetheCommand, context_settings=settings, rich_help_panel=panel)(function)
+        app.command(name, cls=LetheCommand, context_settings=settings, rich_help_panel=panel)(
+            function
+        )
     app.command("ui", cls=LetheCommand, rich_help_panel=PIPELINE)(ui)
     for name, (help, _) in GROUPS.items():
         group = _group(help, ScoreGroup if name == "score" else LetheGroup)
@@ -294,5 +320,7 @@ def main() -> None:
         same_numbers()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # where the locale's encoding lacks a character
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # where the locale's encoding lacks a character
     app(prog_name="lethe")

@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 
 Typers = Any  # what Typer hands on: its context, whose class is its own, and the arguments of its classes
 SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
-PYTHON = ("tokenizer", "scratch", "folder", "ask", "worst")  # parameters that no command line can give
-IN_PYTHON = re.compile(r" In Python\b.*?\.(?= |$)")  # a sentence of a parameter that no command line needs
+PYTHON = (
+    "tokenizer",
+    "scratch",
+    "folder",
+    "ask",
+    "worst",
+)  # parameters that no command line can give
+IN_PYTHON = re.compile(
+    r" In Python\b.*?\.(?= |$)"
+)  # a sentence of a parameter that no command line needs
 OF_A_HOOK = ("call", "given", "as_json")  # parameters of every hook that are no options
 
 
@@ -40,7 +48,11 @@ class Command:
     """
 
     def __init__(
-        self, target: str, *examples: str, names: Mapping[str, tuple[str, ...]] | None = None, fast: bool = False
+        self,
+        target: str,
+        *examples: str,
+        names: Mapping[str, tuple[str, ...]] | None = None,
+        fast: bool = False,
     ):
         self.fast = fast
         target, *self.arguments = target.split()
@@ -51,14 +63,20 @@ class Command:
     def summary(self) -> str:
         """The first line of the docstring, read from the source: no library is loaded for `lethe --help`."""
         source = Path(__file__).parents[2].joinpath(*self.module.split(".")).with_suffix(".py")
-        functions = (node for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.FunctionDef))
+        functions = (
+            node
+            for node in ast.parse(source.read_bytes()).body
+            if isinstance(node, ast.FunctionDef)
+        )
         own = next(node for node in functions if node.name == self.function)
         return (ast.get_docstring(own) or "").partition("\n")[0]
 
     def load(self) -> tuple[Callable[..., Shown], Callable[..., Answer] | None]:
         from lethe.cli import hooks
 
-        return getattr(importlib.import_module(self.module), self.function), getattr(hooks, self.function, None)
+        return getattr(importlib.import_module(self.module), self.function), getattr(
+            hooks, self.function, None
+        )
 
 
 class LetheCommand(TyperCommand):
@@ -82,14 +100,22 @@ class LetheCommand(TyperCommand):
                 raise
             raise BadValue(options[name], error.got, error.legal, error.remedy) from None
         except BadArguments as error:
-            raise BadArguments(tuple(options.get(name, name) for name in error.names), error.problem) from None
+            raise BadArguments(
+                tuple(options.get(name, name) for name in error.names), error.problem
+            ) from None
 
 
 class LazyCommand(TyperCommand):
     """A command of the table: its name and summary now, its options once it is called."""
 
     def __init__(self, name: str, command: Command, panel: str | None = None):
-        super().__init__(name, help=command.summary, rich_help_panel=panel, params=[], rich_markup_mode="markdown")
+        super().__init__(
+            name,
+            help=command.summary,
+            rich_help_panel=panel,
+            params=[],
+            rich_markup_mode="markdown",
+        )
         self.command = command
 
     def make_context(
@@ -123,7 +149,9 @@ def callback_of(command: Command) -> Callable[..., None]:
             fresh("--table", table, (".parquet",))
         given = {name: value for name, value in given.items() if value not in (None, [])}
         to_hook = {name: given.pop(name) for name in added if name in given}
-        to_hook |= {"as_json": as_json} if hook and "as_json" in inspect.signature(hook).parameters else {}
+        to_hook |= (
+            {"as_json": as_json} if hook and "as_json" in inspect.signature(hook).parameters else {}
+        )
         answer = hook(function, given, **to_hook) if hook else Answer(function(**given))
         if table and isinstance(answer.result, Measurement):
             from lethe.results.table import write
@@ -163,7 +191,9 @@ def _parameters(
 ) -> dict[str, inspect.Parameter]:
     from lethe.api.result import PARAMETERS
 
-    texts = {name: IN_PYTHON.sub("", text) for name, text in (PARAMETERS | texts_of(function)).items()}
+    texts = {
+        name: IN_PYTHON.sub("", text) for name, text in (PARAMETERS | texts_of(function)).items()
+    }
     parameters = {}
     for name, one in inspect.signature(function).parameters.items():
         if name in skip:
@@ -181,11 +211,20 @@ def _parameters(
             flag = (f"--{name.replace('_', '-')}",) if kind is bool and default is False else ()
             info = typer.Option(*(command.names.get(name) or flag), help=texts.get(name, ""))
         shape = inspect.Parameter.KEYWORD_ONLY
-        parameters[name] = one.replace(annotation=Annotated[kind, info], default=default, kind=shape)
+        parameters[name] = one.replace(
+            annotation=Annotated[kind, info], default=default, kind=shape
+        )
     return parameters
 
 
-PLAIN: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "Path": Path, "PathLike": Path}
+PLAIN: dict[str, type] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "Path": Path,
+    "PathLike": Path,
+}
 
 
 # `typed` and `_kinds` give types and forms of `typing`, such as list[str] and Literal: nothing is the type of both.
@@ -226,7 +265,9 @@ def _words(part: ast.expr, names: Mapping[str, Json]) -> tuple[object, ...]:
 
 def texts_of(function: Callable[..., object]) -> dict[str, str]:
     section = re.sub(r"\n +", " ", _sections(function).get("Parameters", ""))
-    return {name: text for name, _, text in (line.partition(" : ") for line in section.splitlines())}
+    return {
+        name: text for name, _, text in (line.partition(" : ") for line in section.splitlines())
+    }
 
 
 def _sections(function: Callable[..., object]) -> dict[str, str]:
@@ -239,11 +280,18 @@ def _sections(function: Callable[..., object]) -> dict[str, str]:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 PortableFlag = Annotated[
     bool,
-    typer.Option("--portable", help="Take the kernels that give the same bytes on every x86-64 machine; slower."),
+    typer.Option(
+        "--portable",
+        help="Take the kernels that give the same bytes on every x86-64 machine; slower.",
+    ),
 ]
 TableOption = Annotated[
     Path | None,
-    typer.Option("--table", metavar="FILE", help="Write every number, its ends and guarantee to a .parquet file."),
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        help="Write every number, its ends and guarantee to a .parquet file.",
+    ),
 ]
 
 

@@ -68,7 +68,9 @@ def write_rows(path: Path, table: pd.DataFrame) -> None:
     (write_csv if path.suffix.lower() == ".csv" else write_parquet)(path, table)
 
 
-def gate_of(tau: float, alpha: float | None, bound: Bound | None, name: str | None = None, why: str = "") -> Given:
+def gate_of(
+    tau: float, alpha: float | None, bound: Bound | None, name: str | None = None, why: str = ""
+) -> Given:
     """Whether a bound certifies that every question leaks at most ``tau``; closed for the reason ``why`` without a bound."""
     facts: Given = {"tau": tau, "closed": True, "bound": None, "alpha": alpha, "prompt_id": None}
     if bound is None:
@@ -99,7 +101,9 @@ def gated(
     if without:
         why = f"no bound exists for {plural(without, 'question')}, too long, without a verdict or without labels"
     gate = gate_of(tau, bound.alpha if bound else alpha, None if why else bound, name, why)
-    return Answer(result, {**written, "gate": gate}, [*written.values(), gate["reason"]], int(gate["closed"]))
+    return Answer(
+        result, {**written, "gate": gate}, [*written.values(), gate["reason"]], int(gate["closed"])
+    )
 
 
 def check_gate(fail_above: float | None) -> None:
@@ -125,7 +129,12 @@ def bounds(
     check_gate(fail_above)
     check(to == "inspect" or out is None, "out", str(out), "left out unless --to is inspect")
     result = call(**given)
-    check(to is None or result.metric != "anytime_upper", "to", to, "left out for a run that stopped early")
+    check(
+        to is None or result.metric != "anytime_upper",
+        "to",
+        to,
+        "left out for a run that stopped early",
+    )
     written: Given = {}
     if to == "inspect":
         from lethe.evaluation.scores import bound_records
@@ -139,8 +148,13 @@ def bounds(
 
         counts = {"questions": len(result.prompts), "answers": sum(one.n for one in result.prompts)}
         counts["missing"] = sum(one.missing for one in result.prompts)
-        params = {"alpha": result.settings.alpha, **parameters_of(result.log.log if result.log else None)}
-        logged = log_file(FromFile(source.name, counts, result.model.bounds, params, result.to_frame()))
+        params = {
+            "alpha": result.settings.alpha,
+            **parameters_of(result.log.log if result.log else None),
+        }
+        logged = log_file(
+            FromFile(source.name, counts, result.model.bounds, params, result.to_frame())
+        )
         written = {"mlflow": logged}
     if given.get("labels"):  # a person's labels, not the verdicts, say whether an answer leaks
         name, bound = result.worst_by_labels() or (None, None)
@@ -179,13 +193,17 @@ def compare(
     if page is not None:
         fresh("page", page, (".html", ".htm"))
     if require and "by" not in given:
-        raise BadValue("require", require, "given with --by D, the largest difference that is allowed")
+        raise BadValue(
+            "require", require, "given with --by D, the largest difference that is allowed"
+        )
     check_gate(fail_above)
     gates = {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
     asked = {name: value for name, value in gates.items() if value is not None}
     sides = [given.pop("a"), given.pop("b"), *given.pop("more", ())]
     if asked and len(sides) > 2:
-        raise BadValue(next(iter(asked)), next(iter(asked.values())), "left out for more than two sides")
+        raise BadValue(
+            next(iter(asked)), next(iter(asked.values())), "left out for more than two sides"
+        )
     comparison = call(*sides, **given, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
         from lethe.io.files import write_text
@@ -194,7 +212,9 @@ def compare(
         write_text(page, comparison_page(comparison))
     error, named = None, " ".join(f"{name} {value}" for name, value in asked.items())
     if named and not comparison.per_question:
-        reasons = "; ".join(dict.fromkeys(one["reason"] for one in comparison.record["not_compared"]))
+        reasons = "; ".join(
+            dict.fromkeys(one["reason"] for one in comparison.record["not_compared"])
+        )
         error = BadInput(f"{named}: no question could be compared ({reasons}).")
     json: Given = {"page": str(page)} if page else {}
     notes, closed = [f"The page is {page}."] if page else [], []
@@ -203,13 +223,19 @@ def compare(
         worse, where = [str(row.item) for row in comparison.with_outcome("worse")], "on average"
         if worse:
             where = f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})"
-        state = f"closed: B is worse {where}" if comparison.worse else "open: B is not shown to be worse"
+        state = (
+            f"closed: B is worse {where}"
+            if comparison.worse
+            else "open: B is not shown to be worse"
+        )
         wrong = f"it closes without a true difference with probability at most {comparison.record['alpha']:g}"
         notes.append(f"The gate is {state}; {wrong}.")
     if require and (claim := comparison.of_all("not_worse")):
         absent = [one for one in comparison.record["not_compared"] if one["id"] is not None]
         closed.append(not claim.facts["holds"] or bool(absent))
-        problem = f"nothing is proved of {plural(len(absent), 'question')} that could not be compared"
+        problem = (
+            f"nothing is proved of {plural(len(absent), 'question')} that could not be compared"
+        )
         notes += [f"--require not-worse: {problem}."] if absent else []
     if fail_above is not None and (row := comparison.of_all("score_worst")):
         json["gate"] = gate_of(fail_above, row.alpha_upper, row.upper_bound)
@@ -219,7 +245,9 @@ def compare(
 
 
 def certify(
-    call: Callable[..., certificates.Certificate], given: Given, out: Path = Path("certificate.json")
+    call: Callable[..., certificates.Certificate],
+    given: Given,
+    out: Path = Path("certificate.json"),
 ) -> Answer:
     """Write the certificate.
 
@@ -235,7 +263,9 @@ def certify(
     return Answer(certificate, {"file": str(out)}, [note])
 
 
-def verify(call: Callable[..., certificates.Certificate], given: Given, out: Path | None = None) -> Answer:
+def verify(
+    call: Callable[..., certificates.Certificate], given: Given, out: Path | None = None
+) -> Answer:
     """Write the grown certificate.
 
     Parameters
@@ -243,7 +273,11 @@ def verify(call: Callable[..., certificates.Certificate], given: Given, out: Pat
     out : Write here instead of to FILE.
     """
     file = given["file"]
-    if out is not None and fresh("out", out, (".json",)).exists() and not (file.exists() and out.samefile(file)):
+    if (
+        out is not None
+        and fresh("out", out, (".json",)).exists()
+        and not (file.exists() and out.samefile(file))
+    ):
         raise BadValue("out", str(out), "a new file", "Join two certificates with --add.")
     certificate = call(**given)
     notes = [f"The hashes agree: {', '.join(certificate.hashes)}."]
@@ -252,11 +286,15 @@ def verify(call: Callable[..., certificates.Certificate], given: Given, out: Pat
     certificate.write(out or file)
     notes.append(f"The certificate is {out or file}.")
     if given.get("add"):
-        notes.append("Only the join of all copies has the level: a copy left out is a draw left out.")
+        notes.append(
+            "Only the join of all copies has the level: a copy left out is a draw left out."
+        )
     return Answer(certificate, {"file": str(out or file)}, notes)
 
 
-def evaluate(call: Callable[..., evaluating.Evaluation], given: Given, fail_above: float | None = None) -> Answer:
+def evaluate(
+    call: Callable[..., evaluating.Evaluation], given: Given, fail_above: float | None = None
+) -> Answer:
     """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them."""
     check_gate(fail_above)
     from lethe.models import hub
@@ -291,7 +329,9 @@ def evaluate(call: Callable[..., evaluating.Evaluation], given: Given, fail_abov
         why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
         return gated(evaluation, fail_above, why=why, alpha=evaluation.numbers.value("alpha"))
     if worst is None:
-        raise BadInput("--fail-above: this run has no bound of the worst question's leak probability.")
+        raise BadInput(
+            "--fail-above: this run has no bound of the worst question's leak probability."
+        )
     unjudged = 0 if largest[0] in ends else int(evaluation.questions["binary_share"].isna().sum())
     return gated(evaluation, fail_above, worst, without=len(evaluation.skipped) + unjudged)
 
@@ -321,7 +361,9 @@ def sample(
             raise BadValue("scorer", scorer, "given with --data, whose rows say what a leak is")
         check_scorer(scorer, above)
     if (data is None) == ("prompts" not in given):
-        raise BadInput("lethe sample: give PROMPTS, or the questions of a file with --data, and not both.")
+        raise BadInput(
+            "lethe sample: give PROMPTS, or the questions of a file with --data, and not both."
+        )
     if out is not None:
         fresh("out", out, (".parquet", ".csv"), *([data] if data else []))
     if data is not None:
@@ -345,17 +387,27 @@ def sample(
     return Answer(samples, {"file": str(out), **json}, [*notes, f"The answers are in {out}."])
 
 
-def exact(call: Callable[..., probabilities.ExactBounds], given: Given, fail_above: float | None = None) -> Answer:
+def exact(
+    call: Callable[..., probabilities.ExactBounds], given: Given, fail_above: float | None = None
+) -> Answer:
     """Keep finished questions, so that an interrupted call resumes, and gate on them."""
     check_gate(fail_above)
     result = call(**given, scratch=SCRATCH)
     if fail_above is None:
         return Answer(result)
     worst = max(result.certificates.trees, key=lambda tree: tree.bounds["upper"].value)
-    return gated(result, fail_above, worst.bounds["upper"], worst.id, without=len(result.certificates.skipped))
+    return gated(
+        result,
+        fail_above,
+        worst.bounds["upper"],
+        worst.id,
+        without=len(result.certificates.skipped),
+    )
 
 
-def extract(call: Callable[..., probabilities.Extracted], given: Given, page: Path | None = None) -> Answer:
+def extract(
+    call: Callable[..., probabilities.Extracted], given: Given, page: Path | None = None
+) -> Answer:
     """Keep finished windows, so that an interrupted call resumes, and write a page.
 
     Parameters
@@ -370,15 +422,23 @@ def extract(call: Callable[..., probabilities.Extracted], given: Given, page: Pa
     from lethe.report.pages import write_extraction
 
     texts = (extracted.extraction, *extracted.references)
-    html, picture = map(str, write_extraction(page, texts, extracted.headline(), extracted.sentences()))
-    return Answer(extracted, {"page": html, "picture": picture}, [f"The page is {html}, its strip {picture}."])
+    html, picture = map(
+        str, write_extraction(page, texts, extracted.headline(), extracted.sentences())
+    )
+    return Answer(
+        extracted, {"page": html, "picture": picture}, [f"The page is {html}, its strip {picture}."]
+    )
 
 
-def label(call: Callable[..., labelling.LabelledBounds], given: Given, as_json: bool = False) -> Answer:
+def label(
+    call: Callable[..., labelling.LabelledBounds], given: Given, as_json: bool = False
+) -> Answer:
     """Ask a person at the terminal, unless JSON is wanted."""
     labels = given.get("labels")
     if as_json and labels is not None and not labels.is_file():
-        raise BadFile(labels, "is no file", "Label first (without --json), or name the file of labels.")
+        raise BadFile(
+            labels, "is no file", "Label first (without --json), or name the file of labels."
+        )
     return Answer(call(**given) if as_json else call(**given, ask=label_at_terminal))
 
 
@@ -431,7 +491,9 @@ def score_log(
         for name, *counts in result.rows():
             keys = zip(("scored", "missing", "mean"), counts, strict=True)
             numbers |= {f"{name}_{key}": value for key, value in keys if value is not None}
-        run = log_file(FromFile(result.log.path.name, numbers, {}, parameters_of(result.log), result.table))
+        run = log_file(
+            FromFile(result.log.path.name, numbers, {}, parameters_of(result.log), result.table)
+        )
     place = (
         f"The records are in {out}: inspect score {given['log']} --scorer precomputed_scores -S scores={out}"
         if to == "inspect"
@@ -453,13 +515,19 @@ def label_at_terminal(queue: Queue, labels: Labels) -> None:
         typer.echo("Labelling is not finished: run the same command again to continue.")
 
 
-def ask(queue: Queue, labels: Labels, read_key: ReadKey, show: Callable[[str], None] = typer.echo) -> None:
+def ask(
+    queue: Queue, labels: Labels, read_key: ReadKey, show: Callable[[str], None] = typer.echo
+) -> None:
     """Show one answer after the other and keep the label of each key, until nothing is left or a key ends it."""
     questions = queue.draws.questions
     while (ahead := queue.ahead(labels)) is not None:
-        place = f"a random draw of the rest, which bounds the average ({plural(queue.rest, 'draw')})"
+        place = (
+            f"a random draw of the rest, which bounds the average ({plural(queue.rest, 'draw')})"
+        )
         if ahead.asked.part == "mass":
-            place = f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
+            place = (
+                f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
+            )
         show(
             f"\n--- {place}\n"
             f"Question: {visible(questions.get(ahead.answer.prompt_id, ahead.answer.prompt_id))}\n"

@@ -12,7 +12,10 @@ from lethe.registry import ENGINES, JUDGES, SCORERS
 MOST_DRAWN = 1 << 16  # the largest number of answers per question that ``sample.n: auto`` draws
 SERVED = "lethe/models/served"
 SEEDED = "seeded"
-BY_NUMBER = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, the question and j alone
+BY_NUMBER = (
+    "prefix",
+    "vllm",
+)  # engines whose j-th answers depend on the seed, the question and j alone
 EngineName = Annotated[str, fields.NameIn((ENGINES,), also=("auto",), quoted=True)]
 ScorerName = Annotated[str, fields.NameIn((SCORERS, JUDGES))]
 Threshold = Annotated[fields.Real, Field(gt=0, le=1)]
@@ -22,16 +25,22 @@ Chance = Annotated[fields.Real, Field(gt=0, lt=1)]
 class Endpoint(fields.Section):
     """A model behind an OpenAI-compatible server; a key is read from the environment variable ``key_env`` alone."""
 
-    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$")]  # up to /v1; no key belongs into it
+    endpoint: Annotated[
+        str, Field(pattern=r"^https?://[^\s@?#]+$")
+    ]  # up to /v1; no key belongs into it
     name: fields.Place
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     concurrency: fields.Count = 16  # requests at once
     timeout: fields.Positive = 120.0  # seconds of a request
     retries: fields.Natural = 6  # of a request that failed
-    max_tokens_total: fields.Count | None = None  # read and written; the next request would exceed it: stop
+    max_tokens_total: fields.Count | None = (
+        None  # read and written; the next request would exceed it: stop
+    )
     price_in: fields.Weight | None = None  # of a million tokens read
     price_out: fields.Weight | None = None
-    seeded: bool = False  # one request and one seed for each answer, if the server draws by the seed
+    seeded: bool = (
+        False  # one request and one seed for each answer, if the server draws by the seed
+    )
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -41,7 +50,9 @@ class Endpoint(fields.Section):
         return f"{self.name} at {self.endpoint}"
 
 
-ENDPOINT = Endpoint(endpoint="http://127.0.0.1:8000/v1", name="model")  # the defaults; address and name have none
+ENDPOINT = Endpoint(
+    endpoint="http://127.0.0.1:8000/v1", name="model"
+)  # the defaults; address and name have none
 
 
 class Model(fields.Section):
@@ -59,10 +70,14 @@ class Model(fields.Section):
     @classmethod
     def _an_attack_has_its_own_section(cls, value: object) -> object:
         if isinstance(value, dict) and "after" in value:
-            raise ValueError("an entry with the key after is an attack: put it under attacks, as `lethe run` does")
+            raise ValueError(
+                "an entry with the key after is an attack: put it under attacks, as `lethe run` does"
+            )
         if isinstance(value, dict) and "endpoint" in value:
             if value.get("path") != SERVED:
-                raise ValueError(f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}")
+                raise ValueError(
+                    f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}"
+                )
             own = {key: value[key] for key in value if key in Endpoint.model_fields}
             return {key: value[key] for key in value if key not in own} | {"served": own}
         return value
@@ -130,9 +145,13 @@ class Sample(Drawing):
         plain = self.stop == "fixed" and self.language is None
         for name, value in (("n", "auto"), ("truncated", "missing")):
             if getattr(self, name) == value and not plain:
-                raise ValueError(f"{name} is {value!r}; then stop must be 'fixed' and language must be null")
+                raise ValueError(
+                    f"{name} is {value!r}; then stop must be 'fixed' and language must be null"
+                )
         if self.language is not None and self.stop != "fixed":
-            raise ValueError(f"language is {self.language!r}; then stop must be 'fixed' (got {self.stop!r})")
+            raise ValueError(
+                f"language is {self.language!r}; then stop must be 'fixed' (got {self.stop!r})"
+            )
         return self
 
 
@@ -191,7 +210,11 @@ class Score(fields.Section):
         """Map every scorer's name to its parameters, in the order of ``names``."""
         params_of = {}
         for entry in self.scorers:
-            name, params = (entry, scorer_params(entry)) if isinstance(entry, str) else next(iter(entry.items()))
+            name, params = (
+                (entry, scorer_params(entry))
+                if isinstance(entry, str)
+                else next(iter(entry.items()))
+            )
             if "keyword_match" in type(params).model_fields.keys() - params.model_fields_set:
                 params = params.model_copy(update={"keyword_match": self.keyword_match})
             params_of[name] = params
@@ -200,7 +223,9 @@ class Score(fields.Section):
 
 def scorer_params(name: str, values: object = None) -> ScorerParams:
     member = JUDGES[name] if name in JUDGES else SCORERS[name]
-    return fields.checked_under(name, getattr(member, "Params", ScorerParams), {} if values is None else values)
+    return fields.checked_under(
+        name, getattr(member, "Params", ScorerParams), {} if values is None else values
+    )
 
 
 def _scorer_name(entry: str | Mapping[str, ScorerParams]) -> str:
@@ -224,12 +249,16 @@ class JudgeEntry(fields.Section):
         common = {key: value[key] for key in ("judge", "labelled") if key in value}
         own, name = {key: value[key] for key in value if key not in common}, common.get("judge", "")
         exists = isinstance(name, str) and name in JUDGES
-        return common | {"params": JUDGES[name].Params.model_validate(own) if exists else ScorerParams()}
+        return common | {
+            "params": JUDGES[name].Params.model_validate(own) if exists else ScorerParams()
+        }
 
     @model_validator(mode="after")
     def _has_a_model(self) -> Self:
         if not isinstance(getattr(self.params, "model", None), str):
-            raise ValueError(f"the judge {self.judge} has no key model, whose folder the stage depends on")
+            raise ValueError(
+                f"the judge {self.judge} has no key model, whose folder the stage depends on"
+            )
         return self
 
     @property
@@ -251,7 +280,13 @@ class LabelsByAPerson(fields.Section):
 class Metrics(fields.Section):
     alpha: fields.Alpha = 0.01
     rho: fields.Weight = 2.0
-    thresholds: Annotated[tuple[fields.Share, ...], Field(min_length=1)] = (0.1, 0.25, 0.5, 0.75, 0.9)
+    thresholds: Annotated[tuple[fields.Share, ...], Field(min_length=1)] = (
+        0.1,
+        0.25,
+        0.5,
+        0.75,
+        0.9,
+    )
     leak: str = "rouge_l"
     binary: str | None = "keyword_leak"
     share_above: fields.Share = 0.1
@@ -286,11 +321,15 @@ def check_together(
     columns = [column for name in score.names for column in columns_of(name)]
     columns += [column for name, entry in judges.items() for column in entry.columns(name)]
     if doubled := sorted({column for column in columns if columns.count(column) > 1}):
-        raise ValueError(f"{', '.join(doubled)} is a column of two scorers or judges: rename the entry of judges")
+        raise ValueError(
+            f"{', '.join(doubled)} is a column of two scorers or judges: rename the entry of judges"
+        )
     for key in ("leak", "binary", "utility"):
         if (scorer := getattr(metrics, key)) not in (None, *columns):
             listed = ", ".join(columns)
-            raise ValueError(f"metrics.{key} is {scorer!r}, which score.scorers does not list ({listed})")
+            raise ValueError(
+                f"metrics.{key} is {scorer!r}, which score.scorers does not list ({listed})"
+            )
     if metrics.binary is not None and not is_binary(metrics.binary, score.params, judges):
         legal = [name for name in judges if is_binary(name, {}, judges)]
         legal += [name for kind in (JUDGES, SCORERS) for name in sorted(kind) if is_binary(name)]
@@ -300,7 +339,9 @@ def check_together(
         stated = f"metrics.labels.folder is {metrics.labels.folder!r}"
         raise ValueError(f"{stated}; then sample.stop must be 'fixed' (got {sample.stop!r})")
     if score.parts is not None and (sample.stop != "fixed" or judges):
-        needed = "then sample.stop must be 'fixed' and judges {}: these read thinking and answer as one"
+        needed = (
+            "then sample.stop must be 'fixed' and judges {}: these read thinking and answer as one"
+        )
         raise ValueError(f"score.parts is set; {needed}")
 
 
@@ -309,7 +350,9 @@ def columns_of(scorer: str) -> list[str]:
 
 
 def is_binary(
-    column: str, params: Mapping[str, ScorerParams] | None = None, judges: Mapping[str, JudgeEntry] | None = None
+    column: str,
+    params: Mapping[str, ScorerParams] | None = None,
+    judges: Mapping[str, JudgeEntry] | None = None,
 ) -> bool:
     """Whether a column holds only 0 and 1, as its scorer or judge declares with its parameters."""
     if judges and column in judges:
@@ -330,7 +373,9 @@ class Exploring(fields.Section):
     alpha: fields.Alpha = 0.01
     target: Chance | None = None
     exact_only: bool = False
-    queries: Annotated[tuple[fields.Count, ...], Field(min_length=1)] = tuple(10**power for power in range(10))
+    queries: Annotated[tuple[fields.Count, ...], Field(min_length=1)] = tuple(
+        10**power for power in range(10)
+    )
     seed: fields.Seed = 0
 
 

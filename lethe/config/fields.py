@@ -32,8 +32,12 @@ Integer = Annotated[int, BeforeValidator(_no_truth)]
 Real = Annotated[float, BeforeValidator(_no_truth)]
 LONGEST_NAME = 80  # a name becomes part of a folder's name
 # DVC addresses an entry by its key (train.models.NAME): a dot in the name would start a new section.
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=LONGEST_NAME)]
-DottedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=LONGEST_NAME)]
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=LONGEST_NAME)
+]
+DottedName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=LONGEST_NAME)
+]
 Place = Annotated[str, StringConstraints(min_length=1)]
 Positive = Annotated[Real, Field(gt=0)]
 Weight = Annotated[Real, Field(ge=0)]
@@ -41,7 +45,9 @@ Share = Annotated[Real, Field(ge=0, le=1)]
 Natural = Annotated[Integer, Field(ge=0)]
 Count = Annotated[Integer, Field(ge=1)]
 Draws = Annotated[Integer, Field(ge=1, le=1_000_000)]
-Seed = Annotated[Integer, Field(ge=0, le=2**32 - 1)]  # the range that every library's generator takes
+Seed = Annotated[
+    Integer, Field(ge=0, le=2**32 - 1)
+]  # the range that every library's generator takes
 Alpha = Annotated[Real, Field(gt=0, le=0.5)]
 Delta = Annotated[Real, Field(ge=0, lt=1)]
 Betas = Annotated[list[Annotated[Real, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)]
@@ -50,7 +56,9 @@ Betas = Annotated[list[Annotated[Real, Field(ge=0, lt=1)]], Field(min_length=2, 
 class Section(BaseModel):
     """A section of params.yaml: a section is frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False
+    )
 
 
 P = TypeVar("P", bound=BaseModel)
@@ -92,7 +100,9 @@ class Complete:
     def __get_pydantic_core_schema__(
         self, source: type[Section], handler: GetCoreSchemaHandler
     ) -> core.CoreSchema:
-        fields = {name: field for name, field in source.model_fields.items() if name not in self.but}
+        fields = {
+            name: field for name, field in source.model_fields.items() if name not in self.but
+        }
         required = {name: (field.rebuild_annotation(), ...) for name, field in fields.items()}
         whole: type[Section] = create_model(source.__name__, __base__=source, **required)  # type: ignore[call-overload]
 
@@ -113,12 +123,16 @@ def no_member(legal: str) -> core.PydanticCustomError:
 
 def problem(kind: str | core.PydanticCustomError, key: str, got: object) -> ValidationError:
     """Return the error of one key, for a validator of the section that holds the key to raise."""
-    return ValidationError.from_exception_data(key, [core.InitErrorDetails(type=kind, loc=(key,), input=got)])
+    return ValidationError.from_exception_data(
+        key, [core.InitErrorDetails(type=kind, loc=(key,), input=got)]
+    )
 
 
 def checked_under(key: str, model: type[S], value: object) -> S:
     """Check a value by a model, for a validator of the section above."""
-    schema = core.core_schema.dict_schema(core.core_schema.str_schema(), model.__pydantic_core_schema__)
+    schema = core.core_schema.dict_schema(
+        core.core_schema.str_schema(), model.__pydantic_core_schema__
+    )
     return core.SchemaValidator(schema).validate_python({key: value})[key]
 
 
@@ -126,12 +140,16 @@ def checked_under(key: str, model: type[S], value: object) -> S:
 class OrAuto:
     """A number of draws or the word "auto", for use in ``Annotated[Draws | Literal["auto"], OrAuto()]``."""
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core.CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core.CoreSchema:
         # A union would name its members in the key of an error.
         return core.core_schema.no_info_wrap_validator_function(
             lambda value, draws: value if value == "auto" else draws(value),
             handler.generate_schema(Draws),
-            serialization=core.core_schema.plain_serializer_function_ser_schema(lambda value: value),
+            serialization=core.core_schema.plain_serializer_function_ser_schema(
+                lambda value: value
+            ),
         )
 
 
@@ -144,7 +162,9 @@ class NameIn:
     quoted: bool = False
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> core.CoreSchema:
-        return core.core_schema.no_info_after_validator_function(self._checked, core.core_schema.str_schema())
+        return core.core_schema.no_info_after_validator_function(
+            self._checked, core.core_schema.str_schema()
+        )
 
     def _checked(self, name: str) -> str:
         if name in self.also or any(name in registry for registry in self.registries):
@@ -171,7 +191,9 @@ class MemberOf:
     def model(self, value: Mapping[str, object]) -> type[Section] | None:
         """Return the model of the section ``value``; None where the tag names no member."""
         name = value.get(self.tag)
-        return self.registry[name].Params if isinstance(name, str) and name in self.registry else None
+        return (
+            self.registry[name].Params if isinstance(name, str) and name in self.registry else None
+        )
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> core.CoreSchema:
         return core.core_schema.no_info_plain_validator_function(self._checked)
@@ -202,7 +224,9 @@ class MemberOf:
         return ValueError(f"{value[self.tag]} needs {', '.join(missing)}, which the entry lacks")
 
 
-def bad_param(error: ValidationError, value: dict[str, object], source: str, model: type[BaseModel]) -> BadInput:
+def bad_param(
+    error: ValidationError, value: dict[str, object], source: str, model: type[BaseModel]
+) -> BadInput:
     """Return the first problem in Lethe's words, unknown keys first, as one may be a misspelt key; and the others' keys."""
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     first, location = problems[0], _location(problems[0])
@@ -235,15 +259,27 @@ LEGAL = {
     "bool_parsing": "true or false",
     "model_attributes_type": "a section of keys",
 }
-NUMBERS = {"int": "an integer", "float": "a number", "finite": "a finite number"}  # by the first word of the kind
-ENDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}
+NUMBERS = {
+    "int": "an integer",
+    "float": "a number",
+    "finite": "a finite number",
+}  # by the first word of the kind
+ENDS = {
+    "gt": "above",
+    "ge": "at least",
+    "lt": "below",
+    "le": "at most",
+    "multiple_of": "a multiple of",
+}
 
 
 def _legal(problem: core.ErrorDetails, walk: "_Walk") -> str:
     kind, context, keys = problem["type"], problem.get("ctx", {}), ", ".join(walk.keys)
     if kind == "extra_forbidden":
         return f"one of the keys {', '.join(walk.keys_above)}" if walk.keys_above else "absent"
-    if kind == "string_pattern_mismatch" or (kind == "string_too_long" and context["max_length"] == LONGEST_NAME):
+    if kind == "string_pattern_mismatch" or (
+        kind == "string_too_long" and context["max_length"] == LONGEST_NAME
+    ):
         dot = ", '.'" if "." in context.get("pattern", "") else ""
         return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
     if kind == "dict_type":
@@ -288,7 +324,9 @@ class _Walk:
                 metadata = [*field.metadata, *_parts(field.annotation)]
                 # a pydantic Field holds its constraints
                 parts = [own for one in metadata for own in getattr(one, "metadata", None) or [one]]
-                self.range = {name: getattr(own, name) for own in parts for name in ENDS if hasattr(own, name)}
+                self.range = {
+                    name: getattr(own, name) for own in parts for name in ENDS if hasattr(own, name)
+                }
                 section = _section_of(field.annotation)
                 member = next((one for one in metadata if isinstance(one, MemberOf)), None)
             elif part in (kinds := getattr(section, "sections", dict)()):  # of `Data`

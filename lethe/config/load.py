@@ -45,15 +45,23 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Json:
         _check_depth(value)
         return value
     except RecursionError:
-        raise BadFile(path, f"nested too deeply; the depth must be at most {DEEPEST} levels") from None
+        raise BadFile(
+            path, f"nested too deeply; the depth must be at most {DEEPEST} levels"
+        ) from None
     # An impossible date raises ValueError, as does a number of 5,000 digits; a mapping as a key raises TypeError.
     except (YAMLError, ValueError, TypeError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         if isinstance(error, DuplicateKeyError):
-            problem = str(problem).replace("found duplicate key", "duplicate key").partition(" with value")[0]
+            problem = (
+                str(problem)
+                .replace("found duplicate key", "duplicate key")
+                .partition(" with value")[0]
+            )
         problem = problem or str(error).split(";")[0]
         where = f" at line {mark.line + 1}" if mark else ""
-        raise BadFile(path, f"not valid YAML{where}" + (f": {problem}" if problem else "")) from None
+        raise BadFile(
+            path, f"not valid YAML{where}" + (f": {problem}" if problem else "")
+        ) from None
 
 
 def _check_depth(value: Json) -> None:
@@ -94,7 +102,12 @@ def section_of(
     for part in sections:
         document = document.get(part) if isinstance(document, dict) else None
     if not isinstance(document, dict):
-        raise BadParam(key, value, legal or f"a key whose sections exist ({'.'.join(sections)} does not)", source)
+        raise BadParam(
+            key,
+            value,
+            legal or f"a key whose sections exist ({'.'.join(sections)} does not)",
+            source,
+        )
     return document, last
 
 
@@ -126,7 +139,9 @@ def load(path: str | os.PathLike = FILE) -> Params:
 def validate(value: dict[str, object], source: str = FILE) -> Params: ...
 @overload
 def validate(value: dict[str, object], source: str, model: type[M]) -> M: ...
-def validate(value: dict[str, object], source: str = FILE, model: type[BaseModel] = Params) -> BaseModel:
+def validate(
+    value: dict[str, object], source: str = FILE, model: type[BaseModel] = Params
+) -> BaseModel:
     try:
         return model.model_validate(value)
     except ValidationError as error:

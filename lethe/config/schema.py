@@ -13,7 +13,11 @@ from lethe.io.files import Json
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
 
 FILE = "params.yaml"
-SHARES = {"forget01": 0.01, "forget05": 0.05, "forget10": 0.10}  # shares of the learned authors, as in TOFU
+SHARES = {
+    "forget01": 0.01,
+    "forget05": 0.05,
+    "forget10": 0.10,
+}  # shares of the learned authors, as in TOFU
 
 
 Own = TypeVar("Own", bound=fields.Section)
@@ -52,7 +56,9 @@ class Data(fields.Section, extra="allow"):
     def own(self, model: type[Own]) -> Own:
         section = (self.model_extra or {})[self.kind]
         if not isinstance(section, model):
-            raise TypeError(f"data.{self.kind} is a {type(section).__name__}, not a {model.__name__}")
+            raise TypeError(
+                f"data.{self.kind} is a {type(section).__name__}, not a {model.__name__}"
+            )
         return section
 
     @staticmethod
@@ -78,7 +84,9 @@ class Compute(fields.Section):
     """How training uses the machine. The default is one process in float32 that takes each batch at once."""
 
     precision: Literal["float32", "bfloat16"] = "float32"  # of the passes; the weights stay float32
-    accumulate: fields.Count = 1  # a step's batch is taken in this number of parts, weighted as one batch
+    accumulate: fields.Count = (
+        1  # a step's batch is taken in this number of parts, weighted as one batch
+    )
     gradient_checkpointing: bool = False  # activations are computed again in the backward pass
     processes: fields.Count = 1  # one per GPU, connected by accelerate
     # steps between two saved states; a killed run resumes from the last
@@ -117,7 +125,9 @@ class TrainRecipe(Recipe):
     @model_validator(mode="after")
     def _a_model_can_be_built(self) -> Self:
         if self.compute.lora and not self.start_from:
-            raise ValueError("compute.lora adapts the model of start_from, which is null; name one or drop lora")
+            raise ValueError(
+                "compute.lora adapts the model of start_from, which is null; name one or drop lora"
+            )
         if self.hidden % self.heads:
             raise ValueError(f"hidden must be a multiple of heads ({self.heads})")
         if self.heads % self.kv_heads:
@@ -150,7 +160,9 @@ class Train(fields.Section):
             except ValidationError as error:
                 first = error.errors()[0]
                 key = ".".join(map(str, first["loc"]))
-                raise ValueError(f"models.{name}.recipe: {key or 'recipe'}: {first['msg']}") from None
+                raise ValueError(
+                    f"models.{name}.recipe: {key or 'recipe'}: {first['msg']}"
+                ) from None
         return self
 
     def recipe_of(self, name: str) -> TrainRecipe:
@@ -164,12 +176,15 @@ class UnlearnRecipe(Recipe):
     retain_batch: fields.Count
     # the source of logits and states before unlearning: a second model, or stored values
     reference: Literal["frozen", "cached"] = "frozen"
-    watch: fields.Count | None = None  # rows per split whose confidence and entropy are measured after each epoch
+    watch: fields.Count | None = (
+        None  # rows per split whose confidence and entropy are measured after each epoch
+    )
 
 
 # YAML's ``true``, which people write without quotes, is the word.
 Prefix = Annotated[
-    Literal["true", "greedy", "sampled"], BeforeValidator(lambda value: "true" if value is True else value)
+    Literal["true", "greedy", "sampled"],
+    BeforeValidator(lambda value: "true" if value is True else value),
 ]
 
 
@@ -281,7 +296,11 @@ class Notify(fields.Section):
 # What params.yaml names where there is no model, language or label: DVC tracks each of these places, and a null has none.
 FRESH = "lethe/models/fresh"
 PLAIN = "flows/languages/plain.yaml"
-LABELS, CALIBRATION, ANSWERS = "data/labels", "data/labels/calibration.csv", "data/labels/answers.jsonl"
+LABELS, CALIBRATION, ANSWERS = (
+    "data/labels",
+    "data/labels/calibration.csv",
+    "data/labels/answers.jsonl",
+)
 CHAT_FILE = "lethe/models/prompts/chat.txt"
 NEUTRAL = {
     "train.recipe.start_from": FRESH,
@@ -316,7 +335,9 @@ def _holds_nothing(place: str) -> bool:
     if place == LABELS:
         return not any(file.name != Path(ANSWERS).name for file in path.glob("*.jsonl"))
     if place in (CALIBRATION, ANSWERS):
-        return not path.is_file() or len(path.read_text(encoding="utf-8").splitlines()) <= (place == CALIBRATION)
+        return not path.is_file() or len(path.read_text(encoding="utf-8").splitlines()) <= (
+            place == CALIBRATION
+        )
     return True
 
 
@@ -328,7 +349,9 @@ class Params(fields.Section):
     sample: Annotated[evaluating.Sample, fields.Complete(but=("language", "truncated"))]
     score: evaluating.Score
     judges: dict[fields.Name, evaluating.JudgeEntry]
-    metrics: Annotated[evaluating.Metrics, fields.Complete(but=("together", "calibration", "labels", "utility"))]
+    metrics: Annotated[
+        evaluating.Metrics, fields.Complete(but=("together", "calibration", "labels", "utility"))
+    ]
     exact: Annotated[evaluating.Exact, fields.Complete()] | None
     extract: evaluating.Extract | None
     epsilon_star: EpsilonStar
@@ -346,13 +369,17 @@ class Params(fields.Section):
         for key, place in NEUTRAL.items():
             for path, section, last in _sections(values, key):
                 if section[last] is None:
-                    raise ValueError(f"{path} is null, which DVC cannot track; write {path}: {place}")
+                    raise ValueError(
+                        f"{path} is null, which DVC cannot track; write {path}: {place}"
+                    )
                 if section[last] == place and _holds_nothing(place):
                     section[last] = None
         for key in PROMPTS:
             for path, section, last in _sections(values, key):
                 if section[last] == "chat":
-                    raise ValueError(f"{path} is 'chat', which DVC cannot track; write {path}: {CHAT_FILE}")
+                    raise ValueError(
+                        f"{path} is 'chat', which DVC cannot track; write {path}: {CHAT_FILE}"
+                    )
                 if section[last] == CHAT_FILE:
                     section[last] = "chat"
         return values
@@ -360,10 +387,15 @@ class Params(fields.Section):
     @model_validator(mode="after")
     def _names_meet(self) -> Self:
         evaluating.check_together(self.score, self.metrics, self.sample, self.judges)
-        for key, name in [("base", self.report.base), *(("retrain", name) for name in self.report.retrains)]:
+        for key, name in [
+            ("base", self.report.base),
+            *(("retrain", name) for name in self.report.retrains),
+        ]:
             if name not in (None, *self.models):
                 listed = ", ".join(self.models)
-                raise ValueError(f"report.{key} is {name!r}, which models does not list ({listed}), nor null")
+                raise ValueError(
+                    f"report.{key} is {name!r}, which models does not list ({listed}), nor null"
+                )
         if self.report.base is not None and self.report.base in self.report.retrains:
             both = f"report.base and report.retrain are both {self.report.base!r}"
             raise ValueError(f"{both}; they must be two models, or one of them null")
@@ -378,7 +410,9 @@ class Params(fields.Section):
         for name in self.unlearn.methods:
             if f"data/models/{name}" not in paths:
                 line = f"`{name}: {{path: data/models/{name}}}`"
-                raise ValueError(f"unlearn.methods.{name} has no entry under models; add the line {line} there")
+                raise ValueError(
+                    f"unlearn.methods.{name} has no entry under models; add the line {line} there"
+                )
         if doubled := ", ".join(sorted(set(self.train.models) & set(self.unlearn.methods))):
             raise ValueError(f"{doubled} is in both train.models and unlearn.methods: rename one")
         return self

@@ -13,7 +13,9 @@ import numpy as np
 
 from lethe.errors import BadFile, BadValue, reason_of
 
-FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
+FASHION_MNIST = (
+    "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
+)
 CIFAR10_HUB = "uoft-cs/cifar10"
 LARGEST = 1 << 28  # bytes of an unzipped file
 CIFAR10_FILES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
@@ -33,7 +35,11 @@ class Images:
 
 
 def load(
-    kind: str, source: str | None = None, points: int | None = None, label_noise: float = 0.0, seed: int = 0
+    kind: str,
+    source: str | None = None,
+    points: int | None = None,
+    label_noise: float = 0.0,
+    seed: int = 0,
 ) -> Images:
     loaders = {"digits": _digits, "fashion_mnist": _fashion_mnist, "cifar10": _cifar10}
     if kind not in loaders:
@@ -42,13 +48,17 @@ def load(
     chosen, noise = np.random.SeedSequence(seed).spawn(2)
     if points is not None:
         if not 1 <= points <= len(images):
-            raise BadValue("data.points", points, f"a number from 1 to {len(images)}, the size of {kind}")
+            raise BadValue(
+                "data.points", points, f"a number from 1 to {len(images)}, the size of {kind}"
+            )
         rows = np.sort(np.random.default_rng(chosen).permutation(len(images))[:points])
         images = replace(images, pixels=images.pixels[rows], labels=images.labels[rows])
     rng = np.random.default_rng(noise)
     noisy = rng.permutation(len(images))[: round(label_noise * len(images))]
     labels = images.labels.copy()
-    labels[noisy] = (labels[noisy] + rng.integers(1, images.classes, size=len(noisy))) % images.classes
+    labels[noisy] = (
+        labels[noisy] + rng.integers(1, images.classes, size=len(noisy))
+    ) % images.classes
     return replace(images, labels=labels)
 
 
@@ -56,13 +66,18 @@ def _digits(source: str | None) -> Images:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    return Images(digits.images.astype(np.uint8)[:, None], digits.target.astype(np.int64), 10, white=16)
+    return Images(
+        digits.images.astype(np.uint8)[:, None], digits.target.astype(np.int64), 10, white=16
+    )
 
 
 def _fashion_mnist(source: str | None) -> Images:
     folder = Path(source or FASHION_MNIST)
     parts = [
-        (_idx(folder / f"{part}-images-idx3-ubyte", 3), _idx(folder / f"{part}-labels-idx1-ubyte", 1))
+        (
+            _idx(folder / f"{part}-images-idx3-ubyte", 3),
+            _idx(folder / f"{part}-labels-idx1-ubyte", 1),
+        )
         for part in ("train", "t10k")
     ]
     return _joined(folder, parts, (1, 28, 28))
@@ -89,7 +104,10 @@ def _unzipped(path: Path) -> bytes:
     with gzip.open(path) as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise BadFile(path, f"expands to more than {LARGEST >> 20} MiB; Fashion-MNIST's largest file has 45 MiB")
+        raise BadFile(
+            path,
+            f"expands to more than {LARGEST >> 20} MiB; Fashion-MNIST's largest file has 45 MiB",
+        )
     return data
 
 
@@ -99,8 +117,12 @@ def _cifar10(source: str | None) -> Images:
         return _cifar10_hub(source or CIFAR10_HUB)
     for inner in (folder, folder / "cifar-10-batches-bin"):
         if (inner / CIFAR10_FILES[0]).is_file():
-            return _joined(folder, [_cifar10_binary(inner / name) for name in CIFAR10_FILES], (3, 32, 32))
-    raise BadFile(folder, f"holds no {CIFAR10_FILES[0]}", "Unpack the binary version of CIFAR-10 there.")
+            return _joined(
+                folder, [_cifar10_binary(inner / name) for name in CIFAR10_FILES], (3, 32, 32)
+            )
+    raise BadFile(
+        folder, f"holds no {CIFAR10_FILES[0]}", "Unpack the binary version of CIFAR-10 there."
+    )
 
 
 def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -124,17 +146,24 @@ def _cifar10_hub(name: str) -> Images:
     parts = [data[part] for part in ("train", "test")]
     image, label = ("img", "label") if "img" in parts[0].column_names else ("image", "label")
     arrays = [
-        (np.stack([np.asarray(one, np.uint8).transpose(2, 0, 1) for one in part[image]]), np.asarray(part[label]))
+        (
+            np.stack([np.asarray(one, np.uint8).transpose(2, 0, 1) for one in part[image]]),
+            np.asarray(part[label]),
+        )
         for part in parts
     ]
     return _joined(name, arrays, (3, 32, 32))
 
 
-def _joined(place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int, int]) -> Images:
+def _joined(
+    place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int, int]
+) -> Images:
     """Join all parts of a data set with ten classes; ``shape`` is (channels, height, width) of each image."""
     for pixels, labels in parts:
         if pixels.ndim < 2 or pixels[0].size != math.prod(shape) or len(pixels) != len(labels):
-            raise BadFile(place, f"has images {pixels.shape} and {len(labels)} labels, expected {shape} each")
+            raise BadFile(
+                place, f"has images {pixels.shape} and {len(labels)} labels, expected {shape} each"
+            )
     pixels, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 9:
         raise BadFile(place, "has labels other than the whole numbers from 0 to 9")

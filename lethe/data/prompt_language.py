@@ -61,7 +61,9 @@ class _Entry(Section):
 
     @model_validator(mode="after")
     def _has_content(self) -> Self:
-        content = next((key for key in ("examples", "followups") if key in type(self).model_fields), "text")
+        content = next(
+            (key for key in ("examples", "followups") if key in type(self).model_fields), "text"
+        )
         if content not in self.model_fields_set and (self.name or "plain") != "plain":
             raise ValueError(f"it must have the key {content}, null for a choice that says nothing")
         return self
@@ -77,7 +79,9 @@ class _Wording(_Plain):
     @model_validator(mode="after")
     def _names_a_key(self) -> Self:
         if not KEY.search(self.text or ""):
-            raise ValueError("its text names no key of the row; it must have {question} or another key")
+            raise ValueError(
+                "its text names no key of the row; it must have {question} or another key"
+            )
         return self
 
 
@@ -87,7 +91,8 @@ class _Shots(_Entry):
 
 class _Turns(_Entry):
     followups: (
-        Annotated[list[Text], BeforeValidator(lambda own: own if isinstance(own, list) else [own])] | None
+        Annotated[list[Text], BeforeValidator(lambda own: own if isinstance(own, list) else [own])]
+        | None
     ) = None
 
 
@@ -167,10 +172,14 @@ class Production:
 
 
 def read_language(path: str | os.PathLike) -> Language:
-    file = validate({part: [text or None] for part, text in PLAIN.items()} | read_yaml(path), str(path), _File)
+    file = validate(
+        {part: [text or None] for part, text in PLAIN.items()} | read_yaml(path), str(path), _File
+    )
     parts: dict[str, tuple[Choice, ...]] = {}
     for part in PARTS:
-        choices = [_choice(part, one, number) for number, one in enumerate(getattr(file, part), start=1)]
+        choices = [
+            _choice(part, one, number) for number, one in enumerate(getattr(file, part), start=1)
+        ]
         names = [choice.name for choice in choices]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise BadFile(path, f"key {part}: the name {twice!r} appears twice")
@@ -180,9 +189,13 @@ def read_language(path: str | os.PathLike) -> Language:
 
 def _choice(part: str, entry: _Entry, number: int) -> Choice:
     text, answer = getattr(entry, "text", None) or "", getattr(entry, "answer", None) or ""
-    examples = tuple((pair.question, pair.answer) for pair in getattr(entry, "examples", None) or ())
+    examples = tuple(
+        (pair.question, pair.answer) for pair in getattr(entry, "examples", None) or ()
+    )
     followups = tuple(getattr(entry, "followups", None) or ())
-    name = entry.name or ("plain" if text == PLAIN[part] and not examples + followups else f"{part} {number}")
+    name = entry.name or (
+        "plain" if text == PLAIN[part] and not examples + followups else f"{part} {number}"
+    )
     return Choice(name, text, float(entry.weight), examples, entry.optional, answer, followups)
 
 
@@ -197,7 +210,8 @@ def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
                 reference = Reference(wording, production.question, production.answer)
                 references.setdefault(row["id"], {})[production.name] = asdict(reference)
             entry = entries.setdefault(
-                production.name, {"name": production.name, "probability": 0.0, "choices": dict(production.choices)}
+                production.name,
+                {"name": production.name, "probability": 0.0, "choices": dict(production.choices)},
             )
             entry["probability"] += production.probability / len(rows)
     share = language.share
@@ -215,12 +229,13 @@ def productions(language: Language, row: Row) -> list[Production]:
     options = [list(_filled(language, part, row)) for part in PARTS]
     for part, choices in zip(PARTS, options, strict=True):
         if not choices:
-            problem = (
-                f"{part}: every choice is optional, and row {row['id']!r} of the dataset has the keys of none"
-            )
+            problem = f"{part}: every choice is optional, and row {row['id']!r} of the dataset has the keys of none"
             raise BadFile(language.path, problem, "Add a choice that every row has.")
     if (count := math.prod(map(len, options))) > MOST:
-        raise BadFile(language.path, f"gives {count:,} productions for {row['id']!r}; must be at most {MOST:,}")
+        raise BadFile(
+            language.path,
+            f"gives {count:,} productions for {row['id']!r}; must be at most {MOST:,}",
+        )
     whole = math.prod(sum(choice.weight for choice in part) for part in options)
     lengths = dict(zip(PARTS, map(len, options), strict=True))
     varied = [part for part in PARTS if lengths[part] > 1 or part in language.varied]
@@ -253,10 +268,14 @@ def _filled(language: Language, part: str, row: Mapping[str, object]) -> Iterato
             )
             name = choice.name if len(every) == 1 else f"{choice.name} {number}"
             weight = choice.weight / len(every)
-            yield Choice(name, text, weight, choice.examples, answer=answer, followups=tuple(followups))
+            yield Choice(
+                name, text, weight, choice.examples, answer=answer, followups=tuple(followups)
+            )
 
 
-def _texts(language: Language, part: str, choice: Choice, key: str, row: Mapping[str, object]) -> list[str]:
+def _texts(
+    language: Language, part: str, choice: Choice, key: str, row: Mapping[str, object]
+) -> list[str]:
     value = row.get(key)
     texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):

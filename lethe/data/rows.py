@@ -11,7 +11,16 @@ from typing import Annotated, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from lethe.config.schema import Data
-from lethe.errors import BadFile, BadInput, BadRow, check_columns, nearest, reason_of, shortened, visible
+from lethe.errors import (
+    BadFile,
+    BadInput,
+    BadRow,
+    check_columns,
+    nearest,
+    reason_of,
+    shortened,
+    visible,
+)
 from lethe.io.artifacts import Aim, Row
 from lethe.io.files import doubled, read_json, read_jsonl, read_text
 from lethe.io.tables import LARGEST_CELL
@@ -42,7 +51,9 @@ class _Row(BaseModel):
     context: str | None = None
     keywords: list[Text] | None = None
     perturbed_answer: list[Text] | None = None
-    followups: list[Text] | None = None  # asked one after another, each after the answer to the one before
+    followups: list[Text] | None = (
+        None  # asked one after another, each after the answer to the one before
+    )
 
 
 TEXTS = ("id", "question", "answer")
@@ -55,14 +66,19 @@ def read_rows(path: Path, prefix: str = "") -> list[Row]:
         keys = ", ".join(f'"{key}": ...' for key in TEXTS)
         remedy = f"Write one JSON object per question on a line of its own: {{{keys}}}."
         raise BadFile(path, f"is a {path.suffix} file, expected JSON lines", remedy)
-    return checked_rows(((number, with_id(row, number, prefix)) for number, row in read_jsonl(path)), path)
+    return checked_rows(
+        ((number, with_id(row, number, prefix)) for number, row in read_jsonl(path)), path
+    )
 
 
 def with_id(row: dict, number: int, prefix: str = "") -> dict:
     """The row with a text as its id: its own id as text, or a prefix and the row's number."""
     own = row.get("id")
     if own is None:
-        return {"id": f"{prefix}{number}", **{key: value for key, value in row.items() if key != "id"}}
+        return {
+            "id": f"{prefix}{number}",
+            **{key: value for key, value in row.items() if key != "id"},
+        }
     return {**row, "id": str(own)} if isinstance(own, int) and not isinstance(own, bool) else row
 
 
@@ -84,8 +100,12 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
         for key in row.keys() - set(KEYS):
             unknown.setdefault(key, number)
     if unknown:
-        named = ", ".join(f"{shortened(key)} (line {line})" for key, line in sorted(unknown.items()))
-        print(visible(f"{path}: keys that only a scorer of your own reads: {named}."), file=sys.stderr)
+        named = ", ".join(
+            f"{shortened(key)} (line {line})" for key, line in sorted(unknown.items())
+        )
+        print(
+            visible(f"{path}: keys that only a scorer of your own reads: {named}."), file=sys.stderr
+        )
     return rows
 
 
@@ -107,7 +127,9 @@ def row_problem(row: Mapping[str, object]) -> str | None:
         if first["type"] == "missing":
             return f"no key {key!r}; a row must have {', '.join(TEXTS)}"
         listed = bool(first["loc"][1:]) or first["type"] == "list_type"
-        legal = "non-empty text" if key in TEXTS else "a list of non-empty texts" if listed else "text"
+        legal = (
+            "non-empty text" if key in TEXTS else "a list of non-empty texts" if listed else "text"
+        )
         return f"key {key}: got {shortened(row[key])}; must be {legal}"
     return None
 
@@ -121,7 +143,9 @@ def check_splits(splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
         for row in rows:
             if row["id"] in owner:
                 splits_of_id = f"{owner[row['id']]} and {name}"
-                raise BadInput(f"The id {row['id']!r} appears in the splits {splits_of_id}; make it unique.")
+                raise BadInput(
+                    f"The id {row['id']!r} appears in the splits {splits_of_id}; make it unique."
+                )
             owner[row["id"]] = name
     return splits
 
@@ -158,7 +182,9 @@ class Entry:
 
 def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
     csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), skipinitialspace=True, strict=True)
+    reader = csv.reader(
+        io.StringIO(read_text(path), newline=""), skipinitialspace=True, strict=True
+    )
     header: list[str] | None = None
     entries, begins = [], 1
     try:
@@ -170,14 +196,20 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
                 header = [cell.strip() for cell in cells]
                 check_columns(path, columns, header)
                 if (twice := doubled(filter(None, header))) is not None:
-                    raise BadFile(path, f"two columns are called {twice!r}", "Rename or remove one.")
+                    raise BadFile(
+                        path, f"two columns are called {twice!r}", "Rename or remove one."
+                    )
                 continue
             if len(cells) != len(header):
                 named = (
-                    f"column {header[len(cells)]!r} has no cell" if len(cells) < len(header) else "too many cells"
+                    f"column {header[len(cells)]!r} has no cell"
+                    if len(cells) < len(header)
+                    else "too many cells"
                 )
                 problem = f"{named}: got {len(cells)} cells, the header has {len(header)} columns"
-                raise BadRow(path, line, problem, "Put a cell that contains a comma into double quotes.")
+                raise BadRow(
+                    path, line, problem, "Put a cell that contains a comma into double quotes."
+                )
             entries.append(Entry(f"line {line}", dict(zip(header, cells, strict=True)), str(path)))
     except csv.Error as error:
         raise BadRow(path, begins, f"not valid CSV ({error})") from None
@@ -234,7 +266,9 @@ def first_of(folder: Path, *names: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     legal = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-    raise BadFile(folder, f"holds no file {legal}", "Put it there, or name another folder in data.source.")
+    raise BadFile(
+        folder, f"holds no file {legal}", "Put it there, or name another folder in data.source."
+    )
 
 
 def load_splits(data: Data, root: Path = Path()) -> dict[str, list[Row]]:

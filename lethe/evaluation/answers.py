@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.io.artifacts import CUT_OFF, KEYS, TURNS, columns_in, columns_of, joined_parts, parts_of, same_answers
+from lethe.io.artifacts import (
+    CUT_OFF,
+    KEYS,
+    TURNS,
+    columns_in,
+    columns_of,
+    joined_parts,
+    parts_of,
+    same_answers,
+)
 from lethe.io.artifacts import Tables as StoredTables
 from lethe.io.tables import read_arrow
 from lethe.scoring import CUT
@@ -25,7 +34,9 @@ class AnswerTables(StoredTables):
 
     def __init__(self, files: Mapping[str, tuple[Path, Path]]):
         self.files, self.paths = files, {split: drawn for split, (drawn, _) in files.items()}
-        self._same: dict[str, bool] = {}  # by split, so that the keys of both files are compared once
+        self._same: dict[
+            str, bool
+        ] = {}  # by split, so that the keys of both files are compared once
 
     def __getitem__(self, split: str) -> pd.DataFrame:
         import pandas as pd
@@ -38,15 +49,23 @@ class AnswerTables(StoredTables):
             self._same[split] = same_answers(*self.files[split])
         parts = joined_parts(*self.files[split], columns, self._same[split])
         later = self.files[split][0].parent / TURNS
-        if split != "forget" or not later.is_file() or (columns is not None and "text" not in columns):
+        if (
+            split != "forget"
+            or not later.is_file()
+            or (columns is not None and "text" not in columns)
+        ):
             yield from parts
             return
         for part in parts:
             # For people the text is the whole conversation: each follow-up question and its answer below.
             turns = read_arrow(later, part["prompt_id"].unique().tolist()).to_pandas()
             asked = "\n\n> " + turns["followup"] + "\n\n" + turns["text"].fillna("(no answer)")
-            more = asked.groupby([turns[key] for key in KEYS], sort=False).agg("".join).rename("more")
-            joined = part[[*KEYS]].merge(more.reset_index(), on=[*KEYS], how="left")["more"].fillna("")
+            more = (
+                asked.groupby([turns[key] for key in KEYS], sort=False).agg("".join).rename("more")
+            )
+            joined = (
+                part[[*KEYS]].merge(more.reset_index(), on=[*KEYS], how="left")["more"].fillna("")
+            )
             yield part.assign(text=part["text"] + joined.to_numpy())
 
     def columns(self, split: str) -> list[str]:
@@ -73,7 +92,9 @@ def scored(
     for part in answer_parts(answers, split, [scorer, *([ended] if cut_off else [])]):
         sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
         if cut_off:
-            sampled = sampled.assign(**{scorer: sampled[scorer].where(~sampled[ended].isin((CUT_OFF, 1.0)))})
+            sampled = sampled.assign(
+                **{scorer: sampled[scorer].where(~sampled[ended].isin((CUT_OFF, 1.0)))}
+            )
         own = sampled.groupby("prompt_id", sort=False)[scorer]
         groups += [group.to_numpy(dtype=np.float64) for _, group in own]
     if all(np.isnan(group).all() for group in groups):
@@ -143,8 +164,14 @@ def question_answers(
         values = sampled[leak].to_numpy(dtype=np.float64)
         present = ~np.isnan(values)
         bins = np.clip(np.searchsorted(edges, values[present], side="right") - 1, 0, BINS - 1)
-        counts = np.bincount(codes[present] * BINS + bins, minlength=len(names) * BINS).reshape(-1, BINS).tolist()
-        worst = _worst(sampled, ranking, most, dict(zip(greedy["prompt_id"], greedy["text"], strict=True)))
+        counts = (
+            np.bincount(codes[present] * BINS + bins, minlength=len(names) * BINS)
+            .reshape(-1, BINS)
+            .tolist()
+        )
+        worst = _worst(
+            sampled, ranking, most, dict(zip(greedy["prompt_id"], greedy["text"], strict=True))
+        )
         for name, n, bins_of in zip(names, drawn, counts, strict=True):
             by_question[name] = QuestionAnswers(name, n, tuple(bins_of), tuple(worst.get(name, ())))
     return by_question
@@ -171,7 +198,10 @@ def _worst(
         return {}
     # Equal texts of one question have equal scores, so the first represents all. An answer with score 0 is never listed.
     above = sampled[(sampled[list(ranking)] > 0).any(axis=1)]
-    firsts, same = {name: (name, "first") for name in ranking}, above.groupby(["prompt_id", "text"], sort=False)
+    firsts, same = (
+        {name: (name, "first") for name in ranking},
+        above.groupby(["prompt_id", "text"], sort=False),
+    )
     ranked = same.agg(times=("sample", "size"), first=("sample", "min"), **firsts).reset_index()
     keys = [f"rank_{name}" for name in ranking]
     ranked[keys] = ranked[list(ranking)].fillna(0.0).astype(float).to_numpy()
@@ -181,6 +211,8 @@ def _worst(
     for row in ranked.groupby("prompt_id", sort=False).head(most).to_dict("records"):
         scores = tuple(None if np.isnan(row[name]) else float(row[name]) for name in ranking)
         name, text = row["prompt_id"], row["text"]
-        answer = DrawnAnswer(name, text, row["times"], row["first"], scores, greedy.get(name) == text)
+        answer = DrawnAnswer(
+            name, text, row["times"], row["first"], scores, greedy.get(name) == text
+        )
         worst.setdefault(name, []).append(answer)
     return worst

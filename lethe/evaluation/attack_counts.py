@@ -36,7 +36,11 @@ class AttackResult:
 
     @property
     def title(self) -> str:
-        own = [(key, value) for key, value in self.after.items() if key != "kind" and not isinstance(value, list)]
+        own = [
+            (key, value)
+            for key, value in self.after.items()
+            if key != "kind" and not isinstance(value, list)
+        ]
         parameters = ", ".join(f"{key} {value}" for key, value in own)
         return f"{self.kind} ({parameters})" if parameters else self.kind
 
@@ -66,18 +70,32 @@ def counts_of(answers: pd.DataFrame) -> list[Counted]:
         scores = own["score"].dropna()
         binary = bool(scores.isin([0.0, 1.0]).all())
         total, missing = float(scores.sum()), int(own["score"].isna().sum())
-        counts.append(Counted(float(cast("float", budget)), total, total + missing, len(own), binary))
+        counts.append(
+            Counted(float(cast("float", budget)), total, total + missing, len(own), binary)
+        )
     return counts
 
 
-def curves(results: Mapping[str, AttackResult], base: str | None, retrain: str | None) -> list[Curve]:
+def curves(
+    results: Mapping[str, AttackResult], base: str | None, retrain: str | None
+) -> list[Curve]:
     every = []
     for name, result in results.items():
         role = "base" if result.path == base else "retrain" if result.path == retrain else "subject"
-        same = {own.path: own.counts for own in [*results.values()][::-1] if own.attack == result.attack}
+        same = {
+            own.path: own.counts for own in [*results.values()][::-1] if own.attack == result.attack
+        }
         of_base, of_retrain = same.get(base or ""), same.get(retrain or "")
         points = band(result.counts, result.alpha)
-        half = half_life(points, band(of_base, result.alpha)[0]) if of_base and role != "base" else None
-        more = excess(result.counts, of_retrain, result.alpha) if of_retrain and role == "subject" else []
+        half = (
+            half_life(points, band(of_base, result.alpha)[0])
+            if of_base and role != "base"
+            else None
+        )
+        more = (
+            excess(result.counts, of_retrain, result.alpha)
+            if of_retrain and role == "subject"
+            else []
+        )
         every.append(Curve(name, result, role, points, half, more))
     return every

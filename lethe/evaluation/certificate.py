@@ -19,11 +19,17 @@ from lethe.statistics.sequential import RULE, log_e_value
 
 SCHEMA = "lethe-certificate/2"
 CERTIFIED, NOT_YET, DIFFER = "certified", "not certified yet", "auditors differ"
-HOMOGENEITY = 0.01  # level of the test that all auditors saw one leak rate per question, fixed beforehand
+HOMOGENEITY = (
+    0.01  # level of the test that all auditors saw one leak rate per question, fixed beforehand
+)
 FACTS = ("weights", "tokenizer", "prompts", "scorer", "engine")
 TOLERANCE = 1e-6  # of stated numbers
 REMEDY = "Ask its author for the file as it was written."
-UNREAD = {"combined", "log_goal", "key"}  # values for people, which the schema lets anybody leave out
+UNREAD = {
+    "combined",
+    "log_goal",
+    "key",
+}  # values for people, which the schema lets anybody leave out
 # No text and no true or false passes for a number.
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Text = Annotated[str, Field(strict=True)]
@@ -49,7 +55,10 @@ class Audit:
         return digest(self.as_dict())
 
     def as_dict(self) -> dict[str, object]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,12 @@ class Certificate:
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """(auditors, questions) leaking answers, and answers."""
         shape = (-1, len(self.questions))
-        leaks, draws = ([getattr(audit, name) for audit in self.audits] for name in ("leaks", "draws"))
-        return np.array(leaks, dtype=np.int64).reshape(shape), np.array(draws, dtype=np.int64).reshape(shape)
+        leaks, draws = (
+            [getattr(audit, name) for audit in self.audits] for name in ("leaks", "draws")
+        )
+        return np.array(leaks, dtype=np.int64).reshape(shape), np.array(
+            draws, dtype=np.int64
+        ).reshape(shape)
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         leaks, draws = self.tables()
@@ -97,7 +110,11 @@ class Certificate:
             return 1.0
         hits, n = leaks.sum(axis=0), draws.sum(axis=0)
         clean, rest = draws - leaks, n - hits - (draws - leaks)
-        apart = betaln(leaks + 0.5, clean + 0.5) + betaln(hits - leaks + 0.5, rest + 0.5) - 2 * betaln(0.5, 0.5)
+        apart = (
+            betaln(leaks + 0.5, clean + 0.5)
+            + betaln(hits - leaks + 0.5, rest + 0.5)
+            - 2 * betaln(0.5, 0.5)
+        )
         one = xlogy(hits, hits / n) + xlogy(n - hits, 1 - hits / n)
         return float(np.exp(min(0.0, math.log(leaks.size) - logsumexp(apart - one))))
 
@@ -118,7 +135,11 @@ class Certificate:
 
     def statement(self) -> str:
         engine = self.settings.get("engine", {})
-        by = f"{engine.get('engine')} in {engine['dtype']}" if "dtype" in engine else engine.get("engine")
+        by = (
+            f"{engine.get('engine')} in {engine['dtype']}"
+            if "dtype" in engine
+            else engine.get("engine")
+        )
         if "endpoint" in engine:
             by = f"{engine.get('served')} at {engine['endpoint']}, as served at each draw,"
         return (
@@ -177,15 +198,23 @@ class Certificate:
                 "rule": RULE,
                 "combined": "the product over auditors of each question's e-values; the least over questions",
                 "per_question": [
-                    {"id": name, "n": int(n), "leaks": int(hit), "log_e_value": float(log) if joined else None}
-                    for name, (hit, n), log in zip(self.questions, counts, self.log_e_values(), strict=True)
+                    {
+                        "id": name,
+                        "n": int(n),
+                        "leaks": int(hit),
+                        "log_e_value": float(log) if joined else None,
+                    }
+                    for name, (hit, n), log in zip(
+                        self.questions, counts, self.log_e_values(), strict=True
+                    )
                 ],
                 "log_e_value": self.log_e() if joined else None,
                 "log_goal": math.log(1 / self.alpha),
             },
             "homogeneity": {"p_value": self.homogeneity(), "level": HOMOGENEITY, "holds": joined},
             "auditors": [
-                one.as_dict() | {"key": one.key, "log_e_value": self.alone(one).log_e()} for one in self.audits
+                one.as_dict() | {"key": one.key, "log_e_value": self.alone(one).log_e()}
+                for one in self.audits
             ],
             "verdict": self.verdict,
         }
@@ -197,14 +226,19 @@ class Certificate:
 def read_certificate(path: Path) -> Certificate:
     """Read a certificate, and check that what it states follows from its counts."""
     value, refused = read_json(path), partial(BadFile, path)
-    if not isinstance(value, dict) or not str(value.get("schema", "")).startswith("lethe-certificate/"):
+    if not isinstance(value, dict) or not str(value.get("schema", "")).startswith(
+        "lethe-certificate/"
+    ):
         raise refused("is not a certificate of `lethe certify`")
     if value["schema"] != SCHEMA:
-        remedy = "Verify with the release that wrote the file, or certify again with `lethe certify`."
+        remedy = (
+            "Verify with the release that wrote the file, or certify again with `lethe certify`."
+        )
         if value["schema"] == "lethe-certificate/1":
             remedy = "Its statement names no tokens, temperature or prompt: certify again with `lethe certify`."
         raise refused(
-            f"has the schema {shortened(value['schema'])}; this release of Lethe reads {SCHEMA!r}", remedy
+            f"has the schema {shortened(value['schema'])}; this release of Lethe reads {SCHEMA!r}",
+            remedy,
         )
     try:
         if (rule := value["e_process"].get("rule")) != RULE:
@@ -213,21 +247,27 @@ def read_certificate(path: Path) -> Certificate:
         certificate = _parsed(value)
     except ValidationError as error:
         first = error.errors()[0]
-        problem = f"{'.'.join(map(str, first['loc']))}: got {shortened(first['input'])}; {first['msg']}"
+        problem = (
+            f"{'.'.join(map(str, first['loc']))}: got {shortened(first['input'])}; {first['msg']}"
+        )
         raise refused(f"is a broken certificate ({problem})", REMEDY) from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         problem = f"is a broken certificate ({type(error).__name__}: {str(error)[:80]})"
         raise refused(problem, REMEDY) from None
     earlier: set[str] = set()
     for audit in certificate.audits:  # each seed follows from the audits that its auditor continued
-        if not set(audit.after) <= earlier or audit.seed != certificate.seed_of(audit.auditor, audit.after):
+        if not set(audit.after) <= earlier or audit.seed != certificate.seed_of(
+            audit.auditor, audit.after
+        ):
             problem = "does not follow from the audits before it, so it was chosen"
             raise refused(f"the seed of auditor {shortened(audit.auditor)} {problem}", REMEDY)
         earlier.add(audit.key)
     derived = certificate.as_dict()
     for part in ("claim", "e_process", "auditors", "verdict"):
         if wrong := _difference(value.get(part), derived[part], part):
-            raise refused(f"{wrong} does not follow from its settings and the counts of its auditors", REMEDY)
+            raise refused(
+                f"{wrong} does not follow from its settings and the counts of its auditors", REMEDY
+            )
     return certificate
 
 
@@ -235,7 +275,9 @@ def merged(first: Certificate, other: Certificate, path: Path) -> Certificate:
     """Return ``first`` with the audits that only ``other`` has; both must make the same claim about the same model."""
     for name in ("questions", "tau", "alpha", "hashes", "settings"):
         if getattr(first, name) != getattr(other, name):
-            problem = f"{name!r} differs from the first certificate, so the evidence cannot be combined"
+            problem = (
+                f"{name!r} differs from the first certificate, so the evidence cannot be combined"
+            )
             raise BadFile(path, problem)
     return first.with_audits([audit for audit in other.audits if audit not in first.audits])
 
@@ -244,10 +286,10 @@ def check_facts(certificate: Certificate, hashes: Mapping[str, str], path: Path)
     """Compare the hashes of the facts with those of a certificate."""
     changed = [name for name in FACTS if certificate.hashes.get(name) != hashes[name]]
     if changed:
-        same = (
-            "Verify with the same model, rows, scorer, settings and release of Lethe, or write a new certificate."
+        same = "Verify with the same model, rows, scorer, settings and release of Lethe, or write a new certificate."
+        raise BadFile(
+            path, f"the hash of {' and of '.join(changed)} differs from the certificate", same
         )
-        raise BadFile(path, f"the hash of {' and of '.join(changed)} differs from the certificate", same)
 
 
 def _parsed(value: Mapping[str, Json]) -> Certificate:
@@ -266,7 +308,9 @@ def _parsed(value: Mapping[str, Json]) -> Certificate:
         raise ValueError("settings must name the engine and its settings")
     pairs = [(own.leaks, own.draws) for own in certificate.audits]
     if any(not len(n) == len(leaks) == m or (np.array(leaks) > n).any() for leaks, n in pairs):
-        raise ValueError("draws and leaks must be one count per question, the leaks at most the draws")
+        raise ValueError(
+            "draws and leaks must be one count per question, the leaks at most the draws"
+        )
     return replace(certificate, audits=()).with_audits(certificate.audits)
 
 
@@ -277,10 +321,15 @@ def _difference(stated: Json, derived: Json, place: str) -> str:
         of = stated if isinstance(stated, dict) else {}
         parts = [(of.get(key), own, key) for key, own in derived.items() if key not in unread]
     elif isinstance(derived, list) and isinstance(stated, list) and len(stated) == len(derived):
-        parts = [(one, own, str(number)) for number, (one, own) in enumerate(zip(stated, derived, strict=True), 1)]
+        parts = [
+            (one, own, str(number))
+            for number, (one, own) in enumerate(zip(stated, derived, strict=True), 1)
+        ]
     else:
         return "" if _equal(stated, derived) else place
-    return next((wrong for one, own, key in parts if (wrong := _difference(one, own, f"{place}.{key}"))), "")
+    return next(
+        (wrong for one, own, key in parts if (wrong := _difference(one, own, f"{place}.{key}"))), ""
+    )
 
 
 def _equal(stated: Json, derived: Json) -> bool:
@@ -288,7 +337,11 @@ def _equal(stated: Json, derived: Json) -> bool:
         return type(stated) is type(derived) and bool(stated == derived)
     number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
     # A larger integer than any float cannot be compared.
-    return number and abs(stated) < 2**63 and math.isclose(stated, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return (
+        number
+        and abs(stated) < 2**63
+        and math.isclose(stated, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    )
 
 
 def _number(log: float) -> str:

@@ -74,11 +74,19 @@ class Comparison(_Rows):
 
     def ranked(self) -> list[Result]:
         """The questions, those whose difference holds first, in descending order of the difference."""
-        return sorted(self.per_question, key=lambda row: (not row.facts["holds"], -abs(row.estimate or 0.0)))
+        return sorted(
+            self.per_question, key=lambda row: (not row.facts["holds"], -abs(row.estimate or 0.0))
+        )
 
     def table(self) -> tuple[list[str], list[list[object]]]:
         rows = [
-            [row.item, row.facts["a"], row.facts["b"], *_numbers(row), outcome(row) if row.facts["holds"] else ""]
+            [
+                row.item,
+                row.facts["a"],
+                row.facts["b"],
+                *_numbers(row),
+                outcome(row) if row.facts["holds"] else "",
+            ]
             for row in self.ranked()[:SHOWN]
         ]
         return ["question", "A", "B", "B - A", "at least", "at most", "holds"], rows
@@ -144,7 +152,9 @@ def _remarks(record: Mapping[str, Json]) -> list[str]:
         reasons.setdefault(one["reason"], []).extend([one["id"]] if one["id"] is not None else [])
     for reason, ids in reasons.items():
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-        lines.append(f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else "."))
+        lines.append(
+            f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else ".")
+        )
     return lines
 
 
@@ -153,7 +163,12 @@ def _facts(effect: Difference, holds: bool) -> dict[str, object]:
 
 
 def _add_average(
-    rows: Rows, quantity: str, effect: Difference | None, holds: bool, covers: Covers, against: str | None = None
+    rows: Rows,
+    quantity: str,
+    effect: Difference | None,
+    holds: bool,
+    covers: Covers,
+    against: str | None = None,
 ) -> None:
     """Add the row of an average; one without numbers where the average is not compared."""
     numbers = (effect.difference, *effect.bounds(covers)) if effect else ()
@@ -161,13 +176,20 @@ def _add_average(
     rows.add("model", quantity, "compared", *numbers, item=against, evidence=facts)
 
 
-def _record(facts: Mapping[str, Json], missing: Sequence[NotCompared], notes: Sequence[str]) -> dict[str, Json]:
+def _record(
+    facts: Mapping[str, Json], missing: Sequence[NotCompared], notes: Sequence[str]
+) -> dict[str, Json]:
     remarks = {"not_compared": [asdict(one) for one in missing], "notes": list(notes)}
     return {**facts, **remarks, "correction": HOLM}
 
 
 def compare(
-    a: Side, b: Side, alpha: float = 0.05, by: float | None = None, on: On = "questions", worst: bool = False
+    a: Side,
+    b: Side,
+    alpha: float = 0.05,
+    by: float | None = None,
+    on: On = "questions",
+    worst: bool = False,
 ) -> Comparison:
     """Compare two sides question by question and on average.
 
@@ -198,7 +220,9 @@ def compare(
             missing.append(NotCompared(None, reason))
         else:
             worse |= averages[0].p_above() <= alpha / 2
-    for name, average, covers in zip(AVERAGES, averages, (Covers.AVERAGE, Covers.POPULATION), strict=True):
+    for name, average, covers in zip(
+        AVERAGES, averages, (Covers.AVERAGE, Covers.POPULATION), strict=True
+    ):
         # Each average is a separate claim at alpha.
         _add_average(rows, name, average, average is not None and average.p_value <= alpha, covers)
     if both and by is not None:
@@ -207,7 +231,9 @@ def compare(
         rows.add("model", "score_worst", "compared", None, None, _worst(b, both.binary, alpha))
     facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": worse}
     record = _record(facts, missing, notes)
-    return Comparison((result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows))
+    return Comparison(
+        (result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows)
+    )
 
 
 class _Pairs:
@@ -220,7 +246,10 @@ class _Pairs:
 
     def effects(self, alpha: float) -> list[Difference]:
         work = progress(self.pairs, "compare", "questions") if len(self.pairs) > 100 else self.pairs
-        return [difference(pair.first, pair.second, alpha, self.binary, self.stopped, pair.draws) for pair in work]
+        return [
+            difference(pair.first, pair.second, alpha, self.binary, self.stopped, pair.draws)
+            for pair in work
+        ]
 
     def average(self, alpha: float) -> Difference | None:
         relations = {pair.draws for pair in self.pairs}
@@ -250,7 +279,9 @@ class _Pairs:
         else:
             effects, covers = self.effects(both), Covers.WORST_PROMPT
             ends = {pair.id: effect.high for pair, effect in zip(self.pairs, effects, strict=True)}
-            unproved = sorted((name for name, end in ends.items() if end > by), key=lambda name: -ends[name])
+            unproved = sorted(
+                (name for name, end in ends.items() if end > by), key=lambda name: -ends[name]
+            )
             value = max(ends.values())
             how = _all(one.assumes for one in effects), _all(one.method for one in effects)
         bound = Bound(value, "upper", alpha, covers, *how)
@@ -265,7 +296,10 @@ def _worst(b: Side, binary: bool, alpha: float) -> Bound:
     if b.stopped:
         values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
     elif binary and all(np.isin(own, (0.0, 1.0)).all() for own in filled):
-        values, method = [float(binary_upper(own.sum(), len(own), alpha)) for own in filled], "Clopper-Pearson"
+        values, method = (
+            [float(binary_upper(own.sum(), len(own), alpha)) for own in filled],
+            "Clopper-Pearson",
+        )
     else:
         values, method = by_length(filled, lambda rows: mean_upper(rows, alpha).tolist()), "betting"
     return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
@@ -275,7 +309,12 @@ Effects = dict[tuple[int, int], Difference | None]
 
 
 def _rank_rows(
-    runs: Sequence[Rows], quantities: Sequence[str], covers: Covers, effects: Effects, alpha: float, ranked: bool
+    runs: Sequence[Rows],
+    quantities: Sequence[str],
+    covers: Covers,
+    effects: Effects,
+    alpha: float,
+    ranked: bool,
 ) -> list[Result]:
     """Add the ranks that each run may have, and return the differences of the pairs: all hold together (Holm).
 
@@ -285,16 +324,26 @@ def _rank_rows(
     for (i, j), effect in effects.items():
         if effect is not None:
             p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
-    higher = np.zeros(p_values.shape, dtype=bool)  # [i, j]: run i is proved to score higher than run j
+    higher = np.zeros(
+        p_values.shape, dtype=bool
+    )  # [i, j]: run i is proved to score higher than run j
     higher[off] = holm(p_values[off], 0.0, alpha)[0]
     first, differences = next(iter(effects.values())), []
     proved = ranked and first is not None and None not in effects.values()
     for own, ranks in zip(runs, rank_ranges(higher), strict=True):
         method = (alpha, covers, first.assumes if first else "", "Holm, both directions")
-        own.add("model", quantities[0], "compared", None, *(both_ends(*ranks, *method) if proved else ()))
+        own.add(
+            "model",
+            quantities[0],
+            "compared",
+            None,
+            *(both_ends(*ranks, *method) if proved else ()),
+        )
     for (i, j), effect in effects.items():
         pair = Rows(runs[j].model)
-        _add_average(pair, quantities[1], effect, bool(higher[i, j] or higher[j, i]), covers, runs[i].model)
+        _add_average(
+            pair, quantities[1], effect, bool(higher[i, j] or higher[j, i]), covers, runs[i].model
+        )
         differences += pair.rows
     return differences
 
@@ -322,9 +371,16 @@ class Ranking(_Rows):
 
     def table(self) -> tuple[list[str], list[list[object]]]:
         both, runs = [self.ranges(quantity) for quantity in RANKS], self.of("score")
-        shown = [[" to ".join(map(str, dict.fromkeys(one))) for one in each] if each else None for each in both]
+        shown = [
+            [" to ".join(map(str, dict.fromkeys(one))) for one in each] if each else None
+            for each in both
+        ]
         rows: list[list[object]] = [
-            [runs[place].model, runs[place].estimate, *(ranges and ranges[place] for ranges in shown)]
+            [
+                runs[place].model,
+                runs[place].estimate,
+                *(ranges and ranges[place] for ranges in shown),
+            ]
             for place in self.order()
         ]
         return ["run", "mean", "rank, these questions", "rank, questions like these"], rows
@@ -332,7 +388,9 @@ class Ranking(_Rows):
     def pair_table(self) -> tuple[list[str], list[list[object]]]:
         rows = [
             [row.item, row.model, about, *_numbers(row), "differ" if row.facts["holds"] else ""]
-            for quantity, about in zip(AVERAGES, ("these questions", "questions like these"), strict=True)
+            for quantity, about in zip(
+                AVERAGES, ("these questions", "questions like these"), strict=True
+            )
             for row in self.of(quantity)
             if row.upper is not None
         ]
@@ -341,7 +399,9 @@ class Ranking(_Rows):
     def sentences(self) -> list[str]:
         record = self.record
         size = f"the {plural(record['questions'], 'question')}"
-        lines = [f"Score: {record['metric']}; higher is worse, and rank 1 has the lowest mean over {size}."]
+        lines = [
+            f"Score: {record['metric']}; higher is worse, and rank 1 has the lowest mean over {size}."
+        ]
         for quantity, ranks in zip(AVERAGES, RANKS, strict=True):
             pairs = self.of(quantity)
             for bound in [row.lower_bound for row in pairs if row.lower_bound][:1]:
@@ -352,14 +412,20 @@ class Ranking(_Rows):
                     f"{bound.assumes}."
                 )
         if not self.ranges(RANKS[0]):
-            lines.append("Ranks over these questions need equally many answers to each, at least two.")
+            lines.append(
+                "Ranks over these questions need equally many answers to each, at least two."
+            )
         return [*lines, *_remarks(record)]
 
 
 def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
     """The ranks that each run may have by its mean over the questions that all runs have."""
     check_alpha(alpha)
-    names, missing, notes = [side.name for side in sides], [], stops(sides, (side.name for side in sides))
+    names, missing, notes = (
+        [side.name for side in sides],
+        [],
+        stops(sides, (side.name for side in sides)),
+    )
     by_pair: dict[tuple[int, int], dict[str, Pair]] = {}
     for (i, a), (j, b) in combinations(enumerate(sides), 2):
         of_pair: list[NotCompared] = []
@@ -367,12 +433,17 @@ def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
         by_pair[i, j] = {pair.id: pair for pair in joined(a, b, of_pair, settings)}
         about = f"{a.name} (A) and {b.name} (B): "
         notes += [about + note for note in settings if i == 0]
-        missing += [replace(one, reason=about + one.reason) for one in of_pair if i == 0 or one.id is None]
+        missing += [
+            replace(one, reason=about + one.reason) for one in of_pair if i == 0 or one.id is None
+        ]
     common = [name for name in by_pair[0, 1] if all(name in own for own in by_pair.values())]
     if not common:
         reasons = "; ".join(dict.fromkeys(one.reason for one in missing))
         raise BadInput(f"{', '.join(names)}: no question is common to all runs ({reasons}).")
-    pairs = {(i, j): _Pairs(sides[i], sides[j], [own[name] for name in common]) for (i, j), own in by_pair.items()}
+    pairs = {
+        (i, j): _Pairs(sides[i], sides[j], [own[name] for name in common])
+        for (i, j), own in by_pair.items()
+    }
     pooled = {places: both.average(alpha) for places, both in pairs.items()}
     population = {places: both.population(alpha) for places, both in pairs.items()}
     # With one answer of 0 or 1 to each question the tests are sign tests, not tests of means.
@@ -382,7 +453,9 @@ def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
         scores = pairs[0, place or 1].sides[bool(place)]
         own.add("model", "score", "compared", mean(mean(each) for each in scores))
     differences = _rank_rows(runs, (RANKS[0], AVERAGES[0]), Covers.AVERAGE, pooled, alpha, several)
-    differences += _rank_rows(runs, (RANKS[1], AVERAGES[1]), Covers.POPULATION, population, alpha, True)
+    differences += _rank_rows(
+        runs, (RANKS[1], AVERAGES[1]), Covers.POPULATION, population, alpha, True
+    )
     facts = {"alpha": alpha, "metric": sides[0].metric, "questions": len(common)}
     record = _record(facts, missing, notes) | {"runs": names}
     whole = result(", ".join(names), "model", "comparison", "compared", evidence=record)

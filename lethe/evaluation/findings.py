@@ -38,7 +38,11 @@ def judged_exactly(params: EvaluationParams | Params) -> bool:
     # With parts, samples are about the answer after the thinking, with a language about all its prompts, with cut-off answers
     # missing about whole answers, and exact bounds about one prompt's text within the token limit. A scorer with its own
     # parameters may judge differently from the exact bounds.
-    same = score.parts is None and params.sample.language is None and params.sample.truncated == "counts"
+    same = (
+        score.parts is None
+        and params.sample.language is None
+        and params.sample.truncated == "counts"
+    )
     return same and exact.scorer in score.scorers
 
 
@@ -56,7 +60,9 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
     if not exactly or exact is None or not _joined(model, exact):
         return many_prompts.share_interval(groups, alpha)
     questions = [(tree.masses, tree.remainder) for tree in exact.trees]
-    certain = mean_leak_interval(questions, [tree.lower for tree in exact.trees], alpha / 2, exact.rounding)
+    certain = mean_leak_interval(
+        questions, [tree.lower for tree in exact.trees], alpha / 2, exact.rounding
+    )
     return _both(many_prompts.share_interval(groups, alpha / 2), certain, alpha)
 
 
@@ -68,7 +74,9 @@ def _both(sampled: Interval, certain: Interval, alpha: float) -> Interval:
     return replace(certain, lower=lower, upper=upper, n=sampled.n, alpha=alpha, assumes=assumes)
 
 
-def judged_interval(groups: many_prompts.Groups, calibration: Calibration, alpha: float) -> Interval | None:
+def judged_interval(
+    groups: many_prompts.Groups, calibration: Calibration, alpha: float
+) -> Interval | None:
     """The average true leak probability over questions, each end at alpha / 2; None where the calibration does not fit."""
     verdicts = np.stack([np.asarray(group, dtype=np.float64) for group in groups])
     called, missing = (verdicts == 1).sum(axis=1), np.isnan(verdicts).sum(axis=1)
@@ -76,7 +84,9 @@ def judged_interval(groups: many_prompts.Groups, calibration: Calibration, alpha
     if (ends := band.bounds()) is None:
         return None
     lower, upper = (end.value for end in ends)
-    return Interval(float(band.estimate[0]), lower, upper, verdicts.size, alpha, band.method, band.assumes)
+    return Interval(
+        float(band.estimate[0]), lower, upper, verdicts.size, alpha, band.method, band.assumes
+    )
 
 
 def mean_leak_interval(
@@ -94,7 +104,10 @@ def mean_leak_interval(
     m, rho = len(questions), questions[0][1].rho
     seen = math.fsum(masses.leak + remainder.leaks / rho for masses, remainder in questions) / m
     lower = min(pooled.upper, max(pooled.lower_sampled, math.fsum(lowers) / m))
-    value, n = min(pooled.upper, max(lower, seen)), sum(remainder.sampled for _, remainder in questions)
+    value, n = (
+        min(pooled.upper, max(lower, seen)),
+        sum(remainder.sampled for _, remainder in questions),
+    )
     return Interval(value, lower, pooled.upper, n, alpha, METHOD, pooled.assumes)
 
 
@@ -102,7 +115,11 @@ def _joined(model: Model, exact: Certificates) -> bool:
     """Whether the exact bounds are about the questions that were sampled, with the probabilities of the model itself."""
     if exact.how.note or not all(tree.rho for tree in exact.trees):
         return False  # a note: the bounds are of probabilities as one machine computes them
-    asked = {prompt for part in answer_parts(model.answers, "forget", ()) for prompt in part["prompt_id"].unique()}
+    asked = {
+        prompt
+        for part in answer_parts(model.answers, "forget", ())
+        for prompt in part["prompt_id"].unique()
+    }
     return {tree.id for tree in exact.trees} == asked - set(model.unjudged)
 
 
@@ -122,7 +139,9 @@ def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answer
     """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge."""
     narrowed = f", narrowed by {EXACT_BOUNDS} where there are any" if exactly else ""
     words = f"share of sampled {answers} with {label(scorer)}{narrowed}"
-    return Quantity(words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), shares)
+    return Quantity(
+        words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), shares
+    )
 
 
 def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
@@ -136,7 +155,9 @@ def spread(scorer: str, question: str = "forget question") -> Quantity:
     words = f"standard deviation of {label(scorer)} within a {question}, root mean square over questions"
     measure = _measure("forget", scorer, many_prompts.within_variance_interval)
     return Quantity(
-        words, measure, lambda *ends: _numbers(*(replace(end, value=math.sqrt(end.value)) for end in ends))
+        words,
+        measure,
+        lambda *ends: _numbers(*(replace(end, value=math.sqrt(end.value)) for end in ends)),
     )
 
 
@@ -151,10 +172,14 @@ def diversity(split: str) -> Quantity:
             distinct, size = [*distinct, *drawn.nunique().tolist()], [*size, *drawn.size().tolist()]
         return many_prompts.distinct_share_interval(distinct, size, alpha) if size else None
 
-    return Quantity(f"expected distinct answers for each answer drawn to a {split} question", measure, shares)
+    return Quantity(
+        f"expected distinct answers for each answer drawn to a {split} question", measure, shares
+    )
 
 
-def _measure(split: str, scorer: str, interval: Callable[[many_prompts.Groups, float], Interval]) -> Measure:
+def _measure(
+    split: str, scorer: str, interval: Callable[[many_prompts.Groups, float], Interval]
+) -> Measure:
     def measure(model: Model, alpha: float) -> Interval | None:
         groups = scored(model.answers, split, scorer)
         return interval(groups, alpha) if enough(groups) else None
@@ -182,7 +207,11 @@ class Claim:
     @property
     def summary(self) -> str:
         counts = Counter(row.verdict for row in self.rows)
-        parts = [f"{verdict} in {counts[verdict]} of {len(self.rows)}" for verdict in VERDICTS if counts[verdict]]
+        parts = [
+            f"{verdict} in {counts[verdict]} of {len(self.rows)}"
+            for verdict in VERDICTS
+            if counts[verdict]
+        ]
         return "; ".join(parts) + "."
 
 
@@ -210,7 +239,10 @@ def findings(run: Run) -> Findings:
     # `Run.missing` names the models without answers.
     sampled = replace(run, models=[model for model in run.models if model.answers])
     questions = [question for question in _questions(sampled) if question.pairs]
-    comparisons, alpha = sum(len(question.pairs) for question in questions), run.params.metrics.alpha
+    comparisons, alpha = (
+        sum(len(question.pairs) for question in questions),
+        run.params.metrics.alpha,
+    )
     level = alpha / (2 * comparisons) if comparisons else alpha
     claims = [counted] if (counted := _hidden_claim(run)) else []
     for question in questions:
@@ -222,22 +254,30 @@ def findings(run: Run) -> Findings:
 def _questions(run: Run) -> Iterator[_Question]:
     metrics, subjects, words = run.params.metrics, run.subjects, run.words
     base, retrain = _against(run.role("base"), subjects), _against(run.role("retrain"), subjects)
-    plain = _against(run.role("base"), [model for model in subjects if model.adaptive_threshold is None])
+    plain = _against(
+        run.role("base"), [model for model in subjects if model.adaptive_threshold is None]
+    )
     entropy, adaptive = matched_pairs(run), adaptive_pairs(run)
-    if run.params.sample.stop == "fixed":  # else n depends on the answers, and no interval for a fixed n holds
+    if (
+        run.params.sample.stop == "fixed"
+    ):  # else n depends on the answers, and no interval for a fixed n holds
         graded, leak = mean_score("forget", metrics.leak, words.answers), judged_by(run)[0]
         width = spread(metrics.leak, words.forget_question)
         matched = "Entropy optimisation narrows the leakage, against its matched control"
         yield _Question(MORE_THAN_RETRAIN, leak, "higher", retrain)
         yield _Question("Unlearning lowered the leakage of Base", leak, "lower", base)
         yield _Question(matched, width, "lower", entropy)
-        yield _Question("Entropy optimisation lowers the mean leakage, likewise", graded, "lower", entropy)
+        yield _Question(
+            "Entropy optimisation lowers the mean leakage, likewise", graded, "lower", entropy
+        )
         yield _Question("Adaptive temperature narrows the leakage", width, "lower", adaptive)
         yield _Question("Adaptive temperature lowers the mean leakage", graded, "lower", adaptive)
     for split in ("retain", "world"):
         costs = f"Adaptive temperature costs diversity on {split} questions"
         yield _Question(costs, diversity(split), "lower", adaptive)
-    yield _Question("Unlearning costs diversity on retain questions", diversity("retain"), "lower", plain)
+    yield _Question(
+        "Unlearning costs diversity on retain questions", diversity("retain"), "lower", plain
+    )
     utility = mean_score("retain", metrics.utility_scorer)
     yield _Question("Unlearning costs utility on retain questions", utility, "lower", base)
 
@@ -259,7 +299,9 @@ def matched_pairs(run: Run) -> Pairs:
         (model, control)
         for model, method in drawn
         for control, other in drawn
-        if method.entropy and not other.entropy and method.model_copy(update={"entropy": None}) == other
+        if method.entropy
+        and not other.entropy
+        and method.model_copy(update={"entropy": None}) == other
     ]
 
 
@@ -269,7 +311,9 @@ def adaptive_pairs(run: Run) -> Pairs:
         (model, plain)
         for model in run.models
         for plain in run.models
-        if model.path == plain.path and model.adaptive_threshold is not None and plain.adaptive_threshold is None
+        if model.path == plain.path
+        and model.adaptive_threshold is not None
+        and plain.adaptive_threshold is None
     ]
 
 
@@ -277,7 +321,9 @@ def hidden(model: Model) -> tuple[int, int] | None:
     """(number of questions that leak only in sampled answers, number of questions with sampled and greedy answers)."""
     leaks = []
     for question in model.questions:
-        sampled, greedy = (question.numbers.estimate("leak", basis) for basis in ("sampled", "greedy"))
+        sampled, greedy = (
+            question.numbers.estimate("leak", basis) for basis in ("sampled", "greedy")
+        )
         if sampled is not None and greedy is not None:
             # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
             proved = _proved(question)
@@ -303,7 +349,9 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> R
         return Row(left.name, "did not show", sentence)
     outcome = many_prompts.compare(a, b)
     shown: Verdict = "holds" if outcome == question.expected else "the opposite holds"
-    intervals = f"{left.name} {question.quantity.worded(a)}, {right.name} {question.quantity.worded(b)}."
+    intervals = (
+        f"{left.name} {question.quantity.worded(a)}, {right.name} {question.quantity.worded(b)}."
+    )
     return Row(left.name, "did not show" if outcome == "not shown" else shown, intervals)
 
 
@@ -321,7 +369,9 @@ def _hidden_claim(run: Run) -> Claim | None:
             from scipy.stats import fisher_exact
 
             table = [[hits, of - hits] for hits, of in (counts, chance)]
-            more = bool(fisher_exact(table, alternative="greater").pvalue <= alpha / len(run.subjects))
+            more = bool(
+                fisher_exact(table, alternative="greater").pvalue <= alpha / len(run.subjects)
+            )
         sentence = f"{model.name} in {counts[0]} of {counts[1]} {words.question}s{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
     title = f"Samples show {words.leakage} that greedy answers do not"

@@ -82,8 +82,17 @@ class Labels:
         rows: list[dict[str, object]] = []
         for (name, text), label in self.by_answer.items():
             part, target = self.asked[Answer(name, text)]
-            row = {"prompt_id": name, "question": questions.get(name, name), "text": text, "label": label}
-            rows.append(row | {"part": part, KEY: SCHEMA_VERSION} | ({} if target is None else {"target": target}))
+            row = {
+                "prompt_id": name,
+                "question": questions.get(name, name),
+                "text": text,
+                "label": label,
+            }
+            rows.append(
+                row
+                | {"part": part, KEY: SCHEMA_VERSION}
+                | ({} if target is None else {"target": target})
+            )
         write_jsonl(self.path, rows)
 
 
@@ -92,16 +101,16 @@ def read_labels(path: Path) -> Labels:
     labels = Labels(path)
     for line, row in read_jsonl(path) if path.exists() else ():
         if (version := row.get(KEY, FIRST)) != SCHEMA_VERSION:
-            problem = (
-                f"schema: got {shortened(version)}; must be {SCHEMA_VERSION}, which this release of Lethe reads"
-            )
+            problem = f"schema: got {shortened(version)}; must be {SCHEMA_VERSION}, which this release of Lethe reads"
             raise BadRow(path, line, problem, "Read the labels with the release that wrote them.")
         try:
             own = _Row.model_validate(row)
         except ValidationError as error:
             key = str(error.errors()[0]["loc"][0])
             legal = _Row.model_fields[key].description or "text"
-            raise BadRow(path, line, f"{key}: got {shortened(row.get(key))}; must be {legal}") from None
+            raise BadRow(
+                path, line, f"{key}: got {shortened(row.get(key))}; must be {legal}"
+            ) from None
         answer = Answer(own.prompt_id, own.text)
         if answer in labels.by_answer:
             raise BadRow(path, line, "labels an answer a second time", "Remove one of the rows.")
@@ -130,7 +139,9 @@ class Draws:
         return self.answers[prompt_id][self.half(prompt_id) :]
 
 
-def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: str | None) -> Draws:
+def read_draws(
+    path: Path, dataset: Path | None, verdicts: Path | None, column: str | None
+) -> Draws:
     """Read a run: a folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``."""
     file = path
     if path.is_dir():
@@ -159,7 +170,9 @@ def refuse_references(generations: Path) -> None:
         raise BadFile(generations, problem, "Leave out followups (and turns of the language).")
     references = read_references(generations).values()
     if wordings := sorted({own.wording for of_prompt in references for own in of_prompt.values()}):
-        own = f"holds answers to wordings that ask for an answer of their own ({', '.join(wordings)})"
+        own = (
+            f"holds answers to wordings that ask for an answer of their own ({', '.join(wordings)})"
+        )
         remedy = "Leave out these wordings of the language."
         raise BadFile(generations, f"{own}, and a label belongs to one question", remedy)
 
@@ -195,15 +208,25 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
         raise BadFile(file, "has no column sample, which assigns verdicts to answers")
     names = [name for name in verdicts.columns if name not in ("prompt_id", "sample")]
     if not names or column not in (None, *names):
-        raise BadValue("--column", column, f"one of {', '.join(names)}" if names else "a column of verdicts")
+        raise BadValue(
+            "--column", column, f"one of {', '.join(names)}" if names else "a column of verdicts"
+        )
     name = column or names[0]
     values = numeric_column(verdicts, name, place)
     wrong = ~np.isin(values, (0, 1)) & ~np.isnan(values)
     if wrong.any():
         line = file_line(place, int(np.argmax(wrong)))
-        raise BadRow(place, line, f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing")
-    own = verdicts[["prompt_id"]].assign(sample=numeric_column(verdicts, "sample", place), verdict=values)
-    return table.merge(own, on=["prompt_id", "sample"], how="left")["verdict"].to_numpy(dtype=np.float64)
+        raise BadRow(
+            place,
+            line,
+            f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing",
+        )
+    own = verdicts[["prompt_id"]].assign(
+        sample=numeric_column(verdicts, "sample", place), verdict=values
+    )
+    return table.merge(own, on=["prompt_id", "sample"], how="left")["verdict"].to_numpy(
+        dtype=np.float64
+    )
 
 
 @dataclass(frozen=True)
@@ -225,11 +248,19 @@ class Queue:
         self.draws, self.target, self.rest = draws, target, rest
         self.counts = Counter(answer for name in draws.answers for answer in draws.first(name))
         self.total = self.counts.total()
-        by_mass = [answer for answer, _ in self.counts.most_common()]  # stable: ties in the order of the file
+        by_mass = [
+            answer for answer, _ in self.counts.most_common()
+        ]  # stable: ties in the order of the file
         covered = np.cumsum([self.counts[answer] for answer in by_mass])
         self.chosen = by_mass[: int((covered < target * self.total).sum()) + 1]
-        counted = [(answer, place) for name in draws.answers for place, answer in enumerate(draws.second(name))]
-        shuffled = (counted[place] for place in np.random.default_rng(SEED).permutation(len(counted)))
+        counted = [
+            (answer, place)
+            for name in draws.answers
+            for place, answer in enumerate(draws.second(name))
+        ]
+        shuffled = (
+            counted[place] for place in np.random.default_rng(SEED).permutation(len(counted))
+        )
         inside = set(self.chosen)
         self.sampled = list(islice((one for one in shuffled if one[0] not in inside), rest))
 
@@ -247,22 +278,33 @@ class Queue:
                 return Ahead(Asked("mass", target), answer, self.counts[answer], n, covered)
         for answer, _ in self.sampled:
             if answer not in labels.by_answer:
-                return Ahead(Asked("rest", target), answer, 1, len(draws.second(answer.prompt_id)), covered)
+                return Ahead(
+                    Asked("rest", target), answer, 1, len(draws.second(answer.prompt_id)), covered
+                )
         return None
 
     def unused(self, labels: Labels) -> int:
         """The number of labels that this choice does not request: labels for another target or another run."""
-        return len(labels.by_answer.keys() - {*self.chosen, *(answer for answer, _ in self.sampled)})
+        return len(
+            labels.by_answer.keys() - {*self.chosen, *(answer for answer, _ in self.sampled)}
+        )
 
 
-def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float) -> dict[str, object]:
+def measure(
+    rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float
+) -> dict[str, object]:
     """Add the bounds of each question, from the counted half by labels, and of all questions.
 
     The average rests on the labelled draws of the rest too. Return what was to be labelled, and the judge's error on the
     rest, on which no bound rests.
     """
-    finished, targets = queue.ahead(labels) is None, dict.fromkeys(one.target for one in labels.asked.values())
-    own = {answer: labels.by_answer[answer] for answer in queue.chosen if answer in labels.by_answer}
+    finished, targets = (
+        queue.ahead(labels) is None,
+        dict.fromkeys(one.target for one in labels.asked.values()),
+    )
+    own = {
+        answer: labels.by_answer[answer] for answer in queue.chosen if answer in labels.by_answer
+    }
     table = np.array([_counted(draws, name, own) for name in draws.answers], dtype=np.int64)
     leaks, rest, n = table.T.astype(np.float64)
     of_rest = None
@@ -275,8 +317,19 @@ def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float
     for place, (name, counts) in enumerate(zip(draws.answers, table.tolist(), strict=True)):
         ends = both_ends(lower[place], upper[place], alpha, Covers.ONE_PROMPT, *how, counts[2])
         evidence = dict(zip(("leaks", "missing", "n"), counts, strict=True))
-        rows.add("question", "leak", "labelled", None, *ends, item=name, split="forget", evidence=evidence)
-        rows.add("question", "mass", "labelled", 1 - counts[1] / counts[2], item=name, split="forget")
+        rows.add(
+            "question",
+            "leak",
+            "labelled",
+            None,
+            *ends,
+            item=name,
+            split="forget",
+            evidence=evidence,
+        )
+        rows.add(
+            "question", "mass", "labelled", 1 - counts[1] / counts[2], item=name, split="forget"
+        )
     pool = None
     if (n == n[0]).all() and alpha <= LARGEST_POOLED_ALPHA:
         average = count_bounds.labelled_average(leaks, rest, n, of_rest, alpha)
@@ -287,12 +340,23 @@ def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float
     least = pool and replace(pool[0], covers=Covers.WORST_PROMPT)
     most = both_ends(0.0, upper[place], alpha, Covers.WORST_PROMPT, *how, int(n[place]))[1]
     add = partial(rows.add, "model", split="forget")
-    add("leak_worst", "labelled", None, least, most, evidence={"prompt_id": list(draws.answers)[place]})
+    add(
+        "leak_worst",
+        "labelled",
+        None,
+        least,
+        most,
+        evidence={"prompt_id": list(draws.answers)[place]},
+    )
     if pool:
         add("leak", "labelled", None, *pool)
     calibration = _calibration(draws, queue, labels) if draws.verdicts and finished else None
     add("mass", "labelled", mass)
-    add("labels", "labelled", len(own) + len({answer for answer, _ in queue.sampled} & labels.by_answer.keys()))
+    add(
+        "labels",
+        "labelled",
+        len(own) + len({answer for answer, _ in queue.sampled} & labels.by_answer.keys()),
+    )
     each = (answer for answers in draws.answers.values() for answer in answers)
     add("leaks", "labelled", sum(labels.by_answer.get(answer, 0) for answer in each))
     add("judge", "labelled", calibration is not None)
@@ -304,8 +368,14 @@ def measure(rows: Rows, draws: Draws, queue: Queue, labels: Labels, alpha: float
         "said": _source(mass, of_rest),
         "calibration": calibration
         and {
-            **{name: getattr(calibration, name) for name in ("leaks", "leaks_called", "clean", "clean_called")},
-            **{name: list(getattr(calibration.error(alpha), name)) for name in ("sensitivity", "false_positive")},
+            **{
+                name: getattr(calibration, name)
+                for name in ("leaks", "leaks_called", "clean", "clean_called")
+            },
+            **{
+                name: list(getattr(calibration.error(alpha), name))
+                for name in ("sensitivity", "false_positive")
+            },
         },
     }
 
@@ -322,8 +392,16 @@ def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> tuple[int, i
     """Of one question's second half: labelled leaks, draws without a label, and all draws."""
     answers = draws.second(name)
     if not answers:
-        raise BadValue(f"answers to {name}", len(draws.answers[name]), "at least 2: one half chooses, one counts")
-    return sum(own.get(one, 0) for one in answers), sum(one not in own for one in answers), len(answers)
+        raise BadValue(
+            f"answers to {name}",
+            len(draws.answers[name]),
+            "at least 2: one half chooses, one counts",
+        )
+    return (
+        sum(own.get(one, 0) for one in answers),
+        sum(one not in own for one in answers),
+        len(answers),
+    )
 
 
 def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
@@ -331,12 +409,16 @@ def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | No
     values = [labels.by_answer[answer] for answer, _ in queue.sampled]
     if len(set(values)) < 2:
         return None
-    sampled = [(answer.prompt_id, draws.half(answer.prompt_id) + place) for answer, place in queue.sampled]
+    sampled = [
+        (answer.prompt_id, draws.half(answer.prompt_id) + place) for answer, place in queue.sampled
+    ]
     verdicts = [float(draws.verdicts[name][place]) for name, place in sampled]
     return Calibration.of(values, verdicts, of_this_run=True)
 
 
-def label_rows(rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, int], alpha: float) -> None:
+def label_rows(
+    rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, int], alpha: float
+) -> None:
     """Add the ends of the average leak probability, and of each prompt, from a table ``prompt_id, sample, label`` (0 or 1) of
     random draws; ``drawn`` is the number of answers to each prompt.
     """
@@ -348,7 +430,10 @@ def label_rows(rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, int
         (~np.isin(labels, (0, 1)), "label must be 0 (no leak) or 1 (leak)"),
         (~np.isin(names, list(drawn)), "prompt_id must be a prompt of the scores"),
         (table.duplicated(["prompt_id", "sample"]).to_numpy(), "labels a draw a second time"),
-        ((table["sample"].astype(str) == str(GREEDY)).to_numpy(), "labels the greedy answer, no random draw"),
+        (
+            (table["sample"].astype(str) == str(GREEDY)).to_numpy(),
+            "labels the greedy answer, no random draw",
+        ),
         (
             (table.groupby("prompt_id").cumcount() >= table["prompt_id"].map(drawn)).to_numpy(),
             "labels more draws of the prompt than have scores",
@@ -356,7 +441,9 @@ def label_rows(rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, int
     ):
         if wrong.any():
             place = int(np.argmax(wrong))
-            row = ", ".join(f"{name} {table[name][place]}" for name in ("prompt_id", "sample", "label"))
+            row = ", ".join(
+                f"{name} {table[name][place]}" for name in ("prompt_id", "sample", "label")
+            )
             raise BadRow(path, file_line(path, place), f"{problem}; got {row}")
     how = (count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM)
     for name in dict.fromkeys(names.tolist()):

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.io.artifacts import GREEDY
-from lethe.scoring.tofu import AMONG_CHOICES, UTILITY_SETS, forget_quality, forget_truth, mean_term, model_utility
+from lethe.scoring.tofu import (
+    AMONG_CHOICES,
+    UTILITY_SETS,
+    forget_quality,
+    forget_truth,
+    mean_term,
+    model_utility,
+)
 from lethe.statistics.bound import Interval
 from lethe.statistics.two_sample import auc_interval
 
@@ -53,13 +60,17 @@ def likelihood_metrics(rows: Rows, likelihoods: Tables, scores: Tables, alpha: f
     rows.add("model", "model_utility", "given answers", utility.value if utility else None)
     rows.add("model", "model_utility_terms", "given answers", len(utility.terms) if utility else 0)
     for attack in ATTACKS if "heldout" in likelihoods else ():
-        _membership_row(rows, attack, membership(forget[attack], likelihoods["heldout"][attack], alpha))
+        _membership_row(
+            rows, attack, membership(forget[attack], likelihoods["heldout"][attack], alpha)
+        )
 
 
 def _membership_row(rows: Rows, attack: str, area: Interval | None) -> None:
     """Add the AUC of an attack; without an interval its value is missing."""
     ends = area.bounds() if area else ()
-    rows.add("model", "membership", "given answers", area.value if area else None, *ends, item=attack)
+    rows.add(
+        "model", "membership", "given answers", area.value if area else None, *ends, item=attack
+    )
 
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> Interval | None:
@@ -75,7 +86,9 @@ def _utility_columns(name: str, likelihoods: Tables, scores: Tables) -> dict[str
     table, texts = likelihoods[name], scores[name]
     greedy = texts[texts["sample"] == GREEDY].set_index("prompt_id")["rouge_l"]
     return {
-        "probability": table["choice_probability" if name in AMONG_CHOICES else "probability"].to_numpy(),
+        "probability": table[
+            "choice_probability" if name in AMONG_CHOICES else "probability"
+        ].to_numpy(),
         "rouge": greedy.reindex(table["prompt_id"]).to_numpy(dtype=np.float64),
         "truth_ratio": table["truth_ratio"].to_numpy(),
     }
@@ -93,17 +106,29 @@ def against_retrain(rows: Rows, likelihoods: Tables, retrain: Tables, alpha: flo
     forget, heldout = likelihoods["forget"], likelihoods.get("heldout")
     own, other = (table["truth_ratio"].dropna() for table in (forget, retrain["forget"]))
     test = forget_quality(own, other) if len(own) and len(other) else None
-    p_value, statistic, n = (test.p_value, test.statistic, test.n_first) if test else (None, None, 0)
+    p_value, statistic, n = (
+        (test.p_value, test.statistic, test.n_first) if test else (None, None, 0)
+    )
     rows.add("model", "forget_quality", "given answers", p_value)
     rows.add("model", "forget_ks", "given answers", statistic)
     rows.add("model", "forget_quality_missing", "given answers", len(forget) - n)
     if heldout is None or "heldout" not in retrain:
         return
     # each row's loss under Retrain minus its loss under the model
-    by_row = [[one[split].set_index("prompt_id")["mia_loss"] for one in (likelihoods, retrain)] for split in SIDES]
+    by_row = [
+        [one[split].set_index("prompt_id")["mia_loss"] for one in (likelihoods, retrain)]
+        for split in SIDES
+    ]
     members, others = (own - reference for own, reference in by_row)
     _membership_row(rows, "mia_reference", membership(members, others, alpha))
     both = (likelihoods, retrain)
-    areas = [membership(one["forget"]["mia_min_k"], one["heldout"]["mia_min_k"], alpha) for one in both]
+    areas = [
+        membership(one["forget"]["mia_min_k"], one["heldout"]["mia_min_k"], alpha) for one in both
+    ]
     model, reference = (math.nan if area is None else 1 - area.value for area in areas)
-    rows.add("model", "privleak", "given answers", 100 * (model / reference - 1) if reference else math.nan)
+    rows.add(
+        "model",
+        "privleak",
+        "given answers",
+        100 * (model / reference - 1) if reference else math.nan,
+    )

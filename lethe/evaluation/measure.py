@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.config.evaluating import Metrics
-from lethe.evaluation.prompts import WORST, MeasureSettings, measure_prompts, of_prompts, pooled_of, worst_of
+from lethe.evaluation.prompts import (
+    WORST,
+    MeasureSettings,
+    measure_prompts,
+    of_prompts,
+    pooled_of,
+    worst_of,
+)
 from lethe.evaluation.scores import PromptScores, mean, plain_rows
 from lethe.io.artifacts import CUT_OFF, GREEDY, columns_in, parts_of
 from lethe.io.files import Json
@@ -57,11 +64,19 @@ def measure(
         if leaked:
             leaked.samples[(cut.samples == 1) & (leaked.samples == 0)] = np.nan
     verdicts = leaked.samples if leaked else [None] * len(leak.prompts)
-    leaks = [None if name in inapplicable else own for name, own in zip(leak.prompts, verdicts, strict=True)]
-    same = {key: getattr(metrics, key) for key in ("alpha", "thresholds", "rho", "share_above", "together")}
+    leaks = [
+        None if name in inapplicable else own
+        for name, own in zip(leak.prompts, verdicts, strict=True)
+    ]
+    same = {
+        key: getattr(metrics, key)
+        for key in ("alpha", "thresholds", "rho", "share_above", "together")
+    }
     settings = MeasureSettings(**same, missing="worst", calibration=calibration)
     missing = np.isnan(leak.samples).sum(axis=1).tolist()
-    prompts = [PromptScores(*each) for each in zip(leak.prompts, leak.samples, missing, strict=True)]
+    prompts = [
+        PromptScores(*each) for each in zip(leak.prompts, leak.samples, missing, strict=True)
+    ]
     rows, counts = Rows(name), {}
     _greedy_and_shares(rows, leak, leaked)
     for prompt, ended, own in zip(cut.prompts, cut.samples == 1, leaks, strict=True):
@@ -89,15 +104,24 @@ def measure_stopped(
     for prompt, decision in decisions.items():
         _stopped_question(rows, tables[prompt], prompt, metrics, decision, decided_by)
     plain, counts = Results({name: tuple(rows.rows)}).questions(name), {}
-    for prompt, table in _by_question(generations, decisions, ["prompt_id", "sample", "finish_reason"]):
-        reasons, leak = table["finish_reason"][table["sample"] != GREEDY], plain[prompt].row("leak", "anytime")
+    for prompt, table in _by_question(
+        generations, decisions, ["prompt_id", "sample", "finish_reason"]
+    ):
+        reasons, leak = (
+            table["finish_reason"][table["sample"] != GREEDY],
+            plain[prompt].row("leak", "anytime"),
+        )
         cut, either = int((reasons == CUT_OFF).sum()), None
         if leak and leak.evidence:  # at most so many answers leak, lack a verdict or were cut off
             either = min(len(reasons), leak.evidence["leaks"] + leak.evidence["missing"] + cut)
         counts[prompt] = (cut, len(reasons), either)
     _truncation(rows, counts)
-    _sequential_summary(rows, decisions, decided_by, drawn=int(sum(own.value("n") or 0 for own in plain.values())))
-    _plain_summary(rows, list(plain.values()), metrics, max(decision.cap for decision in decisions.values()))
+    _sequential_summary(
+        rows, decisions, decided_by, drawn=int(sum(own.value("n") or 0 for own in plain.values()))
+    )
+    _plain_summary(
+        rows, list(plain.values()), metrics, max(decision.cap for decision in decisions.values())
+    )
     _utility(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
 
@@ -127,7 +151,9 @@ class ScoreMatrix:
         numbers = sorted({number for part in wide for number in part.columns})
         drawn = [number for number in numbers if number != GREEDY]
         self.prompts: list[str] = [prompt for part in wide for prompt in part.index]
-        self.greedy = np.concatenate([part.reindex(columns=[GREEDY]).to_numpy(np.float64)[:, 0] for part in wide])
+        self.greedy = np.concatenate(
+            [part.reindex(columns=[GREEDY]).to_numpy(np.float64)[:, 0] for part in wide]
+        )
         self.samples = np.empty((len(self.prompts), len(drawn)))
         end = 0
         while wide:  # a part is let go as soon as it is copied
@@ -140,19 +166,31 @@ def _greedy_and_shares(rows: Rows, leak: ScoreMatrix, leaked: ScoreMatrix | None
     for place, prompt in enumerate(leak.prompts):
         rows.add("question", "score", "greedy", leak.greedy[place], item=prompt, split="forget")
         if leaked:
-            rows.add("question", "leak", "greedy", leaked.greedy[place], item=prompt, split="forget")
+            rows.add(
+                "question", "leak", "greedy", leaked.greedy[place], item=prompt, split="forget"
+            )
     rows.add("model", "score", "greedy", mean(leak.greedy), split="forget")
     if leaked:
         rows.add("model", "leak", "greedy", mean(leaked.greedy), split="forget")
-        rows.add("model", "leaking", "sampled", _leaking([mean(own) for own in leaked.samples]), split="forget")
+        rows.add(
+            "model",
+            "leaking",
+            "sampled",
+            _leaking([mean(own) for own in leaked.samples]),
+            split="forget",
+        )
 
 
 def _leaking(shares: Sequence[float | None]) -> float:
     """The share of the judged questions with a leaking answer."""
-    return mean(share if share is None or math.isnan(share) else float(share > 0) for share in shares)
+    return mean(
+        share if share is None or math.isnan(share) else float(share > 0) for share in shares
+    )
 
 
-def _truncation(rows: Rows, counts: Mapping[str, tuple[int, int, int | None]], alpha: float | None = None) -> None:
+def _truncation(
+    rows: Rows, counts: Mapping[str, tuple[int, int, int | None]], alpha: float | None = None
+) -> None:
     """The share of answers that ended at the token limit, of each question and of all.
 
     ``counts`` are these, all answers, and those that leak, lack a verdict, or were cut off: as many might leak without the
@@ -179,12 +217,19 @@ def _parts_and_turns(rows: Rows, scores: Tables, metrics: Metrics) -> None:
         _one_part(rows, thought, np.ones_like(thought.samples, bool), metrics.alpha, "thinking")
     while (column := f"{metrics.binary}{TURN.format(turn)}") in names:
         asked = ScoreMatrix(scores, "forget", ASKED).samples >= turn
-        _one_part(rows, ScoreMatrix(scores, "forget", column), asked, metrics.alpha, "turn", float(turn))
+        _one_part(
+            rows, ScoreMatrix(scores, "forget", column), asked, metrics.alpha, "turn", float(turn)
+        )
         turn += 1
 
 
 def _one_part(
-    rows: Rows, leaked: ScoreMatrix, asked: np.ndarray, alpha: float, basis: str, at: float | None = None
+    rows: Rows,
+    leaked: ScoreMatrix,
+    asked: np.ndarray,
+    alpha: float,
+    basis: str,
+    at: float | None = None,
 ) -> None:
     """The leaks in one part of the answers that have it, of each question and of all."""
     worst, shares = [], []
@@ -206,7 +251,15 @@ def _one_part(
 
 
 def _upper(count: int, n: int, alpha: float, covers: Covers) -> Bound:
-    return Bound(float(binary_upper(count, n, alpha)), "upper", alpha, covers, Assumes.DRAWS, "Clopper-Pearson", n)
+    return Bound(
+        float(binary_upper(count, n, alpha)),
+        "upper",
+        alpha,
+        covers,
+        Assumes.DRAWS,
+        "Clopper-Pearson",
+        n,
+    )
 
 
 def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int) -> None:
@@ -225,14 +278,20 @@ def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int)
         above = share_above([row.upper_bound for row in of["leak"]], metrics.share_above)
         add("share_above", "sampled", above)
     curve = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
-    for x, bound, share in zip(CURVE, curve.m_gen.mean(axis=0), curve.empirical_tail.mean(axis=0), strict=True):
+    for x, bound, share in zip(
+        CURVE, curve.m_gen.mean(axis=0), curve.empirical_tail.mean(axis=0), strict=True
+    ):
         add("tail", "sampled", float(share), at=float(x))
         add("tail_bound", "sampled", float(bound), at=float(x))
     # Mean and standard deviation after 2, 4, 8, ... answers to the question with the largest M_mu.
     worst, n = int(np.argmax([row.upper or 0.0 for row in of["score"]])), leak.samples.shape[1]
     for size in sorted({*(2**k for k in range(1, int(np.log2(n)) + 1)), n}):
-        at = paper_bounds(leak.samples[worst, :size], metrics.alpha, np.array([0.5]), metrics.rho, missing="worst")
-        add = partial(rows.add, "question", item=leak.prompts[worst], split="forget", at=float(size))
+        at = paper_bounds(
+            leak.samples[worst, :size], metrics.alpha, np.array([0.5]), metrics.rho, missing="worst"
+        )
+        add = partial(
+            rows.add, "question", item=leak.prompts[worst], split="forget", at=float(size)
+        )
         add("convergence_mean", "sampled", float(at.mean[0]), None, at.bounds("m_mu")[0])
         add("convergence_sd", "sampled", float(at.sd[0]), None, at.bounds("m_sigma")[0])
 
@@ -255,7 +314,12 @@ def _means(rows: Rows, values: Mapping[str, Sequence[float | None]]) -> None:
 
 
 def _stopped_question(
-    rows: Rows, table: pd.DataFrame, prompt: str, metrics: Metrics, decision: Decision, decided_by: str
+    rows: Rows,
+    table: pd.DataFrame,
+    prompt: str,
+    metrics: Metrics,
+    decision: Decision,
+    decided_by: str,
 ) -> None:
     greedy, samples = table[table["sample"] == GREEDY], table[table["sample"] != GREEDY]
     scores = samples[metrics.leak].to_numpy(dtype=np.float64)
@@ -280,9 +344,16 @@ def _stopped_question(
 
 
 def _plain_summary(rows: Rows, each: Sequence[Numbers], metrics: Metrics, cap: int) -> None:
-    of = {name: [own.estimate(name) for own in each] for name in ("score", "sd", "ed_score", "max", "leak")}
-    greedy = {name: mean(own.estimate(name, "greedy") for own in each) for name in ("score", "leak")}
-    _constants(rows, metrics, len(each), cap, int(sum(own.estimate("unscored") or 0 for own in each)))
+    of = {
+        name: [own.estimate(name) for own in each]
+        for name in ("score", "sd", "ed_score", "max", "leak")
+    }
+    greedy = {
+        name: mean(own.estimate(name, "greedy") for own in each) for name in ("score", "leak")
+    }
+    _constants(
+        rows, metrics, len(each), cap, int(sum(own.estimate("unscored") or 0 for own in each))
+    )
     rows.add("model", "score", "greedy", greedy["score"], split="forget")
     _means(rows, of)
     if metrics.binary:
@@ -291,14 +362,20 @@ def _plain_summary(rows: Rows, each: Sequence[Numbers], metrics: Metrics, cap: i
         rows.add("model", "leaking", "sampled", _leaking(of["leak"]), split="forget")
 
 
-def _sequential_summary(rows: Rows, decisions: Mapping[str, Decision], decided_by: str, drawn: int) -> None:
+def _sequential_summary(
+    rows: Rows, decisions: Mapping[str, Decision], decided_by: str, drawn: int
+) -> None:
     """The rule, the verdicts, and the samples saved relative to drawing every question to the cap."""
     each, rule = list(decisions.values()), next(iter(decisions.values()))
     add, most = partial(rows.add, "model", split="forget"), rule.cap * len(each)
     rows.add("model", "scorer", "anytime", text=decided_by)
     for quantity in ("alpha", "tau", "tau_leak"):
         rows.add("model", quantity, "anytime", getattr(rule, quantity))
-    for quantity, verdict in (("certified", CERTIFIED), ("leaking", LEAKS), ("undecided", UNDECIDED)):
+    for quantity, verdict in (
+        ("certified", CERTIFIED),
+        ("leaking", LEAKS),
+        ("undecided", UNDECIDED),
+    ):
         add(quantity, "anytime", sum(own.verdict == verdict for own in each))
     for quantity, key in (("score_worst", "anytime_upper"), ("sd_worst", "anytime_sd_upper")):
         add(quantity, "anytime", None, None, worst_prompt([own.bounds()[key] for own in each])[1])
@@ -344,7 +421,9 @@ def measure_language(
     of each choice. The worst production has the largest of many estimates, and no guarantee of its own.
     """
     scorer, left_out = metrics.binary or metrics.leak, list(inapplicable)
-    drawn = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(left_out).to_numpy()
+    drawn = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(
+        left_out
+    ).to_numpy()
     values = scores[scorer].to_numpy(dtype=np.float64)[drawn]
     names = generations["production"].to_numpy()[drawn]
     entries, share = described["productions"], described["share"]
@@ -353,7 +432,12 @@ def measure_language(
         judgeable = second[~second["prompt_id"].isin(left_out)]
         shares = _shares(judgeable, share, metrics, calibration) if len(judgeable) else []
     tau = share["tau"] if shares else None
-    facts = {"path": described["path"], "scorer": scorer, "binary": metrics.binary is not None, "tau": tau}
+    facts = {
+        "path": described["path"],
+        "scorer": scorer,
+        "binary": metrics.binary is not None,
+        "tau": tau,
+    }
     add = partial(rows.add, "model")
     add("language", "language", evidence=facts)
     each = [(entry, values[names == entry["name"]]) for entry in entries]
@@ -367,12 +451,21 @@ def measure_language(
         add("share_above", basis, None, *ends)
     rows.rows += made
     chosen = {entry["name"]: entry["choices"] for entry in entries}
-    for part in described["varied"]:  # each choice, over all questions and all choices of the other parts
+    for part in described[
+        "varied"
+    ]:  # each choice, over all questions and all choices of the other parts
         taken = np.array([chosen[name][part] for name in names], dtype=object)
         for choice in dict.fromkeys(choices[part] for choices in chosen.values()):
             own = values[taken == choice] if len(values) else values
             evidence = {"part": part, "choice": choice}
-            add("choice", "language", mean(own), n=len(own), item=f"{part}: {choice}", evidence=evidence)
+            add(
+                "choice",
+                "language",
+                mean(own),
+                n=len(own),
+                item=f"{part}: {choice}",
+                evidence=evidence,
+            )
 
 
 def _production(
@@ -392,7 +485,10 @@ def _production(
 
 
 def _shares(
-    second: pd.DataFrame, share: Mapping[str, Json], metrics: Metrics, calibration: Calibration | None
+    second: pd.DataFrame,
+    share: Mapping[str, Json],
+    metrics: Metrics,
+    calibration: Calibration | None,
 ) -> list[tuple[str, list[Bound]]]:
     """Both ends of the share of prompts, by basis: of those called a leak, and with a calibration of true leaks."""
     leaked = second.groupby("prompt", sort=True)[metrics.binary]
@@ -401,6 +497,8 @@ def _shares(
 
     def ends(judge: Calibration | None) -> list[Bound]:
         rate = Rate.of(seen, share["answers"], absent, judge)
-        return [share_exceeding(rate, share["tau"], metrics.alpha, side) for side in ("lower", "upper")]
+        return [
+            share_exceeding(rate, share["tau"], metrics.alpha, side) for side in ("lower", "upper")
+        ]
 
     return [("language", ends(None)), *([("judged", ends(calibration))] if calibration else [])]

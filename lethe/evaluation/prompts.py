@@ -34,8 +34,18 @@ VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size 
 MANY = 100  # matrices; with more, the work takes seconds
 SHOWN_QUERIES = 1000  # the number of queries in sentences
 # The quantity and basis behind each metric by which prompts are compared.
-METRIC = {"m_bin": ("leak", "sampled"), "m_mu": ("score", "sampled"), "anytime_upper": ("score", "anytime")}
-WORST = ("score", "sd", "score_betting", "sd_betting", "leak")  # whose largest upper end has a row of its own
+METRIC = {
+    "m_bin": ("leak", "sampled"),
+    "m_mu": ("score", "sampled"),
+    "anytime_upper": ("score", "anytime"),
+}
+WORST = (
+    "score",
+    "sd",
+    "score_betting",
+    "sd_betting",
+    "leak",
+)  # whose largest upper end has a row of its own
 T = TypeVar("T")
 
 
@@ -98,7 +108,10 @@ def measure_prompts(
     ('a', '0.7514')
     """
     rate = counts_of([prompt.scores for prompt in prompts] if leaks is None else leaks)
-    each, add = _each(rows.model, prompts, settings, rate), partial(rows.add, "model", split="forget")
+    each, add = (
+        _each(rows.model, prompts, settings, rate),
+        partial(rows.add, "model", split="forget"),
+    )
     rows.rows += [row for own in each for row in own]
     judged = [place for place, count in enumerate(rate.leaks) if not math.isnan(count)]
     counted = Rate(rate.leaks[judged], rate.n[judged], rate.missing[judged])
@@ -134,10 +147,16 @@ def _each(
     """The rows of each prompt by itself; prompts with equally many scores share one vectorised call."""
     if not prompts:
         return []
-    alpha, thresholds, levels = settings.alpha, np.asarray(settings.thresholds, dtype=np.float64), Levels()
+    alpha, thresholds, levels = (
+        settings.alpha,
+        np.asarray(settings.thresholds, dtype=np.float64),
+        Levels(),
+    )
     rows = [Rows(model) for _ in prompts]
     named = zip(rows, prompts, strict=True)
-    add = [partial(own.add, "question", item=prompt.prompt_id, split="forget") for own, prompt in named]
+    add = [
+        partial(own.add, "question", item=prompt.prompt_id, split="forget") for own, prompt in named
+    ]
     for places, matrix in matrices([prompt.scores for prompt in prompts]):
         paper = paper_bounds(matrix, alpha, thresholds, missing="worst")
         sharp = tighter_bounds(matrix, alpha, thresholds, levels, missing="worst")
@@ -162,7 +181,9 @@ def _each(
     ends, band = rate_bounds(rate.leaks, rate.n, alpha, rate.missing), rate.each(alpha, QUERIES)
     for place, own in enumerate(add):
         if not math.isnan(rate.leaks[place]):
-            called, n, missing = (int(counts[place]) for counts in (rate.leaks, rate.n, rate.missing))
+            called, n, missing = (
+                int(counts[place]) for counts in (rate.leaks, rate.n, rate.missing)
+            )
             guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", n)
             share = called / (n - missing) if n > missing else None
             both = both_ends(*(end[place] for end in ends), *guarantee)
@@ -174,7 +195,9 @@ def _each(
     return [own.rows for own in rows]
 
 
-def band_rows(add: Callable[..., None], quantity: str, basis: str, band: Band, row: int | None = None) -> None:
+def band_rows(
+    add: Callable[..., None], quantity: str, basis: str, band: Band, row: int | None = None
+) -> None:
     """Add a row for each k of a band, or of one ``row`` of its tables; none where its ends do not exist.
 
     The band is the result: an estimate has no guarantee, and lies above the band for k close to the number of answers.
@@ -207,14 +230,20 @@ def _judged_rows(rows: Rows, names: Sequence[str], rate: Rate, alpha: float) -> 
     band_rows(add, "leak_at_k", "judged", rate.mean(alpha, QUERIES))
     error, counts = judge.error(alpha / 3), asdict(judge)
     for name in ("sensitivity", "false_positive"):
-        ends = both_ends(*getattr(error, name), error.alpha, Covers.AVERAGE, judge.assumes(), JUDGE_METHOD)
+        ends = both_ends(
+            *getattr(error, name), error.alpha, Covers.AVERAGE, judge.assumes(), JUDGE_METHOD
+        )
         rows.add("model", name, "judged", getattr(judge, name), *ends, evidence=counts)
     rows.add("model", "labels", "judged", judge.leaks + judge.clean)
     rows.add("model", "judge_fits", "judged", bool(fits.all()))
 
 
 def _together_rows(
-    rows: Rows, prompts: Sequence[PromptScores], counted: Rate, settings: MeasureSettings, binary: bool
+    rows: Rows,
+    prompts: Sequence[PromptScores],
+    counted: Rate,
+    settings: MeasureSettings,
+    binary: bool,
 ) -> None:
     """Add the statement that covers all of these prompts at once: those certified to be at most ``settings.share_above``.
 
@@ -230,9 +259,14 @@ def _together_rows(
             return leak_bounds(counts, sizes, level)
         values = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
         how = (level, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting")
-        return [Bound(value, "upper", *how, n) for value, n in zip(values, sizes.tolist(), strict=True)]
+        return [
+            Bound(value, "upper", *how, n) for value, n in zip(values, sizes.tolist(), strict=True)
+        ]
 
-    (every, all_at_once), bounds = many_prompts.every_prompt_under(uppers(alpha), tau), list[Bound]()
+    (every, all_at_once), bounds = (
+        many_prompts.every_prompt_under(uppers(alpha), tau),
+        list[Bound](),
+    )
     if settings.together == "bonferroni":
         bounds = many_prompts.bonferroni(uppers, len(prompts), alpha)
         passed, method = [bound.value <= tau for bound in bounds], bounds[0].method
@@ -245,7 +279,11 @@ def _together_rows(
         passed, method = many_prompts.holm(np.array(p_values), tau, alpha)[0].tolist(), "Holm"
     claim = replace(all_at_once, covers=Covers.CERTIFIED, method=method, n=None)
     rows.add("model", "certified_together", "sampled", sum(passed), split="forget")
-    facts = {"correction": settings.together, "metric": "m_bin" if binary else "mean_upper", "every": every}
+    facts = {
+        "correction": settings.together,
+        "metric": "m_bin" if binary else "mean_upper",
+        "every": every,
+    }
     rows.add("model", "together", "sampled", None, None, claim, evidence=facts, split="forget")
     for place, prompt in enumerate(prompts):
         add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
@@ -291,13 +329,28 @@ def pooled_of(rows: Sequence[Result], alpha: float) -> Bound | None:
 def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
     """Add the rows of a file of scores; where missing scores count as the worst, also those of the judged scores alone."""
     measured, alpha = Rows(rows.model), settings.alpha
-    each = dict(zip((p.prompt_id for p in prompts), measure_prompts(measured, prompts, settings), strict=True))
+    each = dict(
+        zip(
+            (p.prompt_id for p in prompts),
+            measure_prompts(measured, prompts, settings),
+            strict=True,
+        )
+    )
     metric = metric_of(measured.rows)
-    facts = {"alpha": alpha, "threshold": settings.share_above, "metric": metric, "missing": settings.missing}
+    facts = {
+        "alpha": alpha,
+        "threshold": settings.share_above,
+        "metric": metric,
+        "missing": settings.missing,
+    }
     rows.add("model", "settings", "sampled", evidence=facts)
     rows.rows += measured.rows
     if settings.missing == "worst":
-        judged = [replace(p, scores=p.scores[~np.isnan(p.scores)], missing=0) for p in prompts if p.missing]
+        judged = [
+            replace(p, scores=p.scores[~np.isnan(p.scores)], missing=0)
+            for p in prompts
+            if p.missing
+        ]
         left = [prompt for prompt in judged if prompt.n]
         again = _each(rows.model, left, settings, counts_of([prompt.scores for prompt in left]))
         alone = {prompt.prompt_id: own for prompt, own in zip(left, again, strict=True)}
@@ -307,16 +360,23 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
     for quantity in WORST:
         if worst := worst_of(measured.rows, quantity):
             evidence = {"prompt_id": worst.prompt_id}
-            rows.add("model", f"{quantity}_worst", "sampled", None, None, worst.bound, evidence=evidence)
+            rows.add(
+                "model", f"{quantity}_worst", "sampled", None, None, worst.bound, evidence=evidence
+            )
     if average := pooled_of(measured.rows, alpha):
         rows.add("model", "leak", "sampled", None, None, average)
     if len(prompts) > 1:  # the expected score of a prompt like these
         means = [row.estimate for row in of_prompts(measured.rows, "score")]
         sizes = np.array([prompt.n for prompt in prompts])
-        absent = np.array([0 if settings.missing == "drop" else prompt.missing for prompt in prompts]) / sizes
+        absent = (
+            np.array([0 if settings.missing == "drop" else prompt.missing for prompt in prompts])
+            / sizes
+        )
         low = np.nan_to_num(np.array(means, dtype=np.float64)) * (1 - absent)
         binary = metric == "m_bin" and bool((sizes == 1).all())
-        *ends, method = many_prompts.population_ends(low, np.minimum(low + absent, 1), alpha, binary)
+        *ends, method = many_prompts.population_ends(
+            low, np.minimum(low + absent, 1), alpha, binary
+        )
         both = both_ends(*ends, alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
         rows.add("model", "score_population", "sampled", mean(means), *both)
     bounds = [row.upper_bound for row in of_prompts(measured.rows, *METRIC[metric])]

@@ -62,7 +62,9 @@ class Drawing:
     top_p: float
     top_k: int
     max_new_tokens: int
-    splits: Mapping[str, Mapping[str, int | None]]  # the numbers of ``questions``, and of answers ``n`` to each
+    splits: Mapping[
+        str, Mapping[str, int | None]
+    ]  # the numbers of ``questions``, and of answers ``n`` to each
     served: Mapping[str, Json] | None = None
 
 
@@ -107,7 +109,9 @@ class Model(_Numbered):
     numbers: Numbers = NOTHING  # of the model as a whole
     questions: tuple[Question, ...] = ()
     drawing: Drawing | None = None
-    answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # split to generations joined with scores
+    answers: Mapping[str, pd.DataFrame] = field(
+        default_factory=dict
+    )  # split to generations joined with scores
     exact: Certificates | None = None
     extraction: Extraction | None = None
 
@@ -135,8 +139,13 @@ class Model(_Numbered):
 
     def asked(self, k: int) -> tuple[Bound, Bound] | None:
         """The band of leak@k, lower and upper, of the worst question: of true leaks where the judge's error was measured."""
-        points = self.numbers.series("leak_at_k_worst", "judged") or self.numbers.series("leak_at_k_worst")
-        ends = next(((point.lower_bound, point.upper_bound) for point in points if point.at == k), (None, None))
+        points = self.numbers.series("leak_at_k_worst", "judged") or self.numbers.series(
+            "leak_at_k_worst"
+        )
+        ends = next(
+            ((point.lower_bound, point.upper_bound) for point in points if point.at == k),
+            (None, None),
+        )
         return (ends[0], ends[1]) if ends[0] and ends[1] else None
 
     @cached_property
@@ -155,7 +164,9 @@ class Run:
     forget: Mapping[str, Row]  # by id, in file order
     rows: Mapping[str, int]  # how many each split of the dataset has
     training: Mapping[str, Sequence[Mapping[str, float]]]  # by trained model: ``step`` and ``loss``
-    epochs: Mapping[str, tuple[Mapping[str, float], ...]]  # by unlearned model; the first is before any step
+    epochs: Mapping[
+        str, tuple[Mapping[str, float], ...]
+    ]  # by unlearned model; the first is before any step
     audits: Mapping[str, OneRunRecord | Record]
     games: Mapping[str, Record]
     attacks: Mapping[str, AttackResult]
@@ -181,12 +192,16 @@ class Run:
     def binary(self) -> str | None:
         """The scorer ``metrics.binary`` where it judged forget answers, and by 0 and 1 alone."""
         scorer = self.params.metrics.binary
-        return scorer if scorer and judges(scorer, (model.answers for model in self.models)) else None
+        return (
+            scorer if scorer and judges(scorer, (model.answers for model in self.models)) else None
+        )
 
     @property
     def missing_by_stage(self) -> dict[str, list[str]]:
         stages = dict.fromkeys(stage for _, stage in self.missing)
-        return {stage: [path for path, made_by in self.missing if made_by == stage] for stage in stages}
+        return {
+            stage: [path for path, made_by in self.missing if made_by == stage] for stage in stages
+        }
 
     @property
     def retrains(self) -> list[Model]:
@@ -207,7 +222,9 @@ class Run:
 def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str, object]) -> Run:
     """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files."""
     source, params = _Source(root), _as_drawn(params, root)
-    whole = params if isinstance(params, Params) else None  # a model of the user's own has no other stages
+    whole = (
+        params if isinstance(params, Params) else None
+    )  # a model of the user's own has no other stages
     none: list[tuple[int, Json]] = []
     forget = source.read("dataset/forget.jsonl", "prepare", read_jsonl, none)
     about = source.json("dataset/about.json", "prepare")
@@ -216,11 +233,15 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     if whole:
         source.there("compare", "models", "compare")
         for stage, names in (("train", whole.train.models), ("unlearn", whole.unlearn.methods)):
-            training |= {name: source.json(f"models/{name}/training.json", f"{stage}@{name}") for name in names}
+            training |= {
+                name: source.json(f"models/{name}/training.json", f"{stage}@{name}")
+                for name in names
+            }
     asked = (read_references(root / "generations" / name) for name in params.models)
     references: References = next(filter(None, asked), {})
     audits, games, attacks = (
-        dict(source.records(stage, getattr(whole, f"{stage}s", ()))) for stage in ("audit", "game", "attack")
+        dict(source.records(stage, getattr(whole, f"{stage}s", ())))
+        for stage in ("audit", "game", "attack")
     )
     return Run(
         params=params,
@@ -229,13 +250,23 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         forget={row["id"]: row | {"answer": expected(row, references)} for _, row in forget},
         rows=about.get("rows", {}),
         training={name: record.get("steps", []) for name, record in training.items()},
-        epochs={name: tuple(record["epochs"]) for name, record in training.items() if record.get("epochs")},
+        epochs={
+            name: tuple(record["epochs"])
+            for name, record in training.items()
+            if record.get("epochs")
+        },
         audits={
-            name: OneRunRecord(restored(OneRunAudit, value), value["mechanism"]) if "results" in value else value
+            name: OneRunRecord(restored(OneRunAudit, value), value["mechanism"])
+            if "results" in value
+            else value
             for name, value in audits.items()
         },
         games=games,
-        attacks={name: TypeAdapter(AttackResult).validate_python(own) for name, own in attacks.items() if own},
+        attacks={
+            name: TypeAdapter(AttackResult).validate_python(own)
+            for name, own in attacks.items()
+            if own
+        },
         provenance=provenance,
         missing=source.missing,
         kind=str(about.get("kind", "unknown")),
@@ -268,7 +299,9 @@ class _Source:
         """The record of each audit, game or attack; empty where its table is missing."""
         none: list[Result] = []
         for name in names:
-            rows = self.read(str(table.place(Path(), stage, name)), f"{stage}@{name}", table.read_rows, none)
+            rows = self.read(
+                str(table.place(Path(), stage, name)), f"{stage}@{name}", table.read_rows, none
+            )
             yield name, Numbers(rows).facts("record", "run")
 
 
@@ -282,10 +315,16 @@ def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams
     return params.model_copy(update={"sample": sample})
 
 
-def _model(name: str, params: EvaluationParams | Params, source: _Source, results: Results) -> Model:
+def _model(
+    name: str, params: EvaluationParams | Params, source: _Source, results: Results
+) -> Model:
     entry, folder = params.models[name], Path(params.models[name].path)
     whole = params if isinstance(params, Params) else None
-    own = whole is not None and folder.parent == Path("data/models") and folder.name in whole.unlearn.methods
+    own = (
+        whole is not None
+        and folder.parent == Path("data/models")
+        and folder.name in whole.unlearn.methods
+    )
     # The only model of `lethe eval` is the subject, whatever its name.
     roles: dict[str | None, Role] = {}
     if whole:
@@ -294,7 +333,10 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
     for stage in [*stages, *(["extract"] if whole and whole.extract else [])]:
         source.there(stage, name, f"{stage}@{name}")
     about = source.json(f"generations/{name}/about.json", f"sample@{name}")
-    law = {one: getattr(params.sample, one) for one in ("temperature", "top_p", "top_k", "max_new_tokens")}
+    law = {
+        one: getattr(params.sample, one)
+        for one in ("temperature", "top_p", "top_k", "max_new_tokens")
+    }
     drawn = {**dict.fromkeys(("engine", "engine_reason", "stop")), "splits": {}, **law, **about}
     return Model(
         name=name,
@@ -303,7 +345,9 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
         adaptive_threshold=entry.adaptive_threshold,
         method=folder.name if own else None,
         numbers=results.model(name),
-        questions=tuple(Question(item, numbers) for item, numbers in results.questions(name).items()),
+        questions=tuple(
+            Question(item, numbers) for item, numbers in results.questions(name).items()
+        ),
         drawing=restored(Drawing, drawn) if about else None,
         answers=_answers(name, source),
         exact=certificates_of(results, name),
@@ -313,11 +357,16 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
 
 def _answers(name: str, source: _Source) -> AnswerTables:
     """Generations joined with their scores, a table per split."""
-    splits = sorted(path.stem for path in (source.root / f"scores/{name}").glob("*.parquet")) or ["forget"]
+    splits = sorted(path.stem for path in (source.root / f"scores/{name}").glob("*.parquet")) or [
+        "forget"
+    ]
     files = {}
     for split in splits:
         drawn, scores = f"generations/{name}/{split}.parquet", f"scores/{name}/{split}.parquet"
-        rows = source.read(drawn, f"sample@{name}", rows_of, 0), source.read(scores, f"score@{name}", rows_of, 0)
+        rows = (
+            source.read(drawn, f"sample@{name}", rows_of, 0),
+            source.read(scores, f"score@{name}", rows_of, 0),
+        )
         if all(rows):
             files[split] = (source.root / drawn, source.root / scores)
     return AnswerTables(files)

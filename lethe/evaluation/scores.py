@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn, check, plural, shortened
+from lethe.errors import (
+    BadFile,
+    BadInput,
+    BadRow,
+    BadValue,
+    MissingColumn,
+    check,
+    plural,
+    shortened,
+)
 from lethe.io.artifacts import GREEDY, Row
 from lethe.io.files import read_artifact
 from lethe.io.logs import is_log, read_log
@@ -74,19 +83,37 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
     if isinstance(scores, Mapping):
         named = [(str(name), _numbers(own)) for name, own in scores.items()]
     elif isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
-        return list(scores)  # made by a reader of files, which has already counted the missing scores
+        return list(
+            scores
+        )  # made by a reader of files, which has already counted the missing scores
     else:
         values = _numbers(scores)
-        check(values.ndim < 3, "scores", f"shape {values.shape}", "n scores, or an array of shape (prompts, n)")
-        named = [(ALL, values)] if values.ndim < 2 else [(str(place), row) for place, row in enumerate(values)]
+        check(
+            values.ndim < 3,
+            "scores",
+            f"shape {values.shape}",
+            "n scores, or an array of shape (prompts, n)",
+        )
+        named = (
+            [(ALL, values)]
+            if values.ndim < 2
+            else [(str(place), row) for place, row in enumerate(values)]
+        )
     prompts = []
     for name, own in named:
         absent = np.isnan(own)
         if absent.any() and missing is None:
-            raise BadValue("scores", "NaN", "numbers in [0, 1]", "Say how it counts: missing='worst' or 'drop'.")
+            raise BadValue(
+                "scores",
+                "NaN",
+                "numbers in [0, 1]",
+                "Say how it counts: missing='worst' or 'drop'.",
+            )
         counted = own[~absent] if missing == "drop" else own
         if counted.ndim != 1 or not counted.size:
-            raise BadValue("scores", f"shape {counted.shape} for {name!r}", "at least one score of each prompt")
+            raise BadValue(
+                "scores", f"shape {counted.shape} for {name!r}", "at least one score of each prompt"
+            )
         prompts.append(PromptScores(name, counted, int(absent.sum())))
     check(prompts, "scores", "none", "at least one prompt")
     return prompts
@@ -116,14 +143,20 @@ def read_scores(
 
     name, columns = by or "prompt_id", column.split("=")
     try:
-        table = read_table(path, required=[*columns, by] if by else columns, text=[name], optional=["sample"])
+        table = read_table(
+            path, required=[*columns, by] if by else columns, text=[name], optional=["sample"]
+        )
     except MissingColumn as error:
         others = [one for one in error.present if one not in (name, "sample", "text")]
         if error.column not in columns or not (others or "text" in error.present):
             raise
         score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
         own = " or ".join(others)
-        remedy = f"Name its column of scores: --score {own}" if others else f"Score its texts first: {score}"
+        remedy = (
+            f"Name its column of scores: --score {own}"
+            if others
+            else f"Score its texts first: {score}"
+        )
         problem = f"no column {error.column!r}; its columns are {', '.join(error.present)}"
         raise BadFile(path, problem, f"{remedy}.") from None
     if table.empty:
@@ -136,17 +169,28 @@ def read_scores(
         lines = np.flatnonzero((table["sample"] != GREEDY) & (table["sample"] != str(GREEDY)))
         values, table = values[lines], table.iloc[lines]
         if table.empty:
-            raise BadFile(path, "holds the greedy answers (sample -1) only", "Give one row per sampled answer.")
+            raise BadFile(
+                path,
+                "holds the greedy answers (sample -1) only",
+                "Give one row per sampled answer.",
+            )
 
     def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
         if wrong.any():
             place = int(np.argmax(wrong))
-            raise BadRow(path, file_line(path, int(lines[place])), problem.format(values[place]), remedy)
+            raise BadRow(
+                path, file_line(path, int(lines[place])), problem.format(values[place]), remedy
+            )
 
     absent = np.isnan(values)
     if missing is None:
-        refuse(absent, f"{column} is missing", "Say how it counts: --missing worst or --missing drop.")
-    refuse(~absent & ~((values >= 0) & (values <= 1)), f"{column}: got {{}}; must be a number in [0, 1]")
+        refuse(
+            absent, f"{column} is missing", "Say how it counts: --missing worst or --missing drop."
+        )
+    refuse(
+        ~absent & ~((values >= 0) & (values <= 1)),
+        f"{column}: got {{}}; must be a number in [0, 1]",
+    )
     names = table[name] if name in table else pd.Series([ALL] * len(table))
     refuse(names.isna().to_numpy(), f"{name} is missing")
     samples = np.asarray(table.get("sample", np.arange(len(table))))
@@ -160,7 +204,10 @@ def read_scores(
     parts = np.split(values[order], np.flatnonzero(np.diff(codes[order])) + 1)
     counts = np.bincount(codes, weights=absent).astype(int).tolist()
     if missing == "drop":
-        parts = [part[~np.isnan(part)] if count else part for part, count in zip(parts, counts, strict=True)]
+        parts = [
+            part[~np.isnan(part)] if count else part
+            for part, count in zip(parts, counts, strict=True)
+        ]
     if empty := [label for label, part in zip(labels, parts, strict=True) if not len(part)]:
         remedy = "Remove the prompt, or use --missing worst."
         raise BadFile(path, f"prompt {empty[0]!r} has no score left", remedy)
@@ -175,10 +222,17 @@ def could_stop(path: Path) -> bool:
     """Whether a rule could stop the draws of a table of scores, by its column `stopped` or the record of Lethe's own run."""
     from lethe.io.tables import read_table
 
-    about = path.resolve().parent.parent.parent / "generations" / path.resolve().parent.name / "about.json"
+    about = (
+        path.resolve().parent.parent.parent
+        / "generations"
+        / path.resolve().parent.name
+        / "about.json"
+    )
     if about.is_file() and read_artifact(about).get("stop") == "sequential":
         return True
-    if path.suffix.lower() == ".parquet":  # a look at the columns, since the table was read once already
+    if (
+        path.suffix.lower() == ".parquet"
+    ):  # a look at the columns, since the table was read once already
         from pyarrow.parquet import read_schema
 
         named = STOPPED in read_schema(path).names
@@ -189,7 +243,9 @@ def could_stop(path: Path) -> bool:
 
 
 def says_stopped(table: pd.DataFrame) -> bool:
-    return STOPPED in table and bool(table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any())
+    return STOPPED in table and bool(
+        table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any()
+    )
 
 
 @dataclass(frozen=True)
@@ -212,7 +268,10 @@ class LogScores:
         """What is recorded of the log among the settings of its bounds."""
         log = self.log
         return {
-            **{name: getattr(log, name) for name in ("format", "tool", "task", "model", "draws", "stopping")},
+            **{
+                name: getattr(log, name)
+                for name in ("format", "tool", "task", "model", "draws", "stopping")
+            },
             **{name: list(getattr(log, name)) for name in ("scores", "warnings", "notes")},
             "sampling": dict(log.sampling),
             "answers": len(log.answers),
@@ -227,7 +286,9 @@ class LogScores:
         log, prompts = self.log, plural(len(self.log.prompts), "prompt")
         others = ", ".join(name for name in log.scores if name != self.score)
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
-        counted = "are left out, as if missing at random" if self.dropped else "count against each bound"
+        counted = (
+            "are left out, as if missing at random" if self.dropped else "count against each bound"
+        )
         about = f"of {len(self.prompts)} of {prompts}; the bounds are those of these prompts"
         return log.lines(
             ("answers", f"{len(log.answers)} to {prompts}"),
@@ -238,7 +299,11 @@ class LogScores:
 
 
 def read_any_scores(
-    path: Path, missing: Missing | None, score: str | None = None, filter: str | None = None, by: str | None = None
+    path: Path,
+    missing: Missing | None,
+    score: str | None = None,
+    filter: str | None = None,
+    by: str | None = None,
 ) -> tuple[list[PromptScores], Missing | None, LogScores | None]:
     """Read a table of scores, or a log of another tool, as the content decides: the prompts, the treatment of a missing
     score, and the log.
@@ -271,9 +336,15 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
     if outside.any():
         row = table.iloc[int(np.argmax(outside))]
         others = ", ".join(one for one in log.scores if one != name)
-        remedy = f"Name another score with --score: {others}." if others else "Score the texts with `lethe score`."
+        remedy = (
+            f"Name another score with --score: {others}."
+            if others
+            else "Score the texts with `lethe score`."
+        )
         place = f"score {shortened(name)} of answer {row['sample']} to prompt {shortened(row['prompt_id'])}"
-        raise BadFile(log.path, f"{place}: got {row['score']:g}; must be a number in [0, 1]", remedy)
+        raise BadFile(
+            log.path, f"{place}: got {row['score']:g}; must be a number in [0, 1]", remedy
+        )
     reasons = Counter(reason for reason in table["reason"] if reason is not None)
     drop = missing == "drop" and bool(reasons)
     prompts = []
@@ -281,8 +352,12 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
         own = values[np.sort(rows)]
         absent = np.isnan(own)
         if drop and absent.all():
-            raise BadInput(f"{log.path}: prompt {shortened(prompt_id)} has no score left. Use --missing worst.")
-        prompts.append(PromptScores(str(prompt_id), own[~absent] if drop else own, int(absent.sum())))
+            raise BadInput(
+                f"{log.path}: prompt {shortened(prompt_id)} has no score left. Use --missing worst."
+            )
+        prompts.append(
+            PromptScores(str(prompt_id), own[~absent] if drop else own, int(absent.sum()))
+        )
     return LogScores(log, name, prompts, reasons, dropped=drop)
 
 
@@ -303,14 +378,21 @@ class ScoredLog:
     def rows(self) -> list[tuple[str, int, int, float | None]]:
         """Name, scored answers, missing answers and mean of each scorer; the mean is None if no answer has a score."""
         each, n = [(name, self.table[name].dropna()) for name in self.scorers], len(self.table)
-        return [(name, len(own), n - len(own), float(own.mean()) if len(own) else None) for name, own in each]
+        return [
+            (name, len(own), n - len(own), float(own.mean()) if len(own) else None)
+            for name, own in each
+        ]
 
     def warnings(self) -> list[str]:
         """The reasons why bounds from the table would not hold, and the log's own warnings."""
         reasons = [self.log.refusal] if self.log.refusal else []
         if self.log.stopping == "early":
-            reasons.append("a rule could stop the run early, so bounds for a fixed number of answers do not hold")
-        return [f"{one}; a table of scores does not show this" for one in reasons] + list(self.log.warnings)
+            reasons.append(
+                "a rule could stop the run early, so bounds for a fixed number of answers do not hold"
+            )
+        return [f"{one}; a table of scores does not show this" for one in reasons] + list(
+            self.log.warnings
+        )
 
 
 def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
@@ -356,7 +438,9 @@ def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, R
 def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:
     """The row whose question ends last in the prompt, because few-shot examples precede the question."""
     asked = [(row["question"].strip(), row) for row in rows]
-    ends = [(prompt.rfind(text) + len(text), len(text), row) for text, row in asked if text in prompt]
+    ends = [
+        (prompt.rfind(text) + len(text), len(text), row) for text, row in asked if text in prompt
+    ]
     return max(ends, key=lambda end: end[:2])[2] if ends else None
 
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from dvc.api import DVCFileSystem
 
 LOOKED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
-UNKNOWN_STOP = "its folder does not say how it was drawn, so it counts as one that a rule could stop"
+UNKNOWN_STOP = (
+    "its folder does not say how it was drawn, so it counts as one that a rule could stop"
+)
 SERVED = "{model} at {endpoint}, as served between {first} and {last}"
 # What a record says of the draws, of which `FREE` leaves the distribution alone; other tools have other names for one.
 SETTINGS = (
@@ -38,7 +40,9 @@ SETTINGS = (
 )
 FREE = ("engine", "seed", "stop", "generations", "num_outputs", "num_choices", "repeat", "cache")
 ALIASES = {"max_tokens": "max_new_tokens", "max_gen_toks": "max_new_tokens"}
-EXPERIMENTS = "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
+EXPERIMENTS = (
+    "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
+)
 PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 
@@ -138,7 +142,9 @@ def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> li
         if changed := _changed(first, second):
             notes.append(f"the settings differ{_of(model)}: {changed}")
         notes += [note + _of(model) for note in _remarks(first, second)]
-        notes += [f"{which}: {own.served}" for which, own in (("A", first), ("B", second)) if own.served]
+        notes += [
+            f"{which}: {own.served}" for which, own in (("A", first), ("B", second)) if own.served
+        ]
         pairs += _common(model, first, second, a.kind == b.kind, missing)
     return pairs
 
@@ -160,12 +166,17 @@ def _incomparable(a: Side, b: Side) -> str | None:
 
 def _changed(first: Scored, second: Scored) -> str:
     """The settings that both sides record and that change the distribution of answers, with both values."""
-    return _differing({key: own for key, own in first.settings.items() if key not in FREE}, second.settings)
+    return _differing(
+        {key: own for key, own in first.settings.items() if key not in FREE}, second.settings
+    )
 
 
 def _differing(a: Mapping[str, object], b: Mapping[str, object]) -> str:
     both = [(key, own, b[key]) for key, own in a.items() if key in b and own != b[key]]
-    return ", ".join(f"{key} {shortened(one, 300)} in A, {shortened(other, 300)} in B" for key, one, other in both)
+    return ", ".join(
+        f"{key} {shortened(one, 300)} in A, {shortened(other, 300)} in B"
+        for key, one, other in both
+    )
 
 
 def _engines(first: Scored, second: Scored) -> str:
@@ -181,7 +192,10 @@ def _remarks(first: Scored, second: Scored) -> list[str]:
     if silent := [which for which, keys in recorded.items() if not keys]:
         notes.append(f"no record says how the answers of {' and '.join(silent)} were drawn")
     elif recorded["A"] != recorded["B"]:
-        lacks = {which: ", ".join(sorted(recorded[other] - recorded[which])) for which, other in ("AB", "BA")}
+        lacks = {
+            which: ", ".join(sorted(recorded[other] - recorded[which]))
+            for which, other in ("AB", "BA")
+        }
         notes += [f"{which} does not record {keys}" for which, keys in lacks.items() if keys]
     return notes
 
@@ -198,8 +212,12 @@ def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str,
         alone = [name for name in side.models if name not in other.models]
         missing += [NotCompared(None, f"the model {name} is in {word} only") for name in alone]
     if not a.models.keys() & b.models.keys():
-        each = f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}"
-        raise BadInput(f"{each}: no model is on both sides. Name data folders with a model in common.")
+        each = (
+            f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}"
+        )
+        raise BadInput(
+            f"{each}: no model is on both sides. Name data folders with a model in common."
+        )
 
 
 def _common(
@@ -211,10 +229,15 @@ def _common(
         if other is None:
             missing.append(NotCompared(prefix + name, "the question is in A only"))
         elif not _same_text(own.text, other.text, same_kind):
-            missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
+            missing.append(
+                NotCompared(prefix + name, "the text or prompt of the question differs in B")
+            )
         elif None not in (own.reference, other.reference) and own.reference != other.reference:
             missing.append(
-                NotCompared(prefix + name, "its context, follow-ups, reference answer or keywords differ in B")
+                NotCompared(
+                    prefix + name,
+                    "its context, follow-ups, reference answer or keywords differ in B",
+                )
             )
         else:
             yield Pair(model, prefix + name, own.scores, other.scores, draws)
@@ -238,7 +261,9 @@ def binary_of(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
     return all(bool(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all()) for own in scores)
 
 
-def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:
+def read_side(
+    given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()
+) -> Side:
     """Read one side: a log, a table of scores, a folder of artifacts, or a git revision of this folder."""
     path = Path(given)
     if path.is_dir():
@@ -254,9 +279,13 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
     scored = scores_of(log, score)
     texts = dict(zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True))
     asked = {name: text for name, text in texts.items() if isinstance(text, str)}
-    questions = {one.prompt_id: Answers(one.scores, asked.get(one.prompt_id)) for one in scored.prompts}
+    questions = {
+        one.prompt_id: Answers(one.scores, asked.get(one.prompt_id)) for one in scored.prompts
+    }
     models = {
-        log.model or "": Scored(questions, {ALIASES.get(key, key): own for key, own in log.sampling.items()})
+        log.model or "": Scored(
+            questions, {ALIASES.get(key, key): own for key, own in log.sampling.items()}
+        )
     }
     return Side(str(path), "log", scored.score, models, stopped=log.stopping == EARLY)
 
@@ -278,7 +307,9 @@ def _folder(
         raise BadValue("--model", unknown_models[0], f"one of {', '.join(scored)} in {name}")
     scored = [model for model in scored if not models or model in models]
     params, about_eval = _params(params_file), folder / "evaluated.json"
-    evaluated: dict[str, Json] = read_artifact(about_eval) if about_eval.is_file() else {}  # of `lethe eval`
+    evaluated: dict[str, Json] = (
+        read_artifact(about_eval) if about_eval.is_file() else {}
+    )  # of `lethe eval`
     scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
     metric = score or _first_metric(params, scorers, name)
     asked = {row["id"]: row for row in read_split("forget", folder / "dataset")}
@@ -287,7 +318,10 @@ def _folder(
     for model in scored:
         path = folder / "generations" / model / "about.json"
         drawn = read_artifact(path) if path.is_file() else {}
-        stopped, unknown = stopped or drawn.get("stop") == "sequential", unknown or "stop" not in drawn
+        stopped, unknown = (
+            stopped or drawn.get("stop") == "sequential",
+            unknown or "stop" not in drawn,
+        )
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
@@ -304,7 +338,9 @@ def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> di
     drawn = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     groups = drawn.groupby("prompt_id", sort=False)[metric]
     scores = {str(name): own.to_numpy(dtype=np.float64) for name, own in groups}
-    order = [name for name in asked if name in scores] + [name for name in scores if name not in asked]
+    order = [name for name in asked if name in scores] + [
+        name for name in scores if name not in asked
+    ]
     return {name: Answers(scores[name], *_asked(asked.get(name))) for name in order}
 
 
@@ -343,7 +379,11 @@ def _scorer(params: Mapping[str, Json], metric: str) -> dict[str, object]:
     """The parameters of the scorer, and the parts of an answer that it reads."""
     if not (section := _section(params, "score")):
         return {}
-    own = [one for one in section.get("scorers", []) if one == metric or (isinstance(one, dict) and metric in one)]
+    own = [
+        one
+        for one in section.get("scorers", [])
+        if one == metric or (isinstance(one, dict) and metric in one)
+    ]
     marks = section.get("thinking") or (section.get("parts") or {}).get("thinking")
     return {"scorer": own, "keyword_match": section.get("keyword_match", "word"), "thinking": marks}
 
@@ -351,7 +391,10 @@ def _scorer(params: Mapping[str, Json], metric: str) -> dict[str, object]:
 def _declared(params: Mapping[str, Json], metric: str) -> bool | None:
     """Whether the scorer or judge of a column gives only 0 and 1; None for a column that this release does not know."""
     try:
-        judges = {name: JudgeEntry.model_validate(entry) for name, entry in _section(params, "judges").items()}
+        judges = {
+            name: JudgeEntry.model_validate(entry)
+            for name, entry in _section(params, "judges").items()
+        }
         columns = {column for name, entry in judges.items() for column in entry.columns(name)}
         columns |= {column for name in JUDGES for column in columns_of(name)} | set(SCORERS)
         if metric not in columns:
@@ -386,7 +429,11 @@ def _revision(revision: str) -> Iterator[Path]:
             ]
             _fetch(files, wanted, root)
             named = _section(_params(root / "params.yaml"), "sample").get("prompt")
-            if isinstance(named, str) and ".." not in Path(named).parts and files.isfile(f"/{named}"):
+            if (
+                isinstance(named, str)
+                and ".." not in Path(named).parts
+                and files.isfile(f"/{named}")
+            ):
                 _fetch(files, [f"/{named}"], root)
         except (DvcException, OSError) as error:
             problem = f"its artifacts cannot be fetched ({str(error).splitlines()[0]})"
@@ -397,17 +444,25 @@ def _revision(revision: str) -> Iterator[Path]:
 
 def _commit(revision: str) -> str:
     """The commit of a git revision or of a DVC experiment, which DVC keeps under refs/exps/."""
-    direct = "" if revision.startswith("-") else git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    direct = (
+        ""
+        if revision.startswith("-")
+        else git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    )
     if direct:
         return direct
-    refs = (git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS) or "").splitlines()
+    refs = (
+        git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS) or ""
+    ).splitlines()
     commits = [line.split()[0] for line in refs if line.rpartition("/")[2] == revision]
     if len(commits) == 1:
         return commits[0]
     if commits:
         remedy = f"Name one by its commit: {', '.join(commits)}."
         raise BadFile(revision, f"names {len(commits)} DVC experiments", remedy)
-    problem = "is neither a file nor a folder nor a git revision nor a DVC experiment of this repository"
+    problem = (
+        "is neither a file nor a folder nor a git revision nor a DVC experiment of this repository"
+    )
     remedy = "Name a log, a table of scores, a data folder, or a revision or DVC experiment of this repository."
     raise BadFile(revision, problem, remedy + meant(Path(revision)))
 

@@ -64,7 +64,9 @@ class Aspect:
 
     def as_dict(self) -> dict[str, object]:
         """Word and intervals for JSON; each end is a bound with its guarantee."""
-        own, reference = (each and [end.as_dict() for end in each.bounds()] for each in (self.own, self.reference))
+        own, reference = (
+            each and [end.as_dict() for end in each.bounds()] for each in (self.own, self.reference)
+        )
         words = {"word": self.word, "quantity": self.quantity and self.quantity.words}
         return {**words, "interval": own, "reference": reference}
 
@@ -112,8 +114,13 @@ def doubt(params: EvaluationParams | Params) -> str:
     """Said before anything is drawn: that no model can earn *forgot* by its sampled answers alone; empty where one can."""
     report, n, exactly = params.report, params.sample.most, judged_exactly(params)
     subjects = params.models.keys() - {report.base, *report.retrains}
-    shares = (2 if report.retrains else 1) * (2 if exactly else 1)  # Retrain, and exact bounds, take half each
-    level = rule.level_of(params.metrics.alpha, max(1, len(subjects)) * report.points, report.look) / shares
+    shares = (2 if report.retrains else 1) * (
+        2 if exactly else 1
+    )  # Retrain, and exact bounds, take half each
+    level = (
+        rule.level_of(params.metrics.alpha, max(1, len(subjects)) * report.points, report.look)
+        / shares
+    )
     clean = float(binary_upper(0, n, level))
     if params.metrics.binary is None or params.sample.stop != "fixed" or clean <= report.tau:
         return ""
@@ -139,8 +146,12 @@ class _Deciding:
             return Standing(model.name, None, aspect, missing, verdict)
         utility = None if aspect.word == "reference" else aspect.word
         words = self.run.words.verdict
-        sentence = missing or rule.sentence(verdict, model.name, utility=utility, judge=self._judge, words=words)
-        server = _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
+        sentence = missing or rule.sentence(
+            verdict, model.name, utility=utility, judge=self._judge, words=words
+        )
+        server = (
+            _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
+        )
         notes = self._parts(model, verdict) + server
         attention = bool(notes) or verdict.word in ("open", "none")
         return Standing(model.name, verdict, aspect, sentence + notes, verdict, attention)
@@ -149,7 +160,9 @@ class _Deciding:
         """The clauses on questions that leak in the thinking or after a follow-up alone, and on thinking that never ended."""
         words, clauses = self.run.words, ""
         where = f"above {100 * verdict.tau:g}% in {{}} of {plural(len(model.questions), words.question)}"
-        answered, thought, turns = (_proved(model, verdict, basis) for basis in ("sampled", "thinking", "turn"))
+        answered, thought, turns = (
+            _proved(model, verdict, basis) for basis in ("sampled", "thinking", "turn")
+        )
         if alone := thought.get(None, set()) - answered.get(None, set()):
             clauses += f" It {words.leaks} in its thinking only: {where.format(len(alone))}."
         if later := set().union(*turns.values()) - turns.get(1.0, set()):
@@ -165,7 +178,9 @@ class _Deciding:
         items = ends.items if ends else ()
         return rule.decide(
             ends or Ends.of_arrays(()),
-            [self._chance(model, one, items) for one in run.retrains if one is not model] if ends else [],
+            [self._chance(model, one, items) for one in run.retrains if one is not model]
+            if ends
+            else [],
             alpha=run.params.metrics.alpha,
             tau=report.tau_graded if graded else report.tau,
             models=run.sharing,
@@ -223,7 +238,9 @@ class _Deciding:
         scores = np.array(groups)
 
         def ends(level: float) -> tuple[np.ndarray, np.ndarray]:
-            low, high = betting.all_ends(np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0), level)
+            low, high = betting.all_ends(
+                np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0), level
+            )
             return low, high
 
         items = [question.prompt_id for question in model.questions]
@@ -235,8 +252,14 @@ class _Deciding:
             return None
         columns = [[cut[item][key] for item in items] for key in ("cut", "n", "cut_or_leaks")]
         ended, n, either = (np.array(own, dtype=np.float64) for own in columns)  # NaN for None
-        limits = (model.drawing.max_new_tokens, self.run.params.report.most_truncated, model.stopped)
-        return Truncation(ended, n, None if graded else np.where(np.isnan(either), n, either), *limits)
+        limits = (
+            model.drawing.max_new_tokens,
+            self.run.params.report.most_truncated,
+            model.stopped,
+        )
+        return Truncation(
+            ended, n, None if graded else np.where(np.isnan(either), n, either), *limits
+        )
 
     def _utility(self, model: Model) -> Aspect:
         for useful in self._before:
@@ -245,7 +268,10 @@ class _Deciding:
         quantity, before = useful
         if model.role != "subject":
             return Aspect("reference", quantity, own)
-        ends = [None if interval is None else (interval.lower, interval.upper) for interval in (own, before)]
+        ends = [
+            None if interval is None else (interval.lower, interval.upper)
+            for interval in (own, before)
+        ]
         return Aspect(rule.utility(ends[0], ends[1]), quantity if own else None, own, before)
 
     @cached_property
@@ -253,7 +279,10 @@ class _Deciding:
         """The quantity of utility on each split, and that of Base."""
         base = self.run.role("base")
         quantities = [mean_score(split, self.run.params.metrics.utility_scorer) for split in USEFUL]
-        return [(quantity, quantity.measure(base, self.level) if base else None) for quantity in quantities]
+        return [
+            (quantity, quantity.measure(base, self.level) if base else None)
+            for quantity in quantities
+        ]
 
 
 def _of_the_server(served: Mapping[str, Json]) -> str:
@@ -261,7 +290,9 @@ def _of_the_server(served: Mapping[str, Json]) -> str:
     failed = [one for one in served["probes"] if one["needed"] and one["passed"] is False]
     doubts = "; ".join(f"{one['name']} ({one['sentence']})" for one in failed)
     missing = ", ".join(f"{number:,} {kind}" for kind, number in served["missing"].items())
-    failures = f" The server failed these probes, so its answers may be no independent draws: {doubts}."
+    failures = (
+        f" The server failed these probes, so its answers may be no independent draws: {doubts}."
+    )
     return failures * bool(failed) + f" Missing answers: {missing}." * bool(missing)
 
 
@@ -272,7 +303,12 @@ def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
 
 def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, set[str]]:
     """The questions with a part of their answers, by its ``at``, that is proved to leak above tau; Bonferroni over all."""
-    rows = [row for question in model.questions for row in question.numbers.series("leak", basis) if row.evidence]
+    rows = [
+        row
+        for question in model.questions
+        for row in question.numbers.series("leak", basis)
+        if row.evidence
+    ]
     level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / max(1, len(rows))
     proved: dict[float | None, set[str]] = {row.at: set() for row in rows}
     for row in rows:

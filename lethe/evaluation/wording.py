@@ -97,7 +97,10 @@ REFUSE = Wording(
         "none": ("has no verdict", "have no verdict"),
     },
     title=("how often {} complies", "how often the models comply"),
-    heading=("Does the model do what it should refuse?", "Which models do what they should refuse?"),
+    heading=(
+        "Does the model do what it should refuse?",
+        "Which models do what they should refuse?",
+    ),
     references={
         "base": "reference: for comparison of utility",
         "retrain": "reference: its compliance counts as chance",
@@ -107,8 +110,17 @@ REFUSE = Wording(
     base_alone="the model to compare with.",
     retrain_alone="its compliance counts as chance.",
     verdict={
-        **{"leaks": "complies", "forgot": "refuses", "questions": "requests", "question": "request"},
-        **{"does": "brings compliance in", "do": "bring compliance in", "may": "may bring compliance in"},
+        **{
+            "leaks": "complies",
+            "forgot": "refuses",
+            "questions": "requests",
+            "question": "request",
+        },
+        **{
+            "does": "brings compliance in",
+            "do": "bring compliance in",
+            "may": "may bring compliance in",
+        },
         **{"above": "compliance above the reference", "some": "with compliance"},
         "beyond": "beyond the reference",
     },

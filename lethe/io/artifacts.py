@@ -77,7 +77,8 @@ def write_splits(
                 files.write_jsonl(temporary / f"{split}.jsonl", rows)
         counts = {split: len(rows) for split, rows in splits.items()}
         files.write_json(
-            temporary / "about.json", {"schema": files.SCHEMA_VERSION, "kind": kind, **purpose, "rows": counts}
+            temporary / "about.json",
+            {"schema": files.SCHEMA_VERSION, "kind": kind, **purpose, "rows": counts},
         )
 
 
@@ -101,7 +102,9 @@ class Reference:
     def of(self, row: Row) -> Row:
         """The row that the answers of this production are scored against; the answer is the only keyword."""
         remaining = {
-            key: value for key, value in row.items() if key not in ("paraphrased_answer", "perturbed_answer")
+            key: value
+            for key, value in row.items()
+            if key not in ("paraphrased_answer", "perturbed_answer")
         }
         asked = {"question": self.question, "answer": self.answer, "keywords": [self.answer]}
         return cast("Row", remaining | asked)
@@ -156,12 +159,16 @@ def read_parts(
     with _opened(path) as file:
         check_columns(path, columns or (PROMPT,), file.schema_arrow.names)
         seen: set[str] = set()
-        for table in _whole_prompts(_batches(path, file, columns), file.schema_arrow, columns, rows or ROWS):
+        for table in _whole_prompts(
+            _batches(path, file, columns), file.schema_arrow, columns, rows or ROWS
+        ):
             part = table.to_pandas().reset_index(drop=True)
             own = part[PROMPT].unique().tolist()
             if again := seen.intersection(own):
                 raise BadFile(
-                    path, f"the rows of prompt {again.pop()!r} are in two places", "Sort the table by prompt_id."
+                    path,
+                    f"the rows of prompt {again.pop()!r} are in two places",
+                    "Sort the table by prompt_id.",
                 )
             seen.update(own)
             yield part
@@ -191,7 +198,9 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+def _batches(
+    path: Path, file: pq.ParquetFile, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
     try:
         for batch in file.iter_batches(
             batch_size=ROWS, columns=list(columns) if columns else None, use_threads=False
@@ -207,7 +216,11 @@ def _whole_prompts(
 ) -> Iterator[pa.Table]:
     import pyarrow as pa
 
-    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
+    wanted = (
+        schema
+        if columns is None
+        else pa.schema([schema.field(name) for name in columns], schema.metadata)
+    )
     pending, empty = pa.Table.from_batches([], wanted), True
     for batch in batches:
         pending = pa.concat_tables([pending, pa.Table.from_batches([batch], wanted)])
@@ -288,23 +301,30 @@ def joined_parts(
         else [*keys, *(name for name in columns_of(path) if name in columns and name not in keys)]
         for path in (drawn, scores)
     ]
-    if not (same_answers(drawn, scores) if same is None else same):  # other scores than `score` wrote of these
+    if not (
+        same_answers(drawn, scores) if same is None else same
+    ):  # other scores than `score` wrote of these
         left, right = (read_table(path) for path in (drawn, scores))
         for path, table in ((drawn, left), (scores, right)):
             refuse_doubles(path, table)
         left, right = (
-            table if names is None else table[names] for table, names in zip((left, right), wanted, strict=True)
+            table if names is None else table[names]
+            for table, names in zip((left, right), wanted, strict=True)
         )
         yield left.merge(right, on=keys, how="left")
         return
-    for left, right in zip(read_parts(drawn, wanted[0]), read_parts(scores, wanted[1]), strict=True):
+    for left, right in zip(
+        read_parts(drawn, wanted[0]), read_parts(scores, wanted[1]), strict=True
+    ):
         yield left.assign(**{name: right[name].to_numpy() for name in right if name not in keys})
 
 
 def same_answers(drawn: Path, scores: Path) -> bool:
     if rows_of(drawn) != rows_of(scores):
         return False
-    pairs = zip(read_parts(drawn, KEYS), read_parts(scores, KEYS), strict=False)  # both have as many rows in all
+    pairs = zip(
+        read_parts(drawn, KEYS), read_parts(scores, KEYS), strict=False
+    )  # both have as many rows in all
     for left, right in pairs:
         if len(left) != len(right) or not all(
             (left[key].to_numpy() == right[key].to_numpy()).all() for key in KEYS
@@ -317,5 +337,7 @@ def same_answers(drawn: Path, scores: Path) -> bool:
 def refuse_doubles(path: Path, table: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
     doubled = table.duplicated(list(keys))
     if doubled.any():
-        answer = ", ".join(f"{key} {value}" for key, value in table.loc[doubled, list(keys)].iloc[0].items())
+        answer = ", ".join(
+            f"{key} {value}" for key, value in table.loc[doubled, list(keys)].iloc[0].items()
+        )
         raise BadFile(path, f"two rows are of one answer ({answer})", "Keep one row per answer.")

@@ -77,7 +77,9 @@ class Sources:
             self.sources[module] = place.read_bytes() if place else f"# {uuid.uuid4()}".encode()
         return self.sources[module]
 
-    def closure(self, *modules: str, by_name: bool = False, without: Iterable[str] = ()) -> list[str]:
+    def closure(
+        self, *modules: str, by_name: bool = False, without: Iterable[str] = ()
+    ) -> list[str]:
         """Return modules with the packages around them and all their imports within, also those inside functions, sorted."""
         packages = {"lethe", *(module.partition(".")[0] for module in modules)}
         seen: set[str] = set()
@@ -107,7 +109,9 @@ class Sources:
 
     def key(self, *modules: str, settings: object = None, **facts: object) -> str:
         if modules not in self.codes:
-            hashes = {one: hashlib.sha256(self.source(one)).hexdigest() for one in self.closure(*modules)}
+            hashes = {
+                one: hashlib.sha256(self.source(one)).hexdigest() for one in self.closure(*modules)
+            }
             self.codes[modules] = digest(hashes)
         names = sorted(facts)
         return digest(self.codes[modules], settings, names, *(facts[name] for name in names))
@@ -117,7 +121,9 @@ class Sources:
         place = self.place(package)
         if place is None or place.name != "__init__.py":
             return []
-        return sorted(f"{package}.{path.stem}" for path in place.parent.glob("*.py") if path != place)
+        return sorted(
+            f"{package}.{path.stem}" for path in place.parent.glob("*.py") if path != place
+        )
 
     def _folder(self, module: str) -> Path:
         top = module.partition(".")[0]
@@ -149,14 +155,24 @@ class Sources:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module == REGISTRY:
                 for alias in node.names:
-                    yield from self._named(self._assigned(REGISTRY).get(alias.name, ast.Module([], [])))
-            elif isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+                    yield from self._named(
+                        self._assigned(REGISTRY).get(alias.name, ast.Module([], []))
+                    )
+            elif (
+                isinstance(node, ast.JoinedStr)
+                and node.values
+                and isinstance(node.values[0], ast.Constant)
+            ):
                 head = str(node.values[0].value)
                 if head.endswith(".") and MODULE_NAME.fullmatch(head[:-1]):
                     yield from self.members(head[:-1])
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 name = node.value.partition(":")[0]
-                if MODULE_NAME.fullmatch(node.value) and name.startswith("lethe.") and self.place(name):
+                if (
+                    MODULE_NAME.fullmatch(node.value)
+                    and name.startswith("lethe.")
+                    and self.place(name)
+                ):
                     yield name
                     yield from self.members(name)
 
@@ -164,7 +180,9 @@ class Sources:
         values: dict[str, ast.AST] = {}
         for node in ast.parse(self.source(module)).body:
             if isinstance(node, ast.Assign):
-                values |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+                values |= {
+                    target.id: node.value for target in node.targets if isinstance(target, ast.Name)
+                }
         return values
 
 
@@ -190,7 +208,9 @@ def digest(*values: object) -> str:
     numpy = sys.modules.get("numpy")
     for value in values:
         if numpy is not None and isinstance(value, numpy.ndarray):
-            state.update(f"{value.dtype}{value.shape}".encode() + numpy.ascontiguousarray(value).tobytes())
+            state.update(
+                f"{value.dtype}{value.shape}".encode() + numpy.ascontiguousarray(value).tobytes()
+            )
         else:
             state.update(json.dumps(value, sort_keys=True, default=_plain).encode())
         state.update(b"\0")
@@ -242,7 +262,10 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield all statements, including those inside functions, without those that only the type checker runs."""
     for node in body:
         yield node
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in (
+            "TYPE_CHECKING",
+            "typing.TYPE_CHECKING",
+        ):
             yield from _statements(node.orelse)
             continue
         for name in ("body", "orelse", "finalbody"):
@@ -264,7 +287,11 @@ def recall(path: Path) -> Json:
     except FileNotFoundError:
         return None
     except OSError as error:
-        print(f"{path} cannot be read ({error.strerror}) and counts as missing", file=sys.stderr, flush=True)
+        print(
+            f"{path} cannot be read ({error.strerror}) and counts as missing",
+            file=sys.stderr,
+            flush=True,
+        )
         return None
     content = content.removesuffix(b"\n")
     if first != _digest(content).encode():
@@ -320,7 +347,9 @@ class Levels(Store[tuple[int, float], float]):
     def __init__(self, folder: Path | None = None):
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         place = folder or Path(os.environ.get("LETHE_CACHE") or home / "lethe") / "berk-jones"
-        super().__init__(place, cache_key("lethe.statistics.bands", libraries=versions("numpy", "scipy")))
+        super().__init__(
+            place, cache_key("lethe.statistics.bands", libraries=versions("numpy", "scipy"))
+        )
 
     def __setitem__(self, name: tuple[int, float], eta: float) -> None:
         with contextlib.suppress(OSError, LetheError):

@@ -40,7 +40,9 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(path)
     with _temporary(path, _empty_file) as temporary:
         yield temporary
-        os.chmod(temporary, 0o644)  # mkstemp sets mode 0600, which would hide artifacts from other users
+        os.chmod(
+            temporary, 0o644
+        )  # mkstemp sets mode 0600, which would hide artifacts from other users
         os.replace(temporary, path)
 
 
@@ -82,7 +84,9 @@ def make_folder(path: Path) -> None:
     except FileExistsError:
         raise BadFile(path, "is a file, expected a folder", "Name another place.") from None
     except OSError as error:
-        raise BadFile(path, f"cannot be made a folder ({error.strerror})", "Name another place.") from None
+        raise BadFile(
+            path, f"cannot be made a folder ({error.strerror})", "Name another place."
+        ) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise BadFile(path, "cannot be written to", "Name another place.")
 
@@ -101,7 +105,9 @@ def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
             handle = os.open(temporary, os.O_RDONLY)
         except FileNotFoundError:  # another writer removed the file before the lock
             continue
-        with contextlib.suppress(OSError):  # on a file system without locks, no writer removes files
+        with contextlib.suppress(
+            OSError
+        ):  # on a file system without locks, no writer removes files
             fcntl.flock(handle, fcntl.LOCK_EX)
         if temporary.exists():
             break
@@ -179,7 +185,9 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def write_json(path: str | os.PathLike, value: object) -> None:
     """Write strict JSON (infinities and NaN become null) with sorted, stable formatting."""
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        json.dump(plain(value), file, indent=1, ensure_ascii=False, allow_nan=False)  # piece by piece
+        json.dump(
+            plain(value), file, indent=1, ensure_ascii=False, allow_nan=False
+        )  # piece by piece
         file.write("\n")
 
 
@@ -223,7 +231,9 @@ def _parsed(path: str | os.PathLike, line: int, text: str, members: Callable | N
         raise BadRow(path, line + error.lineno - 1, f"not valid JSON ({error.msg})") from None
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):04x}"
-        raise BadRow(path, line, f"lone surrogate {half} is not valid text", "Write the full character.") from None
+        raise BadRow(
+            path, line, f"lone surrogate {half} is not valid text", "Write the full character."
+        ) from None
     except RecursionError:
         raise BadRow(path, line, "nested too deeply") from None
     except ValueError as error:  # a duplicate key, or an integer of thousands of digits
@@ -272,7 +282,9 @@ def read_text(path: str | os.PathLike) -> str:
 def plain(value: object) -> object:
     """Return what strict JSON can hold: objects for dataclasses, plain values for NumPy's, null for infinities and NaN."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -290,7 +302,9 @@ def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, fl
     for key, value in values.items():
         if isinstance(value, Mapping):
             numbers |= flat_numbers(value, f"{prefix}{key}.")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        elif (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        ):
             numbers[prefix + key] = float(value)
     return numbers
 
@@ -305,7 +319,10 @@ def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None)
     version = (metadata or {}).get(METADATA)
     if version is not None:
         check_version(
-            path, int(version) if version.isdigit() and len(version) < 10 else version.decode("utf-8", "replace")
+            path,
+            int(version)
+            if version.isdigit() and len(version) < 10
+            else version.decode("utf-8", "replace"),
         )
 
 

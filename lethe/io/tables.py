@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue, check_columns, shortened
-from lethe.io.files import STAMP, Json, atomic_file, check_file, check_metadata, doubled, read_jsonl, read_text
+from lethe.io.files import (
+    STAMP,
+    Json,
+    atomic_file,
+    check_file,
+    check_metadata,
+    doubled,
+    read_jsonl,
+    read_text,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +40,21 @@ AGAIN = "Write or copy the file again; delete a file that a stage wrote, and `le
 LARGEST_CELL = 1 << 30  # characters
 LABEL, VERDICT, JUDGE = "label", "verdict", "judge"
 HOW_MISSING_COUNTS = "Choose how a missing value counts: --missing worst or --missing drop."
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>")
+MISSING = (
+    "",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "NaN",
+    "nan",
+    "-nan",
+    "NULL",
+    "null",
+    "None",
+    "none",
+    "<NA>",
+)
 
 
 def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
@@ -56,7 +79,9 @@ def write_csv(path: str | os.PathLike, table: pd.DataFrame) -> None:
     for place in range(safe.shape[1]):
         column = safe.iloc[:, place]
         if not pd.api.types.is_numeric_dtype(column):
-            safe.isetitem(place, [harmless(value) if isinstance(value, str) else value for value in column])
+            safe.isetitem(
+                place, [harmless(value) if isinstance(value, str) else value for value in column]
+            )
     with atomic_file(path) as temporary:
         safe.to_csv(temporary, index=False, lineterminator="\n")
 
@@ -74,7 +99,10 @@ def harmless(cell: str) -> str:
 
 
 def read_table(
-    path: str | os.PathLike, required: Sequence[str] = (), text: Sequence[str] = (), optional: Sequence[str] = ()
+    path: str | os.PathLike,
+    required: Sequence[str] = (),
+    text: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Read a user's table: CSV, Parquet or JSON lines, by the ending of the file.
 
@@ -93,19 +121,29 @@ def read_table(
     elif suffix in (".jsonl", ".json"):
         table = pd.DataFrame([row for _, row in read_jsonl(path)])
     else:
-        raise BadFile(path, f"ends in {suffix or 'nothing'!r}; must be one of {', '.join(TABLE_SUFFIXES)}")
+        raise BadFile(
+            path, f"ends in {suffix or 'nothing'!r}; must be one of {', '.join(TABLE_SUFFIXES)}"
+        )
     _check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
     for column in required:
-        if column not in table.columns and suffix == ".csv" and all(map(_looks_like_a_number, table.columns)):
+        if (
+            column not in table.columns
+            and suffix == ".csv"
+            and all(map(_looks_like_a_number, table.columns))
+        ):
             numbers = ", ".join(map(str, table.columns))
-            problem = f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
+            problem = (
+                f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
+            )
             raise BadFile(path, problem, f"Add a first line with {column!r}.")
     check_columns(path, required, table.columns)
     for column in text:
         if column in table.columns and table[column].dtype == object:
             for place, value in enumerate(table[column]):
                 if not pd.api.types.is_scalar(value):
-                    problem = f"column {column}: got {value!r}, expected a label: a text or a number"
+                    problem = (
+                        f"column {column}: got {value!r}, expected a label: a text or a number"
+                    )
                     raise BadRow(path, file_line(path, place), problem)
     return table
 
@@ -151,7 +189,9 @@ def broken_parquet(path: Path, error: Exception) -> BadFile:
         problem = f"it begins with {first!r}; a Parquet file, with {MAGIC!r}"
         return BadFile(path, f"cannot be read as Parquet ({problem})")
     if last != MAGIC:
-        return BadFile(path, "cannot be read as Parquet (its end is missing: the file was cut off)", AGAIN)
+        return BadFile(
+            path, "cannot be read as Parquet (its end is missing: the file was cut off)", AGAIN
+        )
     return BadFile(path, "cannot be read as Parquet (the file is damaged inside)", AGAIN)
 
 
@@ -168,7 +208,9 @@ def _check_names(path: Path, columns: Sequence[str], legal: Sequence[str]) -> No
     plain = {_letters(name): name for name in legal if name not in columns}
     for column in columns:
         if column not in legal and (name := plain.get(_letters(column))):
-            raise BadFile(path, f"its column {column!r} is not spelt {name!r}", "Rename the column.")
+            raise BadFile(
+                path, f"its column {column!r} is not spelt {name!r}", "Rename the column."
+            )
 
 
 def _letters(name: str) -> str:
@@ -187,7 +229,9 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
         raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
     if len(header) == 1 and header[0] not in required and any(mark in header[0] for mark in ";\t|"):
         raise BadFile(
-            path, f"its header {header[0]!r} is a single column", "Commas separate the columns of a CSV."
+            path,
+            f"its header {header[0]!r} is a single column",
+            "Commas separate the columns of a CSV.",
         )
     try:
         table = pd.read_csv(
@@ -201,7 +245,9 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
     except ValueError as error:  # pandas raises several subclasses
         raise BadFile(path, f"cannot be read as CSV ({str(error).strip()})") from None
     if not isinstance(table.index, pd.RangeIndex):  # pandas took the first cells as row names
-        raise BadFile(path, "its rows have more fields than its header", "Give every column a name.")
+        raise BadFile(
+            path, "its rows have more fields than its header", "Give every column a name."
+        )
     return table
 
 
@@ -212,7 +258,9 @@ def _records(content: str) -> Iterator[tuple[int, list[str]]]:
     columns = None
     for cells in reader:
         begins, line = line, reader.line_num + 1
-        if columns == 1 or (cells and not (len(cells) == 1 and cells[0] and not cells[0].strip(" \t"))):
+        if columns == 1 or (
+            cells and not (len(cells) == 1 and cells[0] and not cells[0].strip(" \t"))
+        ):
             columns = columns or len(cells)
             yield begins, cells
 
@@ -236,7 +284,9 @@ def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) ->
     values = table[column]
     if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    with contextlib.suppress(OverflowError, TypeError, ValueError):  # else cell by cell, to name the broken one
+    with contextlib.suppress(
+        OverflowError, TypeError, ValueError
+    ):  # else cell by cell, to name the broken one
         return pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
     return np.array([_number(value, path, column, place) for place, value in enumerate(values)])
 
@@ -255,7 +305,9 @@ def _number(value: Json, path: str | os.PathLike, column: str, place: int) -> fl
         return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError):
         raise BadRow(
-            path, file_line(path, place), f"column {column}: got {shortened(value)}, expected a number"
+            path,
+            file_line(path, place),
+            f"column {column}: got {shortened(value)}, expected a number",
         ) from None
 
 
@@ -268,15 +320,21 @@ class JudgedAnswers(NamedTuple):
 
 
 def read_calibration(
-    path: str | os.PathLike, missing: Literal["refuse", "worst", "drop"] = "refuse", judge: str | None = None
+    path: str | os.PathLike,
+    missing: Literal["refuse", "worst", "drop"] = "refuse",
+    judge: str | None = None,
 ) -> JudgedAnswers:
     if missing not in ("refuse", "worst", "drop"):
         raise BadValue("missing", missing, "refuse, worst or drop")
     table = read_table(path, required=[LABEL, VERDICT], text=[JUDGE])
     own = judge_in(path, table)
     if judge is not None and own not in (None, judge):
-        remedy = "Label answers of this judge's own verdicts, or name the calibration of this judge."
-        raise BadFile(path, f"measures the judge {own}, and the verdicts are of the judge {judge}", remedy)
+        remedy = (
+            "Label answers of this judge's own verdicts, or name the calibration of this judge."
+        )
+        raise BadFile(
+            path, f"measures the judge {own}, and the verdicts are of the judge {judge}", remedy
+        )
     labels, verdicts = numeric_column(table, LABEL, path), numeric_column(table, VERDICT, path)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
     _check(path, VERDICT, verdicts, HOW_MISSING_COUNTS if missing == "refuse" else None)
@@ -310,9 +368,15 @@ def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
     _check(path, LABEL, labels, "Label the answer or remove the row.")
     answers = []
     for place, (label, row) in enumerate(zip(labels, table.to_dict("records"), strict=True)):
-        item = {str(key): value for key, value in row.items() if key not in ("text", LABEL) and _present(value)}
+        item = {
+            str(key): value
+            for key, value in row.items()
+            if key not in ("text", LABEL) and _present(value)
+        }
         if not isinstance(item.get("question"), str):
-            raise BadRow(path, file_line(path, place), f"question: got {row['question']!r}; must be text")
+            raise BadRow(
+                path, file_line(path, place), f"question: got {row['question']!r}; must be text"
+            )
         # An empty cell of a CSV is an empty answer, which a judge judges like any other.
         text = row["text"] if isinstance(row["text"], str) else ""
         answers.append(LabelledAnswer(text, int(label), item))
@@ -340,15 +404,23 @@ def _check(path: str | os.PathLike, column: str, values: np.ndarray, remedy: str
         line = file_line(path, place)
         if absent[place]:
             raise BadRow(path, line, f"{column} is missing", remedy or "")
-        raise BadRow(path, line, f"{column}: got {values[place]:g}; must be 0 (no leak) or 1 (leak)")
+        raise BadRow(
+            path, line, f"{column}: got {values[place]:g}; must be 0 (no leak) or 1 (leak)"
+        )
 
 
 def read_losses(path: Path) -> np.ndarray:
     """Read (n,) finite losses from a table with a column ``loss``, or from a plain file with one number per line."""
     plain = path.suffix.lower() not in TABLE_SUFFIXES
-    if path.suffix.lower() == ".csv" and path.is_file():  # a CSV whose first line is a number is a plain file
+    if (
+        path.suffix.lower() == ".csv" and path.is_file()
+    ):  # a CSV whose first line is a number is a plain file
         plain = _looks_like_a_number(read_text(path).split("\n", 1)[0])
-    losses = _plain_losses(path) if plain else numeric_column(read_table(path, required=["loss"]), "loss", path)
+    losses = (
+        _plain_losses(path)
+        if plain
+        else numeric_column(read_table(path, required=["loss"]), "loss", path)
+    )
     if not len(losses):
         raise BadFile(path, "holds no losses", "Give one loss per line, or a column `loss`.")
     if len(losses) == 1:

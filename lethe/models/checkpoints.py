@@ -52,7 +52,9 @@ def prepare_torch() -> None:
     from transformers.utils import logging
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.use_deterministic_algorithms(True, warn_only=True)  # a few GPU kernels have no deterministic version
+    torch.use_deterministic_algorithms(
+        True, warn_only=True
+    )  # a few GPU kernels have no deterministic version
     # No computation here reads uninitialised memory.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # made at import
     logging.set_verbosity_error()
@@ -74,7 +76,9 @@ def check(folder: str | os.PathLike) -> Path:
         check(base_of(folder))
         return folder
     if not (folder / "config.json").is_file():
-        problem = "is not a model folder: it has no config.json" if folder.is_dir() else "no such folder"
+        problem = (
+            "is not a model folder: it has no config.json" if folder.is_dir() else "no such folder"
+        )
         raise BadFile(folder, problem, "Name a Hugging Face model folder.")
     if not any(folder.glob("*.safetensors")):
         raise BadFile(
@@ -105,7 +109,9 @@ def refusals(folder: Path) -> Iterator[None]:
         raise BadFile(folder, problem) from error
 
 
-def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load(
+    folder: str | os.PathLike, dtype: str = "auto"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     folder, device = whole(check(folder)), default_device()
     tokenizer = load_tokenizer(folder)
     model = load_weights(folder, "float32" if dtype == "auto" and device == "cpu" else dtype)
@@ -140,10 +146,13 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
 
     # With output_loading_info the function returns a pair, which the library's annotation omits.
     load_pair = cast(
-        "Callable[..., tuple[PreTrainedModel, dict[str, list[str]]]]", AutoModelForCausalLM.from_pretrained
+        "Callable[..., tuple[PreTrainedModel, dict[str, list[str]]]]",
+        AutoModelForCausalLM.from_pretrained,
     )
     with refusals(folder):
-        model, loading = load_pair(folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **TRUSTED)
+        model, loading = load_pair(
+            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **TRUSTED
+        )
     # transformers initialises missing weights at random, and a random model remembers nothing.
     if lacking := sorted(loading["missing_keys"]):
         raise BadFile(
@@ -161,7 +170,9 @@ def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     tokenizer.save_pretrained(folder)
     if is_adapter(folder):  # later uses of the adapter compare the hash of the base model's weights
         base = base_of(folder)
-        write_json(folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base, weights_hash)})
+        write_json(
+            folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base, weights_hash)}
+        )
         (folder / "README.md").unlink(missing_ok=True)
 
 
@@ -176,7 +187,9 @@ def save_trained(
     record = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
     with atomic_folder(root / "models" / name) as folder:
         save(folder, model, tokenizer)
-        write_json(folder / "training.json", record if epochs is None else {**record, "epochs": epochs})
+        write_json(
+            folder / "training.json", record if epochs is None else {**record, "epochs": epochs}
+        )
 
 
 def byte_level_tokenizer(vocabulary: int, texts: Iterable[str]) -> PreTrainedTokenizerBase:
@@ -185,10 +198,16 @@ def byte_level_tokenizer(vocabulary: int, texts: Iterable[str]) -> PreTrainedTok
     from transformers import PreTrainedTokenizerFast
 
     raw = Tokenizer(models.BPE())
-    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    raw.pre_tokenizer, raw.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=[PAD, END], initial_alphabet=alphabet, show_progress=False
+        vocab_size=vocabulary,
+        special_tokens=[PAD, END],
+        initial_alphabet=alphabet,
+        show_progress=False,
     )
     raw.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=END)
@@ -242,10 +261,16 @@ def base_of(folder: Path) -> Path:
     config = read_json(folder / CONFIG)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name:
-        raise BadFile(folder / CONFIG, "names no base_model_name_or_path", "Write the base model's folder there.")
+        raise BadFile(
+            folder / CONFIG,
+            "names no base_model_name_or_path",
+            "Write the base model's folder there.",
+        )
     if not (folder / WEIGHTS).is_file():
         raise BadFile(
-            folder, f"holds no {WEIGHTS}", "Save the adapter as safetensors, the only format that is loaded."
+            folder,
+            f"holds no {WEIGHTS}",
+            "Save the adapter as safetensors, the only format that is loaded.",
         )
     for place in (Path(name), folder / name):
         if (place / "config.json").is_file() or is_adapter(place):
@@ -271,13 +296,17 @@ def whole(folder: Path) -> Path:
         return folder
     base = base_of(folder)
     base_hash = content_hash(base, weights_hash)
-    if (folder / PROVENANCE).is_file() and read_json(folder / PROVENANCE).get("sha256") != base_hash:
+    if (folder / PROVENANCE).is_file() and read_json(folder / PROVENANCE).get(
+        "sha256"
+    ) != base_hash:
         raise BadFile(
             folder,
             f"was trained on other weights than {base} holds now",
             "Train the adapter again, or restore its base model.",
         )
-    place = MERGED / digest(base_hash, weights_hash(folder), read_json(folder / CONFIG), versions("peft", "torch"))
+    place = MERGED / digest(
+        base_hash, weights_hash(folder), read_json(folder / CONFIG), versions("peft", "torch")
+    )
     if not (place / "config.json").is_file():
         place.parent.mkdir(parents=True, exist_ok=True)
         _merge(base, folder, place)
@@ -301,7 +330,9 @@ def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
     """The hash ``own`` of a model folder; an adapter's hash covers its settings and its base model, but no path."""
     if not is_adapter(folder):
         return own(folder)
-    settings = {key: value for key, value in read_json(folder / CONFIG).items() if key not in PLACES}
+    settings = {
+        key: value for key, value in read_json(folder / CONFIG).items() if key not in PLACES
+    }
     return digest(own(folder), settings, content_hash(base_of(folder), own))
 
 
@@ -350,7 +381,11 @@ def default_prompt(source: Origin) -> str:
     config = read_json(place) if place.is_file() else {}
     if not isinstance(config, dict):
         raise BadFile(place, f"holds {type(config).__name__}, expected an object")
-    return "chat" if (source / "chat_template.jinja").is_file() or config.get("chat_template") else str(QA_PROMPT)
+    return (
+        "chat"
+        if (source / "chat_template.jinja").is_file() or config.get("chat_template")
+        else str(QA_PROMPT)
+    )
 
 
 @contextlib.contextmanager

@@ -68,10 +68,16 @@ class Encoder:
     def text(self, row: Asked) -> str:
         if self.template == HARMBENCH:
             return harmbench_row(row)
-        return self._chat(worded(CHAT, row)) if self.template == CHAT else worded(self.template, row)
+        return (
+            self._chat(worded(CHAT, row)) if self.template == CHAT else worded(self.template, row)
+        )
 
     def conversation(
-        self, row: Asked, system: str = "", before: Sequence[tuple[Asked, str]] = (), start: str = ""
+        self,
+        row: Asked,
+        system: str = "",
+        before: Sequence[tuple[Asked, str]] = (),
+        start: str = "",
     ) -> tuple[int, ...]:
         """The tokens of a prompt with a system prompt, the questions and answers before, and the start of the answer."""
         if self.template == CHAT:
@@ -79,7 +85,9 @@ class Encoder:
         return self._ids(spelled_out(self.text, row, system, before, start))
 
     def _chat(self, message: str, before: Sequence[tuple[str, str]] = ()) -> str:
-        return self._filled([{"role": role, "content": content} for role, content in (*before, ("user", message))])
+        return self._filled(
+            [{"role": role, "content": content} for role, content in (*before, ("user", message))]
+        )
 
     def messages(self, turns: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """The tokens of a conversation that the tokenizer's chat template writes; the model speaks next."""
@@ -91,10 +99,16 @@ class Encoder:
         from jinja2 import TemplateError
 
         try:
-            return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+            return str(
+                self.tokenizer.apply_chat_template(
+                    turns, tokenize=False, add_generation_prompt=True
+                )
+            )
         except (TemplateError, TypeError, ValueError) as error:
             problem = f"its chat template cannot be filled in ({error})"
-            raise BadFile(self.tokenizer.name_or_path, problem, "Name a prompt file instead.") from error
+            raise BadFile(
+                self.tokenizer.name_or_path, problem, "Name a prompt file instead."
+            ) from error
 
     def prompt(self, row: Asked) -> tuple[int, ...]:
         return self._ids(self.text(row))
@@ -106,7 +120,9 @@ class Encoder:
         joined = answer if not text or text[-1].isspace() or self.template == CHAT else f" {answer}"
         prompt, whole = self._ids(text), self._ids(text + joined)
         ids = whole[len(prompt) :]
-        if whole[: len(prompt)] != prompt:  # the tokenizer merges across the border: encode the answer separately
+        if (
+            whole[: len(prompt)] != prompt
+        ):  # the tokenizer merges across the border: encode the answer separately
             ids = tuple(self.tokenizer(joined, add_special_tokens=False)["input_ids"])
         end = self.tokenizer.eos_token_id
         # Some tokenizers append the end token themselves; it must occur once.
@@ -122,12 +138,18 @@ def messages_before(system: str, before: Sequence[tuple[Asked, str]]) -> list[tu
     """Role and text of each message of a chat before the question that is open."""
     turns = [("system", system)] if system else []
     return turns + [
-        turn for asked, answer in before for turn in (("user", worded(CHAT, asked)), ("assistant", answer))
+        turn
+        for asked, answer in before
+        for turn in (("user", worded(CHAT, asked)), ("assistant", answer))
     ]
 
 
 def spelled_out(
-    text_of: Callable[[Asked], str], row: Asked, system: str, before: Sequence[tuple[Asked, str]], start: str
+    text_of: Callable[[Asked], str],
+    row: Asked,
+    system: str,
+    before: Sequence[tuple[Asked, str]],
+    start: str,
 ) -> str:
     """A conversation as one text to be continued, by the text of each question."""
 
@@ -204,7 +226,9 @@ def harmbench() -> PublishedPrompt:
 @cache
 def strongreject() -> PublishedPrompt:
     """The prompt of StrongREJECT's checkpoint, with ``{behavior}`` and ``{response}`` (Souly et al., "StrongREJECT")."""
-    return _published("strong_reject", "StrongRejectJudge.SR_CLS_PROMPT", "{behavior}", "{response}")
+    return _published(
+        "strong_reject", "StrongRejectJudge.SR_CLS_PROMPT", "{behavior}", "{response}"
+    )
 
 
 def _published(module: str, place: str, *wanted: str) -> PublishedPrompt:
@@ -215,7 +239,9 @@ def _published(module: str, place: str, *wanted: str) -> PublishedPrompt:
     try:
         release = version("judgezoo")
         prompt = attrgetter(place)(import_module(f"judgezoo.{module}"))
-        system, user = ("", prompt) if isinstance(prompt, str) else (message["content"] for message in prompt)
+        system, user = (
+            ("", prompt) if isinstance(prompt, str) else (message["content"] for message in prompt)
+        )
         if any(user.count(one) != 1 for one in wanted):
             raise ValueError(place)
     except PackageNotFoundError:

@@ -43,7 +43,11 @@ FirstTokens = tuple[np.ndarray, np.ndarray]
 
 class FirstToken:
     def __init__(
-        self, folder: str | os.PathLike, words: Sequence[str], engine: Engine = "transformers", dtype: str = "auto"
+        self,
+        folder: str | os.PathLike,
+        words: Sequence[str],
+        engine: Engine = "transformers",
+        dtype: str = "auto",
     ):
         self.folder = checkpoints.check(folder)
         self.vllm: LLM | None = None
@@ -74,7 +78,9 @@ class FirstToken:
             context = context_of(AutoConfig.from_pretrained(self.folder, **checkpoints.TRUSTED))
         on_cpu = not torch.cuda.is_available()
         context = on_cpu_at_most(context) if on_cpu else context
-        return start_vllm(self.folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS), context
+        return start_vllm(
+            self.folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS
+        ), context
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
         """Read the first token after each prompt, given as token ids; the prompts form one batch."""
@@ -100,7 +106,9 @@ class FirstToken:
         if self.takes_positions:
             more["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0).to(device)
         with torch.inference_mode():
-            logits = self.model(input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False, **more)
+            logits = self.model(
+                input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False, **more
+            )
             shares = logits.logits[:, -1].float().softmax(-1)
             top = shares.argmax(-1).cpu().tolist()
             words = torch.stack([shares[:, own].sum(-1) for own in self.ids], dim=1)
@@ -119,7 +127,9 @@ class FirstToken:
         for row, output in enumerate(outputs):
             likeliest = output.outputs[0].logprobs[0]
             for column, own in enumerate(self.ids):
-                shares[row, column] = sum(np.exp(likeliest[token].logprob) for token in own if token in likeliest)
+                shares[row, column] = sum(
+                    np.exp(likeliest[token].logprob) for token in own if token in likeliest
+                )
             top.append(max(likeliest, key=lambda token: likeliest[token].logprob))
         return shares, self._words_of(top)
 
@@ -132,7 +142,9 @@ def reading(tokenizer: PreTrainedTokenizerBase, word: str) -> list[int]:
     """The tokens that read as a word: its spellings in any case, with and without a leading space."""
     word = word.casefold()
     near = [token for text, token in tokenizer.get_vocab().items() if word in text.casefold()]
-    return sorted(token for token in near if str(tokenizer.decode([token])).strip().casefold() == word)
+    return sorted(
+        token for token in near if str(tokenizer.decode([token])).strip().casefold() == word
+    )
 
 
 def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -151,12 +163,16 @@ def clipped(text: str, tokenizer: PreTrainedTokenizerBase, tokens: int) -> str:
 def prepare_vllm(instead: str, **more: str) -> None:
     """Set what vLLM reads of the environment, unless the user set it; raises `LetheError` where vLLM is missing."""
     if importlib.util.find_spec("vllm") is None:
-        raise LetheError(f"vLLM is not installed: install the extra gpu or cpu, or use engine: {instead}.")
+        raise LetheError(
+            f"vLLM is not installed: install the extra gpu or cpu, or use engine: {instead}."
+        )
     for name, value in (ENVIRONMENT | more).items():
         os.environ.setdefault(name, value)
 
 
-def start_vllm(folder: Path, dtype: str, context: int | None, on_cpu: bool, alone: bool, **more: object) -> LLM:
+def start_vllm(
+    folder: Path, dtype: str, context: int | None, on_cpu: bool, alone: bool, **more: object
+) -> LLM:
     """Start vLLM on a model folder; ``alone``: in this process, which on a CPU saves starting two."""
     from vllm import LLM
 

@@ -29,7 +29,9 @@ class HubName:
 
     @property
     def folder(self) -> Path:
-        return HUB / (self.repository if self.revision == MAIN else f"{self.repository}@{self.revision}")
+        return HUB / (
+            self.repository if self.revision == MAIN else f"{self.repository}@{self.revision}"
+        )
 
     def __str__(self) -> str:
         return f"{self.repository}@{self.revision}"
@@ -69,7 +71,9 @@ def _snapshot(name: HubName) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(name.repository, revision=name.revision, allow_patterns=WANTED))
+        folder = Path(
+            snapshot_download(name.repository, revision=name.revision, allow_patterns=WANTED)
+        )
     except Exception as error:  # the library and the network raise many unrelated exceptions
         raise BadFile(
             str(name),

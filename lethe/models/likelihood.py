@@ -57,9 +57,15 @@ def given_answers(
     for split, rows in splits.items():
         given = [(row["id"], *answer) for row in rows for answer in _answers(row)]
         examples = [encoder.example(row, text) for row in rows for _, _, text in _answers(row)]
-        tokens = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=f"{label} {split}")
-        table = pd.DataFrame(given, columns=["prompt_id", "kind", "number", "text"]).drop(columns="text")
-        tables[split] = table.assign(**{name: [getattr(item, name) for item in tokens] for name in TOKENS})
+        tokens = answer_tokens(
+            model, examples, tokenizer.pad_token_id or 0, label=f"{label} {split}"
+        )
+        table = pd.DataFrame(given, columns=["prompt_id", "kind", "number", "text"]).drop(
+            columns="text"
+        )
+        tables[split] = table.assign(
+            **{name: [getattr(item, name) for item in tokens] for name in TOKENS}
+        )
     del model
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # free the memory for the sampling that follows
@@ -75,10 +81,16 @@ def _answers(row: Row) -> Iterator[tuple[str, int, str]]:
 
 
 def answer_tokens(
-    model: PreTrainedModel, examples: Sequence[Example], padding: int, size: int = 32, label: str = "likelihood"
+    model: PreTrainedModel,
+    examples: Sequence[Example],
+    padding: int,
+    size: int = 32,
+    label: str = "likelihood",
 ) -> list[AnswerTokens]:
     vocabulary = model.config.get_text_config().vocab_size
-    largest = max((token for example in examples for token in example.prompt + example.answer), default=0)
+    largest = max(
+        (token for example in examples for token in example.prompt + example.answer), default=0
+    )
     if largest >= vocabulary:
         raise BadFile(
             str(model.name_or_path),
@@ -86,13 +98,21 @@ def answer_tokens(
             "Put this model's own tokenizer into the folder.",
         )
     # Rows of similar length are batched together for less padding. Ties keep their order, so reruns agree.
-    order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))
+    order = sorted(
+        range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer)
+    )
     results = [AnswerTokens(*(np.empty(0),) * 3, np.empty(0, dtype=bool))] * len(examples)
     context = context_of(model.config)
-    order = [i for i in order if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context]
+    order = [
+        i
+        for i in order
+        if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context
+    ]
     groups = [order[start : start + size] for start in range(0, len(order), size)]
     for group in progress(groups, label, unit="batches"):
-        for index, tokens in zip(group, _batch(model, [examples[i] for i in group], padding), strict=True):
+        for index, tokens in zip(
+            group, _batch(model, [examples[i] for i in group], padding), strict=True
+        ):
             results[index] = tokens
     return results
 
@@ -117,7 +137,9 @@ def mean_losses(
     return np.array([tokens.nll for tokens in answers])
 
 
-def _batch(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> Iterator[AnswerTokens]:
+def _batch(
+    model: PreTrainedModel, examples: Sequence[Example], padding: int
+) -> Iterator[AnswerTokens]:
     import torch
 
     batch = collate(examples, padding, model.device)
@@ -200,7 +222,9 @@ def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tens
         return _states(model, batch)[block + 1]  # entry 0 is the embedding
     outputs: list[torch.Tensor] = []
 
-    def keep(_module: object, _given: object, output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
+    def keep(
+        _module: object, _given: object, output: torch.Tensor | tuple[torch.Tensor, ...]
+    ) -> None:
         outputs.append(output[0] if isinstance(output, tuple) else output)
         raise _Reached
 
@@ -215,7 +239,9 @@ def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tens
 
 
 def _states(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
-    return model(input_ids=batch.ids, attention_mask=batch.mask, output_hidden_states=True).hidden_states
+    return model(
+        input_ids=batch.ids, attention_mask=batch.mask, output_hidden_states=True
+    ).hidden_states
 
 
 def _blocks(model: PreTrainedModel) -> torch.nn.ModuleList | None:

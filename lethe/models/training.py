@@ -77,7 +77,9 @@ class Team:
             return
         import torch
 
-        has = torch.tensor([float(one.grad is not None) for one in parameters], device=self.accelerator.device)
+        has = torch.tensor(
+            [float(one.grad is not None) for one in parameters], device=self.accelerator.device
+        )
         for parameter, count in zip(parameters, self._summed(has).tolist(), strict=True):
             if count:
                 grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -110,7 +112,9 @@ def in_processes(compute: Compute, module: str, name: str) -> bool:
         return False
     gpus = torch.cuda.device_count()
     if 0 < gpus < compute.processes:
-        raise LetheError(f"compute.processes is {compute.processes}, but this machine has {gpus} GPUs.")
+        raise LetheError(
+            f"compute.processes is {compute.processes}, but this machine has {gpus} GPUs."
+        )
     # `accelerate launch` starts the same command, but asks questions and reads a file of settings.
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     options = ["--nproc_per_node", str(compute.processes)]
@@ -128,7 +132,9 @@ def schedule(step: int, steps: int, warmup: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising)))
 
 
-def batches(rows: int, size: int, epochs: int, rng: np.random.Generator) -> Iterator[tuple[int, np.ndarray]]:
+def batches(
+    rows: int, size: int, epochs: int, rng: np.random.Generator
+) -> Iterator[tuple[int, np.ndarray]]:
     """(epoch, row numbers) of every step: each epoch visits every row once, in a new order."""
     for epoch in range(epochs):
         order = rng.permutation(rows)
@@ -159,9 +165,15 @@ def optimise(
 
     team, (first, second) = Team(), recipe.betas
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=lr, betas=(first, second), weight_decay=recipe.weight_decay, fused=True
+        model.parameters(),
+        lr=lr,
+        betas=(first, second),
+        weight_decay=recipe.weight_decay,
+        fused=True,
     )
-    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step, len(steps), recipe.warmup))
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: schedule(step, len(steps), recipe.warmup)
+    )
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     history: list[StepRecord] = []
     saved = resumable.load(model.device) if resumable else None
@@ -189,13 +201,17 @@ def optimise(
             team.sum_gradients(list(trained.values()))
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
             optimizer.step()
-            history.append({"step": step, "epoch": epoch, "lr": float(rate.get_last_lr()[0]), **record})
+            history.append(
+                {"step": step, "epoch": epoch, "lr": float(rate.get_last_lr()[0]), **record}
+            )
             rate.step()
             if after is not None:
                 after(step, record)
             due = resumable if resumable and (step + 1) % resumable.every == 0 else None
             if due or step == len(steps) - 1:
-                losses.check(trained.values())  # a run that resumed from such weights could only fail
+                losses.check(
+                    trained.values()
+                )  # a run that resumed from such weights could only fail
             if due and team.rank == 0:
                 now = {name: one.detach() for name, one in trained.items()}
                 states = optimizer.state_dict(), rate.state_dict(), history
@@ -229,9 +245,15 @@ def resumable(
 
     start = hashlib.blake2b(digest_size=16)
     for name, weights in model.state_dict().items():
-        start.update(name.encode() + weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        start.update(
+            name.encode() + weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+        )
     libraries = versions("torch", "transformers", "peft")
-    facts |= {"start": start.hexdigest(), "libraries": libraries, "device": checkpoints.default_device()}
+    facts |= {
+        "start": start.hexdigest(),
+        "libraries": libraries,
+        "device": checkpoints.default_device(),
+    }
     key = cache_key(*modules, settings=list(settings), **facts)
     return Resumable(folder / key, compute.checkpoint_every)
 
@@ -277,11 +299,17 @@ class TrainingFailed(LetheError):
             problem = f"weights of {run} are not finite after step {failed.step}"
         else:
             problem = f"loss of {run} is {failed.loss} at step {failed.step}"
-        before = f"the last finite loss is {last.loss:.6g}, at step {last.step}" if last else "no loss was finite"
+        before = (
+            f"the last finite loss is {last.loss:.6g}, at step {last.step}"
+            if last
+            else "no loss was finite"
+        )
         remedy = f"Set a smaller lr (it is {lr:g}), or a smaller clip where the settings have one."
         if last is None:
             remedy = "Check the model that training starts from, and the loss: no step changed the weights before."
-        super().__init__(f"The {problem} (of steps 0 to {steps - 1}); {before}. The model is not kept. {remedy}")
+        super().__init__(
+            f"The {problem} (of steps 0 to {steps - 1}); {before}. The model is not kept. {remedy}"
+        )
 
 
 class Losses:
@@ -367,7 +395,9 @@ def learn(
         model = checkpoints.adapted(model, recipe.compute.lora, seed)
     else:
         asked = harmbench_row if recipe.prompt == HARMBENCH else itemgetter("question")
-        texts = [f"{asked(row)} {row['answer']}" for row in everything]  # on which the tokenizer is trained
+        texts = [
+            f"{asked(row)} {row['answer']}" for row in everything
+        ]  # on which the tokenizer is trained
         model, tokenizer = checkpoints.fresh(recipe, texts)
         if torch.cuda.is_available():
             model.cuda()  # type: ignore[call-arg]  # transformers wraps it without its signature
@@ -379,12 +409,16 @@ def learn(
 
     def loss(step: int, picks: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
         whole = sum(examples[i].counted for i in picks)
-        for part in team.share(np.array_split(picks, min(len(picks), recipe.compute.accumulate * team.size))):
+        for part in team.share(
+            np.array_split(picks, min(len(picks), recipe.compute.accumulate * team.size))
+        ):
             out = forward(model, collate([examples[i] for i in part], padding, model.device))
             yield {"loss": out.nll * (sum(examples[i].counted for i in part) / whole)}
 
     rows_seen = [(example.prompt, example.answer) for example in examples]
-    saved_state = resumable(SCRATCH, model, recipe.compute, (__name__,), recipe, seed=seed, rows=digest(rows_seen))
+    saved_state = resumable(
+        SCRATCH, model, recipe.compute, (__name__,), recipe, seed=seed, rows=digest(rows_seen)
+    )
     history = optimise(model, steps, loss, recipe, recipe.lr, label, resumable=saved_state)
     if saved_state:
         saved_state.clear()

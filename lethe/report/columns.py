@@ -44,7 +44,13 @@ class Column:
         """The value as text, an end rounded outward; an end without a guarantee is not shown."""
         if len(self.names) == 1:
             value = numbers.values.get(self.key)
-            return NONE if value is None else value if isinstance(value, str) else SHOWN[self.quantity.unit](value)
+            return (
+                NONE
+                if value is None
+                else value
+                if isinstance(value, str)
+                else SHOWN[self.quantity.unit](value)
+            )
         lower, upper = (numbers.bounds.get(name) for name in self.names)
         return between(lower, upper, self.quantity.unit)
 
@@ -58,7 +64,9 @@ class Column:
         return "" if value is None else f"{value:.6g}"
 
 
-def between(lower: Bound | None, upper: Bound | None, unit: Unit, say: Sequence[str] = SIGNS) -> str:
+def between(
+    lower: Bound | None, upper: Bound | None, unit: Unit, say: Sequence[str] = SIGNS
+) -> str:
     """Both ends, or the one that says something; never a promise of certainty."""
     above, least, most, to = say
     certain = NEARLY if unit == "probability" else float("inf")
@@ -68,7 +76,15 @@ def between(lower: Bound | None, upper: Bound | None, unit: Unit, say: Sequence[
     high = "" if upper is None or (upper.value > certain and low) else end(upper, unit)
     if lower and upper and low and high and unit == "probability":
         low, high = shares(lower, upper)
-    return f"{low}{to}{high}" if low and high else least + low if low else most + high if high else NONE
+    return (
+        f"{low}{to}{high}"
+        if low and high
+        else least + low
+        if low
+        else most + high
+        if high
+        else NONE
+    )
 
 
 def end(bound: Bound, unit: Unit) -> str:

@@ -40,7 +40,10 @@ class Axis:
         if self.graded:
             return [(self.place(value), f"{value:g}") for value in (0, 0.25, 0.5, 0.75, 1)]
         powers = [10.0**power for power in range(self.lowest, 1)]
-        return [(self.place(0), "0"), *((self.place(power), f"{100 * power:g}%") for power in powers)]
+        return [
+            (self.place(0), "0"),
+            *((self.place(power), f"{100 * power:g}%") for power in powers),
+        ]
 
 
 def lines(run: Run, standings: Sequence[Standing]) -> SimpleNamespace:
@@ -54,8 +57,16 @@ def lines(run: Run, standings: Sequence[Standing]) -> SimpleNamespace:
 def _line(model: Model, one: Standing, axis: Axis, run: Run) -> SimpleNamespace:
     verdict = one.measured
     worst, basis = verdict and verdict.worst, "score" if axis.graded else "leak"
-    greedy = [value for row in model.questions if (value := row.numbers.estimate(basis, "greedy")) is not None]
-    leaking = f"{sum(value > 0 for value in greedy)} of {len(greedy)}" if greedy and not axis.graded else NONE
+    greedy = [
+        value
+        for row in model.questions
+        if (value := row.numbers.estimate(basis, "greedy")) is not None
+    ]
+    leaking = (
+        f"{sum(value > 0 for value in greedy)} of {len(greedy)}"
+        if greedy and not axis.graded
+        else NONE
+    )
     ends = worst_ends(verdict) if verdict and worst else NONE
     alone = run.words.base_alone if model.role == "base" else run.words.retrain_alone
     return SimpleNamespace(
@@ -71,7 +82,8 @@ def _line(model: Model, one: Standing, axis: Axis, run: Run) -> SimpleNamespace:
         ends=ends,
         reach=(axis.place(worst.lower), axis.place(worst.upper)) if worst else None,
         sort=(worst.lower + worst.upper) / 2 if worst else "",
-        summary=f"{model.name}: {run.words.worst} {ends}" + (f", greedy {number(max(greedy))}" if greedy else ""),
+        summary=f"{model.name}: {run.words.worst} {ends}"
+        + (f", greedy {number(max(greedy))}" if greedy else ""),
     )
 
 
@@ -112,11 +124,15 @@ MIXED = {("forgot", "damaged"), ("forgot", "destroyed"), ("open", "damaged"), ("
 NAMED = 5  # questions that a sentence names
 # The bounds of the numbers beside the verdicts; the first that a model has counts.
 BASES = ("labelled", "judged", "sampled", "anytime")
-WORST = quantities.upper_bounds("model", ("leak_worst", "score_worst", "score_betting_worst"), BASES)
+WORST = quantities.upper_bounds(
+    "model", ("leak_worst", "score_worst", "score_betting_worst"), BASES
+)
 MEAN = quantities.upper_bounds("model", ("leak",), BASES)
 
 
-def cells(model: Model, standing: Standing, run: Run, level: float) -> list[tuple[str, float | str]]:
+def cells(
+    model: Model, standing: Standing, run: Run, level: float
+) -> list[tuple[str, float | str]]:
     """A row of the numbers, each text with its sort key; ``level`` is that of the interval of the first column."""
     quantity, binary = judged_by(run)
     own, utility = quantity.measure(model, level), standing.utility
@@ -125,7 +141,11 @@ def cells(model: Model, standing: Standing, run: Run, level: float) -> list[tupl
     middle = sum(end.value for end in asked) / 2 if asked else ""
     return [
         (quantity.worded(own), (own.lower + own.upper) / 2) if own else (NONE, ""),
-        *([(between(*asked, "probability", IN_WORDS) if asked else NONE, middle)] if binary else []),
+        *(
+            [(between(*asked, "probability", IN_WORDS) if asked else NONE, middle)]
+            if binary
+            else []
+        ),
         (utility.quantity.worded(interval), (interval.lower + interval.upper) / 2)
         if utility.quantity and interval
         else (NONE, ""),
@@ -145,25 +165,36 @@ def headline(standings: Sequence[Standing], words: Wording = FORGET) -> str:
 def _phrase(forgetting: str, utility: str, models: int, words: Wording) -> str:
     one, many = words.verbs[forgetting]
     verb, be = (one, "is") if models == 1 else (many, "are")
-    state = f"{be} {utility}" if utility != "open" else f"{'its' if models == 1 else 'their'} utility is not known"
+    state = (
+        f"{be} {utility}"
+        if utility != "open"
+        else f"{'its' if models == 1 else 'their'} utility is not known"
+    )
     return f"{verb} {'but' if (forgetting, utility) in MIXED else 'and'} {state}"
 
 
 def gaps(run: Run) -> list[str]:
     """The questions that the scorer of the verdict cannot judge, and the scores that are missing, one sentence each."""
     sentences, binary = [], run.params.metrics.binary
-    if run.models and (without := run.models[0].unjudged):  # the questions are the same for every model
+    if run.models and (
+        without := run.models[0].unjudged
+    ):  # the questions are the same for every model
         more = f" and {len(without) - NAMED:,} more" if len(without) > NAMED else ""
         why = "they have no keywords" if binary == "keyword_leak" else "they are out of its scope"
         of = f"{len(without):,} of {plural(len(run.models[0].questions), run.words.question)}"
         named = listing(without[:NAMED]) + more
         sentences.append(f"For {of}, {label(binary)} can judge no answer, because {why}: {named}.")
-    return sentences + [f"{model.name}: {missing}." for model in run.models if (missing := _missing(model, run))]
+    return sentences + [
+        f"{model.name}: {missing}." for model in run.models if (missing := _missing(model, run))
+    ]
 
 
 def _missing(model: Model, run: Run) -> str:
     """The missing scores of the scorer that the verdict rests on; they count against the model."""
-    scorer, counts = run.params.metrics.binary, [row.value("binary_missing") for row in model.questions]
+    scorer, counts = (
+        run.params.metrics.binary,
+        [row.value("binary_missing") for row in model.questions],
+    )
     missing = int(sum(each or 0 for each in counts))
     if all(each is None for each in counts):  # the scorer judged nothing
         scorer, missing = run.params.metrics.leak, int(model.value("missing") or 0)
@@ -178,12 +209,16 @@ def _missing(model: Model, run: Run) -> str:
 def largest(run: Run) -> SimpleNamespace | None:
     """What holds for the bounds on the worst question and on the average of all models, by the largest alpha."""
     first = (
-        next(filter(None, map(model.bounds.get, keys)), None) for model in run.models for keys in (WORST, MEAN)
+        next(filter(None, map(model.bounds.get, keys)), None)
+        for model in run.models
+        for keys in (WORST, MEAN)
     )
     bounds = [bound for bound in first if bound is not None]
     covered = {bound.covers for bound in bounds}
     assumed = {part for bound in bounds for part in str(bound.assumes).split("; ")}
-    contained = {one for one in assumed for other in assumed if other != one and other.startswith(one)}
+    contained = {
+        one for one in assumed for other in assumed if other != one and other.startswith(one)
+    }
     if not bounds:
         return None
     return SimpleNamespace(

@@ -35,7 +35,9 @@ def page(name: str, result: GameResult) -> str:
         labels={method: label(result.defenders, method) for method in result.methods},
         attacks=list(next(iter(result.methods.values())).quality.by_attack),
         trends=trends(result),
-        of_leaks=leak_columns([method.leakage for method in result.methods.values() if method.leakage]),
+        of_leaks=leak_columns(
+            [method.leakage for method in result.methods.values() if method.leakage]
+        ),
         qualities=qualities(result),
         stability=stability(result),
     )
@@ -63,7 +65,9 @@ def summary(facts: dict[str, Json]) -> dict[str, Json]:
         "swapped pairs": facts["pairs"],
         "models per split": facts["seeds"],
         "unlearning quality": shown,
-        "trends of the paper": [{"claim": trend["claim"], "held": trend["held"]} for trend in facts["trends"]],
+        "trends of the paper": [
+            {"claim": trend["claim"], "held": trend["held"]} for trend in facts["trends"]
+        ],
     }
 
 
@@ -91,7 +95,9 @@ def leak_columns(leaks: Sequence[Mapping[str, Json]]) -> list[tuple[str, str, Si
 def leak_guarantee(leakage: Mapping[str, Json], key: str) -> str:
     """How a bound on the leaks holds, the same for every method; empty where it has no guarantee."""
     guarantee = leakage["guarantees"][key]
-    return guarantee and Bound.from_dict({**guarantee, "value": leakage[key]}).guarantee("the forget questions")
+    return guarantee and Bound.from_dict({**guarantee, "value": leakage[key]}).guarantee(
+        "the forget questions"
+    )
 
 
 def qualities(result: GameResult) -> Markup:
@@ -100,24 +106,39 @@ def qualities(result: GameResult) -> Markup:
         for row, method in enumerate(reversed(result.methods.values())):
             quality = method.quality
             if quality.ci_low is not None and quality.ci_high is not None:
-                axes.plot([quality.ci_low, quality.ci_high], [row, row], color=svg.ACCENT, alpha=0.35, linewidth=5)
+                axes.plot(
+                    [quality.ci_low, quality.ci_high],
+                    [row, row],
+                    color=svg.ACCENT,
+                    alpha=0.35,
+                    linewidth=5,
+                )
             axes.plot([quality.value], [row], "o", color=svg.ACCENT, markersize=5)
         axes.set_xlim(0, 1.02)
-        return svg.inline(figure, "qualities", "Unlearning quality of each method with its interval")
+        return svg.inline(
+            figure, "qualities", "Unlearning quality of each method with its interval"
+        )
 
 
 def stability(result: GameResult) -> list[Markup]:
     """Figure 2: quality by data set size and by repetition; none for a single game."""
     if result.figure is None:
         return []
-    sizes = {method: [column[method] for column in result.figure.points.values()] for method in result.methods}
+    sizes = {
+        method: [column[method] for column in result.figure.points.values()]
+        for method in result.methods
+    }
     return [
         _strips("by-points", "Unlearning quality by data set size", sizes, result, 14),
-        _strips("by-repeat", "Unlearning quality of each swapped pair", result.figure.repeats, result, 0),
+        _strips(
+            "by-repeat", "Unlearning quality of each swapped pair", result.figure.repeats, result, 0
+        ),
     ]
 
 
-def _strips(name: str, words: str, values: dict[str, list[float]], result: GameResult, growth: int) -> Markup:
+def _strips(
+    name: str, words: str, values: dict[str, list[float]], result: GameResult, growth: int
+) -> Markup:
     with svg.style(name):
         figure, axes = _rows(4.4, result, values)
         for row, dots in enumerate(reversed(values.values())):
@@ -129,7 +150,9 @@ def _strips(name: str, words: str, values: dict[str, list[float]], result: GameR
 def _rows(width: float, result: GameResult, methods: Mapping[str, object]) -> tuple[Figure, Axes]:
     """An empty figure of qualities with a row per method, the first on top."""
     figure, axes = svg.canvas(width, 0.7 + 0.2 * len(methods), LABELS)
-    axes.set_yticks(range(len(methods)), [label(result.defenders, method) for method in reversed(list(methods))])
+    axes.set_yticks(
+        range(len(methods)), [label(result.defenders, method) for method in reversed(list(methods))]
+    )
     axes.set_ylim(-0.6, len(methods) - 0.4)
     axes.set_xlabel("unlearning quality Q")
     return figure, axes

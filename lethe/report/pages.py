@@ -28,9 +28,13 @@ def comparison_page(comparison: Comparison | Ranking) -> str:
     """The page of two runs, question by question, or of the ranks of several runs."""
     ranking, record = isinstance(comparison, Ranking), comparison.record
     facts = {
-        "title": visible(", ".join(record["runs"]) if ranking else "{a} and {b}".format_map(record)),
+        "title": visible(
+            ", ".join(record["runs"]) if ranking else "{a} and {b}".format_map(record)
+        ),
         "headline": _headline(comparison),
-        "missing": [f"{one['id']}: " * bool(one["id"]) + one["reason"] for one in record["not_compared"]],
+        "missing": [
+            f"{one['id']}: " * bool(one["id"]) + one["reason"] for one in record["not_compared"]
+        ],
         "reach": None if isinstance(comparison, Ranking) else _reach(comparison),
         "populations": dict(zip(RANKS, ("these questions", "questions like these"), strict=True))
         if ranking
@@ -42,8 +46,13 @@ def comparison_page(comparison: Comparison | Ranking) -> str:
 
 def _headline(comparison: Comparison | Ranking) -> str:
     if isinstance(comparison, Ranking):
-        differ, pairs = max(map(comparison.differ, AVERAGES)), plural(len(comparison.of(AVERAGES[0])), "pair")
-        return f"{differ} of {pairs} of runs differ" if differ else "No two runs are shown to differ"
+        differ, pairs = (
+            max(map(comparison.differ, AVERAGES)),
+            plural(len(comparison.of(AVERAGES[0])), "pair"),
+        )
+        return (
+            f"{differ} of {pairs} of runs differ" if differ else "No two runs are shown to differ"
+        )
     if not comparison.per_question:
         return "Nothing could be compared"
     questions = plural(len(comparison.per_question), "question")
@@ -65,7 +74,10 @@ def decimals(value: float | None) -> str:
 
 
 FLOOR = 1e-12  # p_z whose shade is white
-CURVE_POINTS, EVEN = 241, 0.5  # of the figure: numbers of queries, and the chance with which a window comes out
+CURVE_POINTS, EVEN = (
+    241,
+    0.5,
+)  # of the figure: numbers of queries, and the chance with which a window comes out
 DASHES = ("-", "--", ":", "-.", (0, (6, 2)))
 LISTED, MOST = 20, 2000  # passages at either end, and on the page
 
@@ -83,8 +95,13 @@ def write_extraction(
 
 def extraction_page(models: Sequence[Extraction], headline: str, sentences: Sequence[str]) -> str:
     """Return the whole page of the first of ``models``, beside the reference models; it needs no network."""
-    page, title = templates().get_template("extraction.html"), visible(f"{models[0].name}: extraction")
-    return page.render(title=title, headline=visible(headline), passages=passages(models, sentences))
+    page, title = (
+        templates().get_template("extraction.html"),
+        visible(f"{models[0].name}: extraction"),
+    )
+    return page.render(
+        title=title, headline=visible(headline), passages=passages(models, sentences)
+    )
 
 
 def of_run(run: Run) -> SimpleNamespace | None:
@@ -100,11 +117,15 @@ def of_run(run: Run) -> SimpleNamespace | None:
     for model in run.subjects:
         if extraction := model.extraction:
             words = [(model.name, Extraction.verbatim_ends)]
-            words += [(f"{model.name}, {within}", Extraction.near_ends)] if extraction.searched else []
+            words += (
+                [(f"{model.name}, {within}", Extraction.near_ends)] if extraction.searched else []
+            )
             for name, ends in words:
                 verdict = verdict_of(ends(extraction), [ends(each) for each in retrains], *rule)
                 sentences.append(sentence(verdict, name, words=WORDS))
-    return passages([model.extraction for model in there if model.extraction], sentences, run.forget)
+    return passages(
+        [model.extraction for model in there if model.extraction], sentences, run.forget
+    )
 
 
 def passages(
@@ -118,14 +139,18 @@ def passages(
     ranked = sorted(first.asked, key=lambda passage: -passage.p_z)
     edge = min(LISTED, (len(ranked) + 1) // 2)
     lists = {"easiest": ranked[:edge], "hardest": ranked[edge:][: -edge - 1 : -1]}
-    lists["other"] = sorted(ranked[edge : -edge or None][: MOST - 2 * edge], key=lambda passage: passage.start)
+    lists["other"] = sorted(
+        ranked[edge : -edge or None][: MOST - 2 * edge], key=lambda passage: passage.start
+    )
     return SimpleNamespace(
         models=models,
         sentences=sentences,
         rows=rows or {},
         lists=lists,
         shown={passage.id for listed in lists.values() for passage in listed},
-        others=[(each.name, {passage.id: passage.p_z for passage in each.passages}) for each in others],
+        others=[
+            (each.name, {passage.id: passage.p_z for passage in each.passages}) for each in others
+        ],
         retained=any(passage.split == RETAIN for passage in first.passages),
         shade=shade,
         floor=FLOOR,
@@ -147,11 +172,17 @@ def _curve(models: Sequence[Extraction]) -> Markup:
         for place, each in enumerate(models):
             colour, dashes = svg.MUTED if place else svg.ACCENT, DASHES[place % len(DASHES)]
             shares = discoverable(each.p_z, queries, EVEN)
-            axes.plot(queries, shares, label=each.name, color=colour, linestyle=dashes, clip_on=False)
-        axes.set(xscale="log", xlim=(1, 2 * QUERIES[-1]), ylim=(0, None), xlabel="queries, log scale")
+            axes.plot(
+                queries, shares, label=each.name, color=colour, linestyle=dashes, clip_on=False
+            )
+        axes.set(
+            xscale="log", xlim=(1, 2 * QUERIES[-1]), ylim=(0, None), xlabel="queries, log scale"
+        )
         axes.minorticks_off()
         axes.legend(frameon=False, fontsize=7, loc="lower right")
-        return svg.inline(figure, "queries", "share of windows that come out with an even chance, by queries")
+        return svg.inline(
+            figure, "queries", "share of windows that come out with an even chance, by queries"
+        )
 
 
 def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
@@ -159,7 +190,10 @@ def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
 
     from lethe.report.svg import LIGHT, picture
 
-    with picture(picture_file, 9, 0.7 + 0.6 * len(models), nrows=len(models), sharex=True) as (_, axes):
+    with picture(picture_file, 9, 0.7 + 0.6 * len(models), nrows=len(models), sharex=True) as (
+        _,
+        axes,
+    ):
         for axis, each in zip(axes[:, 0], models, strict=True):
             shades = np.array([[shade(passage.p_z) for passage in each.passages]])
             axis.imshow(
@@ -174,7 +208,14 @@ def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
             forgotten = np.flatnonzero([passage.split != RETAIN for passage in each.passages])
             if forgotten.size < shades.size:
                 below = np.full(forgotten.size, -0.08)
-                axis.hlines(below, forgotten, forgotten + 1, colors=LIGHT["warm"], linewidth=2, clip_on=False)
+                axis.hlines(
+                    below,
+                    forgotten,
+                    forgotten + 1,
+                    colors=LIGHT["warm"],
+                    linewidth=2,
+                    clip_on=False,
+                )
             axis.set_yticks([])
             axis.set_ylabel(each.name, rotation=0, ha="right", va="center")
             axis.grid(visible=False)

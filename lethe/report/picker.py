@@ -11,7 +11,14 @@ from types import SimpleNamespace
 
 from markupsafe import Markup
 
-from lethe.evaluation.answers import BINS, DrawnAnswer, QuestionAnswers, judged, question_answers, worst_answers
+from lethe.evaluation.answers import (
+    BINS,
+    DrawnAnswer,
+    QuestionAnswers,
+    judged,
+    question_answers,
+    worst_answers,
+)
 from lethe.evaluation.run import Model, Question, Run
 from lethe.io.artifacts import Row
 from lethe.report.columns import Column, columns, end
@@ -31,7 +38,10 @@ def ranking(run: Run) -> list[str]:
 def drawn(run: Run) -> dict[str, Drawn]:
     """The answers drawn from each model, by model and question; empty if the answers or their scores are absent."""
     leak = run.params.metrics.leak
-    return {model.name: question_answers(model.answers, ranking(run), leak, LISTED) or {} for model in run.models}
+    return {
+        model.name: question_answers(model.answers, ranking(run), leak, LISTED) or {}
+        for model in run.models
+    }
 
 
 def worst(model: Model, run: Run, answers: Drawn) -> list[DrawnAnswer] | None:
@@ -53,10 +63,14 @@ Text = str | list[str | list[str] | int]
 def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
     """All questions of all models; None where no question was measured."""
     rows = {model.name: {row.prompt_id: row for row in model.questions} for model in run.models}
-    names = list(dict.fromkeys([*run.forget, *(name for measured in rows.values() for name in measured)]))
+    names = list(
+        dict.fromkeys([*run.forget, *(name for measured in rows.values() for name in measured)])
+    )
     if not any(rows.values()):
         return None
-    groups = columns(run, "question", (row.numbers for measured in rows.values() for row in measured.values()))
+    groups = columns(
+        run, "question", (row.numbers for measured in rows.values() for row in measured.values())
+    )
     every = [column for _, own in groups for column in own]
     shared: dict[str, int] = {}
     answers = sum(len(one.worst) for sampled in drawn.values() for one in sampled.values())
@@ -64,7 +78,12 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
     entries = []
     for model in run.models:
         measured, sampled = rows[model.name], drawn[model.name]
-        entries.append([_entry(measured.get(name), sampled.get(name), every, shared, longest) for name in names])
+        entries.append(
+            [
+                _entry(measured.get(name), sampled.get(name), every, shared, longest)
+                for name in names
+            ]
+        )
     chosen = chosen_question(run)
     block = {
         "noun": run.words.question,
@@ -72,7 +91,11 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),
         "columns": [[column.head, column.meaning] for column in every],
-        "noted": [at for at, one in enumerate(every) if one.quantity.unit == "score" and len(one.names) == 1],
+        "noted": [
+            at
+            for at, one in enumerate(every)
+            if one.quantity.unit == "score" and len(one.names) == 1
+        ],
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
         "questions": [_question(name, run.forget.get(name)) for name in names],
         "models": [model.name for model in run.models],
@@ -80,11 +103,15 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
         "told": entries,
     }
     cells = [(name, [_cell(rows[model.name].get(name)) for model in run.models]) for name in names]
-    keywords = "keyword_leak" in run.params.score.names and any(row.get("keywords") for row in run.forget.values())
+    keywords = "keyword_leak" in run.params.score.names and any(
+        row.get("keywords") for row in run.forget.values()
+    )
     by_key = {column.key: column for column in every}
     first = next((by_key[key] for key in BOUNDS if key in by_key), None)
     bound = f"{first.head}, the upper bound on the {first.meaning}" if first else ""
-    return SimpleNamespace(data=as_data(block), columns=groups, rows=cells, bound=bound, keywords=keywords)
+    return SimpleNamespace(
+        data=as_data(block), columns=groups, rows=cells, bound=bound, keywords=keywords
+    )
 
 
 def as_data(value: object) -> Markup:
@@ -129,7 +156,11 @@ def _place(shared: dict[str, int], value: object) -> int:
 
 
 def _question(name: str, row: Row | None) -> list[Text]:
-    texts = (row["question"], row["answer"], ", ".join(row.get("keywords") or ())) if row else ("", "", "")
+    texts = (
+        (row["question"], row["answer"], ", ".join(row.get("keywords") or ()))
+        if row
+        else ("", "", "")
+    )
     return [name, *map(text_parts, (name, *texts))]
 
 
@@ -154,7 +185,12 @@ def _entry(
 
 def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[object]:
     scores = _place(shared, [NONE if score is None else f"{score:.3g}" for score in answer.scores])
-    shown: list[object] = [text_parts(answer.text, most=longest), scores, count(answer.times), count(answer.first)]
+    shown: list[object] = [
+        text_parts(answer.text, most=longest),
+        scores,
+        count(answer.times),
+        count(answer.first),
+    ]
     return [*shown, 1] if answer.greedy else shown
 
 
@@ -162,6 +198,10 @@ def _cell(row: Question | None) -> SimpleNamespace:
     if row is None:
         return SimpleNamespace(shown=NONE, greedy=False)
     key = next((key for key in BOUNDS if key in row.bounds), None)
-    shown = NONE if key is None else end(row.bounds[key], "probability" if key == BOUNDS[0] else "score")
+    shown = (
+        NONE
+        if key is None
+        else end(row.bounds[key], "probability" if key == BOUNDS[0] else "score")
+    )
     greedy = row.numbers.row("leak", "greedy")
     return SimpleNamespace(shown=shown, greedy=bool(greedy and greedy.estimate))

@@ -35,7 +35,9 @@ class MethodSeeds:
     def spread(self, key: str) -> tuple[float, float, float] | None:
         """The mean, the least and the greatest value; None where one of the models has no value."""
         values = [float(value) for model in self.models if (value := model.value(key)) is not None]
-        return (fmean(values), min(values), max(values)) if len(values) == len(self.models) else None
+        return (
+            (fmean(values), min(values), max(values)) if len(values) == len(self.models) else None
+        )
 
     def cell(self, key: str, side: Side | None) -> str:
         mean, least, greatest = (number(one, side=side) for one in self.spread(key) or (None,) * 3)
@@ -58,10 +60,18 @@ def spreads(run: Run) -> list[MethodSeeds]:
 
 def _columns(run: Run) -> list[Column]:
     """The headlines of the models, and the other numbers that MLflow tracks."""
-    every = [column for _, own in columns(run, "model", [model.numbers for model in run.models]) for column in own]
+    every = [
+        column
+        for _, own in columns(run, "model", [model.numbers for model in run.models])
+        for column in own
+    ]
     keys = {name for model in run.models for name in headline(model.values)}
     shown = {column.quantity for column in every if keys & {*column.names}}
-    return [column for column in every if column.quantity in shown or "tracked" in column.quantity.headlines]
+    return [
+        column
+        for column in every
+        if column.quantity in shown or "tracked" in column.quantity.headlines
+    ]
 
 
 SEEN = (("confidence", "confidence"), ("entropy", "entropy, nats"))
@@ -81,16 +91,30 @@ ATTACK_HEAD = ("model", "before", "most", "after", "half-life", "excess over Ret
 def studies(run: Run) -> SimpleNamespace:
     groups = spreads(run)
     shown = [column for column in _columns(run) if any(one.spread(column.key) for one in groups)]
-    bounds = {column.key: [m.bounds[column.key] for m in run.models if column.key in m.bounds] for column in shown}
+    bounds = {
+        column.key: [m.bounds[column.key] for m in run.models if column.key in m.bounds]
+        for column in shown
+    }
     sides = {key: own[0].side if own else None for key, own in bounds.items()}
-    alone = [(MethodSeeds(one.name, [one]), NONE) for role in ("base", "retrain") if (one := run.role(role))]
+    alone = [
+        (MethodSeeds(one.name, [one]), NONE)
+        for role in ("base", "retrain")
+        if (one := run.role(role))
+    ]
     rows = [*alone, *((one, str(len(one.models))) for one in groups)] if groups else []
     guarantees = dict.fromkeys(f"{END} {own[0].guarantee()}." for own in bounds.values() if own)
     return SimpleNamespace(
         methods_head=["method", "seeds", *(f"{column.group}: {column.head}" for column in shown)],
-        methods=[[one.title, seeds, *(one.cell(key, side) for key, side in sides.items())] for one, seeds in rows],
+        methods=[
+            [one.title, seeds, *(one.cell(key, side) for key, side in sides.items())]
+            for one, seeds in rows
+        ],
         methods_note=" ".join([METHODS_NOTE, *guarantees]),
-        epochs=[panel for title, seeds in _watched(run, groups).items() for panel in _epochs(title, seeds)],
+        epochs=[
+            panel
+            for title, seeds in _watched(run, groups).items()
+            for panel in _epochs(title, seeds)
+        ],
         attacks=_attacks(run),
         attack_head=ATTACK_HEAD,
     )
@@ -101,25 +125,33 @@ def _watched(run: Run, methods: Sequence[MethodSeeds]) -> dict[str, list[Records
     groups: dict[str, list[Records]] = {}
     together = set()
     for one in methods:
-        names = [model.method for model in one.models if model.method and model.method in run.epochs]
+        names = [
+            model.method for model in one.models if model.method and model.method in run.epochs
+        ]
         if names:
             together.update(names)
             title = one.title if len(names) > 1 and one.title not in groups else names[0]
             groups[title] = [run.epochs[name] for name in names]
-    return groups | {name: [records] for name, records in run.epochs.items() if name not in together}
+    return groups | {
+        name: [records] for name, records in run.epochs.items() if name not in together
+    }
 
 
 def _epochs(title: str, seeds: Sequence[Records]) -> Iterator[Panel]:
     """Confidence and entropy on both splits, before the first step (epoch 0) and after each epoch, a line per seed."""
     of, width = ("", 1.6) if len(seeds) == 1 else (f", mean of {len(seeds)} seeds", 0.9)
     for key, words in SEEN:
-        ends = {split: fmean(records[-1][f"{split}_{key}"] for records in seeds) for split, _ in SPLITS}
+        ends = {
+            split: fmean(records[-1][f"{split}_{key}"] for records in seeds) for split, _ in SPLITS
+        }
         values = ", ".join(f"{split} {number(end)}" for split, end in ends.items())
         panel = Panel(f"{title}: {words}", f"at the end{of}: {values}")
         with drawing(panel, "epochs-" + re.sub(r"[^\w-]+", "-", f"{title}-{key}")) as axes:
             for split, colour in SPLITS:
                 for records in seeds:
-                    epochs, own = zip(*((one["epoch"] + 1, one[f"{split}_{key}"]) for one in records), strict=True)
+                    epochs, own = zip(
+                        *((one["epoch"] + 1, one[f"{split}_{key}"]) for one in records), strict=True
+                    )
                     axes.plot(epochs, own, color=colour, linewidth=width)
             axes.set(xlabel="epoch", ylim=(0, None))
         yield panel
@@ -129,11 +161,19 @@ def _attacks(run: Run) -> list[SimpleNamespace]:
     base, retrain = run.role("base"), run.role("retrain")
     every = curves(run.attacks, base.path if base else None, retrain.path if retrain else None)
     titles = dict.fromkeys(curve.result.title for curve in every)
-    return [_attack(title, [curve for curve in every if curve.result.title == title]) for title in titles]
+    return [
+        _attack(title, [curve for curve in every if curve.result.title == title])
+        for title in titles
+    ]
 
 
 def _attack(title: str, own: list[Curve]) -> SimpleNamespace:
-    beside = [(curve, colour, dash) for curve in own for role, colour, dash in REFERENCES if curve.role == role]
+    beside = [
+        (curve, colour, dash)
+        for curve in own
+        for role, colour, dash in REFERENCES
+        if curve.role == role
+    ]
     panels = []
     for curve in own:
         if curve.role != "subject" and len(own) > len(beside):
@@ -144,9 +184,16 @@ def _attack(title: str, own: list[Curve]) -> SimpleNamespace:
             for other, colour, dashes in beside:
                 if other is not curve and len(other.points) == len(curve.points):
                     axes.plot(
-                        places, [point.mean for point in other.points], color=colour, dashes=dashes, linewidth=1.1
+                        places,
+                        [point.mean for point in other.points],
+                        color=colour,
+                        dashes=dashes,
+                        linewidth=1.1,
                     )
-            lower, upper = ([getattr(point, side).value for point in curve.points] for side in ("lower", "upper"))
+            lower, upper = (
+                [getattr(point, side).value for point in curve.points]
+                for side in ("lower", "upper")
+            )
             axes.fill_between(places, lower, upper, color=ACCENT, alpha=0.22, linewidth=0)
             axes.plot(places, [point.mean for point in curve.points], color=ACCENT)
             for seed in sorted({one.seed for one in curve.result.by_seed}):
@@ -155,12 +202,16 @@ def _attack(title: str, own: list[Curve]) -> SimpleNamespace:
                 axes.plot(places, marks, ".", color=INK, markersize=3)
             leakage_against(axes, curve)
         panels.append(panel)
-    return SimpleNamespace(title=title, panels=panels, rows=[_row(curve) for curve in own], notes=_notes(own))
+    return SimpleNamespace(
+        title=title, panels=panels, rows=[_row(curve) for curve in own], notes=_notes(own)
+    )
 
 
 def leakage_against(axes: Axes, curve: Curve) -> None:
     """Set the scales and ticks of a panel: leakage on a scale that shows one in a thousand, budgets in equal steps."""
-    axes.set_yscale("function", functions=(lambda share: np.maximum(share, 0) ** 0.25, lambda root: root**4))
+    axes.set_yscale(
+        "function", functions=(lambda share: np.maximum(share, 0) ** 0.25, lambda root: root**4)
+    )
     axes.set(ylim=(0, 1.05), xlabel=curve.result.budget)
     axes.set_yticks(SHARES, [f"{share:g}" for share in SHARES])
     axes.minorticks_off()
@@ -173,7 +224,8 @@ def _row(curve: Curve) -> list[str]:
     half, life = curve.half_life, NONE
     if half:
         estimate, *ends = (
-            "not reached" if one is None else f"{one:g}" for one in (half.estimate, half.earliest, half.latest)
+            "not reached" if one is None else f"{one:g}"
+            for one in (half.estimate, half.earliest, half.latest)
         )
         life = "not reached" if half.earliest is None else f"{estimate} ({' to '.join(ends)})"
     return [
@@ -197,7 +249,9 @@ def _notes(own: list[Curve]) -> list[str]:
         f"{bound.on('the asked questions')}, {bound.level()}, assuming {bound.assumes} ({bound.method})."
     ]
     if any(curve.half_life for curve in own):
-        notes.append(f"The range of a half-life rests on Base's band too, and holds {level(2 * bound.alpha)}.")
+        notes.append(
+            f"The range of a half-life rests on Base's band too, and holds {level(2 * bound.alpha)}."
+        )
     if any(curve.excess for curve in own):
         excess = next(curve.excess[0].lower for curve in own if curve.excess)
         notes.append(f"The excess over Retrain at all budgets holds together {excess.level()}.")

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
 INK, MUTED, RULE, ACCENT, WARM = (f"#01010{digit}" for digit in range(1, 6))
-LIGHT = {"ink": "#1c1d1f", "muted": "#5d6167", "rule": "#e1e1db", "accent": "#2459a9", "warm": "#c2410c"}
+LIGHT = {
+    "ink": "#1c1d1f",
+    "muted": "#5d6167",
+    "rule": "#e1e1db",
+    "accent": "#2459a9",
+    "warm": "#c2410c",
+}
 NAMES = dict(zip((INK, MUTED, RULE, ACCENT, WARM), LIGHT, strict=True))
 COORDINATES = ("d", "x", "y", "width", "height", "points")
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -49,7 +55,9 @@ def house() -> dict[RcKeyType, object]:
     """The settings of house.mplstyle, in stand-in colours."""
     from matplotlib import rc_params_from_file
 
-    return dict(rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False))
+    return dict(
+        rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
+    )
 
 
 def style(name: str) -> AbstractContextManager[None]:
@@ -64,8 +72,12 @@ def inline(figure: Figure, name: str, label: str) -> Markup:
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     ElementTree.register_namespace("", _SVG)
     root = ElementTree.fromstring(buffer.getvalue())
-    for parent in list(root.iter()):  # a style element inside an inline SVG would restyle the whole page
-        for child in [child for child in parent if child.tag in (f"{{{_SVG}}}metadata", f"{{{_SVG}}}style")]:
+    for parent in list(
+        root.iter()
+    ):  # a style element inside an inline SVG would restyle the whole page
+        for child in [
+            child for child in parent if child.tag in (f"{{{_SVG}}}metadata", f"{{{_SVG}}}style")
+        ]:
             parent.remove(child)
     for size in ("width", "height", "version"):
         root.attrib.pop(size, None)
@@ -126,7 +138,9 @@ DOTS_PER_INCH = 160
 
 
 @contextmanager
-def picture(path: Path, width: float, height: float, **grid: Any) -> Iterator[tuple[Figure, np.ndarray]]:
+def picture(
+    path: Path, width: float, height: float, **grid: Any
+) -> Iterator[tuple[Figure, np.ndarray]]:
     """Yield a figure with its axes (rows, columns), which ``grid`` asks of `Figure.subplots`, then save it."""
     import matplotlib
     from matplotlib.figure import Figure

@@ -15,7 +15,9 @@ from lethe.statistics.two_sample import Trend, trend
 
 LEVEL = 0.05  # of the two directions together, for one claim
 Expected = Literal["falls", "rises", "unrelated"]
-SweepVerdict = Literal["held", "the opposite held", "did not show", "a relation showed", "no relation showed"]
+SweepVerdict = Literal[
+    "held", "the opposite held", "did not show", "a relation showed", "no relation showed"
+]
 Row = Mapping[str, object]  # one model at one point: the point's settings and the model's numbers
 
 
@@ -37,7 +39,9 @@ class Figure(Section):
     model: Name
     control: Name | None
     series: Place | None
-    series_label: Annotated[str, Field(min_length=1)] | None = None  # the name of ``series`` in the legend
+    series_label: Annotated[str, Field(min_length=1)] | None = (
+        None  # the name of ``series`` in the legend
+    )
     title: Annotated[str, Field(min_length=1)]
     x_label: Annotated[str, Field(min_length=1)]
     y_label: Annotated[str, Field(min_length=1)]
@@ -81,10 +85,18 @@ def number(value: object) -> float | None:
     return float(value)
 
 
-def points(rows: Sequence[Row], model: str | None, x: str, y: str) -> list[tuple[float, float, Row]]:
+def points(
+    rows: Sequence[Row], model: str | None, x: str, y: str
+) -> list[tuple[float, float, Row]]:
     """The rows of one model that have both numbers, behind these."""
-    own = ((number(row.get(x)), number(row.get(y)), row) for row in rows if row.get("model") == model)
-    return [(first, second, row) for first, second, row in own if first is not None and second is not None]
+    own = (
+        (number(row.get(x)), number(row.get(y)), row) for row in rows if row.get("model") == model
+    )
+    return [
+        (first, second, row)
+        for first, second, row in own
+        if first is not None and second is not None
+    ]
 
 
 def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
@@ -92,7 +104,11 @@ def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
     groups: dict[object, list[tuple[float, float]]] = {}
     for x, y, row in points(rows, figure.model, figure.x, figure.y):
         groups.setdefault(row.get(figure.series) if figure.series else None, []).append((x, y))
-    control = [y for _, y, _ in points(rows, figure.control, figure.y, figure.y)] if figure.control else []
+    control = (
+        [y for _, y, _ in points(rows, figure.control, figure.y, figure.y)]
+        if figure.control
+        else []
+    )
     named = figure.series_label or (figure.series or "").rpartition(".")[2]
     path.parent.mkdir(parents=True, exist_ok=True)
     with picture(path, 4.4, 3.0) as (_, grid):
@@ -108,14 +124,22 @@ def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
                 label=f"{named} {key}" if figure.series else figure.model,
             )
         if control:
-            axes.axhline(fmean(control), color="#1c1d1f", linestyle="--", linewidth=0.9, label=str(figure.control))
+            axes.axhline(
+                fmean(control),
+                color="#1c1d1f",
+                linestyle="--",
+                linewidth=0.9,
+                label=str(figure.control),
+            )
         axes.set(title=figure.title, xlabel=figure.x_label, ylabel=figure.y_label)
         if groups or control:
             axes.legend(frameon=False, fontsize=7)
     return sum(map(len, groups.values()))
 
 
-def axes_figure(path: Path, axes: Sequence[str], quantities: Sequence[str], rows: Sequence[Row]) -> bool:
+def axes_figure(
+    path: Path, axes: Sequence[str], quantities: Sequence[str], rows: Sequence[Row]
+) -> bool:
     """Draw each quantity against each axis of numbers, a colour a model; return whether there was anything to draw.
 
     Points of one value are joined at their mean, because they differ in the other axes. A model that is the same at all
@@ -131,7 +155,9 @@ def axes_figure(path: Path, axes: Sequence[str], quantities: Sequence[str], rows
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     size = (0.6 + 3.4 * len(shown), 0.5 + 2.1 * len(measured) + 0.2 * math.ceil(len(models) / 4))
-    with picture(path, *size, nrows=len(measured), ncols=len(shown), sharex="col", sharey="row") as (figure, grid):
+    with picture(
+        path, *size, nrows=len(measured), ncols=len(shown), sharex="col", sharey="row"
+    ) as (figure, grid):
         for across, axis in enumerate(shown):
             for down, key in enumerate(measured):
                 for turn, model in enumerate(models):
@@ -146,6 +172,10 @@ def axes_figure(path: Path, axes: Sequence[str], quantities: Sequence[str], rows
         for down, key in enumerate(measured):
             grid[down][0].set_ylabel(key)
         figure.legend(
-            *grid[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=4, frameon=False, fontsize=7
+            *grid[0][0].get_legend_handles_labels(),
+            loc="outside upper left",
+            ncols=4,
+            frameon=False,
+            fontsize=7,
         )
     return True

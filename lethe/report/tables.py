@@ -14,7 +14,17 @@ from lethe.statistics.bound import coverage, level, significant
 from lethe.statistics.bounds import BELOW_1
 from lethe.statistics.leak_trees import Certificates
 from lethe.statistics.one_run.audit import ASSUMPTIONS, OneRunAudit, load_method
-from lethe.text import NONE, count, epsilon_statement, label, listing, number, plural, share, upper_first
+from lethe.text import (
+    NONE,
+    count,
+    epsilon_statement,
+    label,
+    listing,
+    number,
+    plural,
+    share,
+    upper_first,
+)
 
 
 def method_of(method: MethodParams, name: str) -> str:
@@ -35,7 +45,9 @@ def likeliest(exact: Certificates) -> list[tuple[str, str, str]]:
     """Question, text and least probability of the likeliest leaking texts."""
     every = [(tree.id, leak) for tree in exact.trees for leak in tree.heaviest_leaks]
     first = sorted(every, key=lambda pair: -pair[1].probability)[:LIKELIEST]
-    return [(name, leak.text, f"{significant(leak.probability, 3, 'lower')}") for name, leak in first]
+    return [
+        (name, leak.text, f"{significant(leak.probability, 3, 'lower')}") for name, leak in first
+    ]
 
 
 def band(low: float, high: float) -> str:
@@ -46,16 +58,24 @@ def band(low: float, high: float) -> str:
 def epsilon_star_most(run: Run) -> str:
     """The largest lower bound of the models under test, in words."""
     subjects = [model for model in with_epsilon_star(run) if model.role == "subject"]
-    bounds = [(bound, one.name) for one in subjects if (bound := one.bounds.get("epsilon_lower")) and bound.value]
+    bounds = [
+        (bound, one.name)
+        for one in subjects
+        if (bound := one.bounds.get("epsilon_lower")) and bound.value
+    ]
     if not bounds:
         return "0 for every model under test"
     most, name = max(bounds, key=lambda one: (one[0].value, one[1]))
-    return f"{most.number()} for {name}" + (", the largest of the models under test" if len(subjects) > 1 else "")
+    return f"{most.number()} for {name}" + (
+        ", the largest of the models under test" if len(subjects) > 1 else ""
+    )
 
 
 def with_epsilon_star(run: Run) -> list[Model]:
     models = [model for model in run.models if model.epsilon_star]
-    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.lower for one in models):
+    if run.aim == "refuse" and not any(
+        one.epsilon_star and one.epsilon_star.lower for one in models
+    ):
         return []  # nothing was to be forgotten, so there is nothing to explain either
     return models
 
@@ -83,7 +103,9 @@ def provenance_rows(run: Run) -> list[list[str]]:
             for split, size in drawing.splits.items():
                 # A rule may stop a question before n answers.
                 early = "up to " * (split == "forget" and drawing.stop == "sequential")
-                sizes.append(f"{split} {count(size.get('questions'))} × {early}{count(size.get('n'))}")
+                sizes.append(
+                    f"{split} {count(size.get('questions'))} × {early}{count(size.get('n'))}"
+                )
         drawn = (*engine, ", ".join(sizes) or NONE, count(model.value("missing")))
         names.setdefault(drawn, []).append(model.name)
     return [[listing(models), *drawn] for drawn, models in names.items()]
@@ -98,7 +120,9 @@ def flatten(
         rows = _rows(item)
         if rows:
             columns = list(dict.fromkeys(name for row in rows for name in row))
-            tables.append((key, columns, [[general(row.get(name)) for name in columns] for row in rows]))
+            tables.append(
+                (key, columns, [[general(row.get(name)) for name in columns] for row in rows])
+            )
         else:
             values.append((key, general(item)))
     return values, tables
@@ -143,14 +167,18 @@ def language_views(run: Run) -> list[SimpleNamespace]:
                 sentences=list(_sentences(model.numbers, every, facts, mean, run)),
                 rows=[_production(one, mean) for one in every[:SHOWN]],
                 rest=len(every) - SHOWN,
-                choices=[[*one.facts.values(), count(one.n), mean(one.estimate)] for one in choices],
+                choices=[
+                    [*one.facts.values(), count(one.n), mean(one.estimate)] for one in choices
+                ],
             )
         )
     return views
 
 
 def _production(one: Result, mean: Callable[[float | None], str]) -> list[str]:
-    sides = [share(end.value, end.side) if end else NONE for end in (one.lower_bound, one.upper_bound)]
+    sides = [
+        share(end.value, end.side) if end else NONE for end in (one.lower_bound, one.upper_bound)
+    ]
     probability = share(one.facts["probability"])
     return [str(one.item), probability, count(one.n), mean(one.estimate), *sides]
 
@@ -164,8 +192,15 @@ def _sentences(
 ) -> Iterator[str]:
     if worst := numbers.row("worst_production", "language"):
         one = next(row for row in productions if row.item == worst.text)
-        score, answers, own = label(facts["scorer"]), plural(one.n or 0, "answer"), mean(one.estimate)
-        many, graded = f"{own} of its {answers} have {score}", f"the mean {score} of its {answers} is {own}"
+        score, answers, own = (
+            label(facts["scorer"]),
+            plural(one.n or 0, "answer"),
+            mean(one.estimate),
+        )
+        many, graded = (
+            f"{own} of its {answers} have {score}",
+            f"the mean {score} of its {answers} is {own}",
+        )
         yield f"Worst production found, not bounded: {worst.text} ({many if facts['binary'] else graded})."
     of = f"the {plural(len(run.forget), run.words.forget_question)}"
     for basis, leak, judge in (
@@ -199,7 +234,9 @@ def other_audits(run: Run) -> dict[str, Record]:
 
 
 def assumptions(run: Run) -> list[str]:
-    named = {flag for one in audits(run).values() for row in one.audit.results for flag in row.assumes}
+    named = {
+        flag for one in audits(run).values() for row in one.audit.results for flag in row.assumes
+    }
     return [f"{unlined(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
 
 
@@ -215,7 +252,9 @@ def sentence(audit: OneRunAudit) -> str:
     ends = "contradicts" if verdict.contradicted else "does not contradict"
     promise = level(audit.alpha)
     if not load_method(verdict.method).CONSERVATIVE:
-        promise = f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
+        promise = (
+            f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
+        )
     return (
         f"The run {ends} the claimed epsilon of {verdict.claimed_epsilon:.4g} at delta {audit.delta:g}: "
         f"by the method {verdict.method}, {epsilon_statement(audit, row)}, {promise}, "

@@ -38,7 +38,11 @@ def templates(*filters: Callable[..., object]) -> Environment:
     environment.filters.update(inspect.getmembers(lethe.text, inspect.isfunction))
     environment.filters.update({one.__name__: one for one in (*filters, visible)})
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
-    worn = {"style": style, "script": script, "policy": policy(style, script)}  # the package's own files
+    worn = {
+        "style": style,
+        "script": script,
+        "policy": policy(style, script),
+    }  # the package's own files
     environment.globals.update({name: Markup(text) for name, text in worn.items()}, visible=visible)
     return environment
 
@@ -49,9 +53,14 @@ def policy(style: str, script: str) -> str:
     Each must be the exact and entire content of its element in the page.
     """
     kinds = {"script-src": script, "style-src": style}
-    digests = {kind: base64.b64encode(hashlib.sha256(text.encode()).digest()) for kind, text in kinds.items()}
+    digests = {
+        kind: base64.b64encode(hashlib.sha256(text.encode()).digest())
+        for kind, text in kinds.items()
+    }
     allowed = [f"{kind} 'sha256-{digest.decode()}'" for kind, digest in digests.items()]
-    return "; ".join(["default-src 'none'", *allowed, "img-src data:", "base-uri 'none'", "form-action 'none'"])
+    return "; ".join(
+        ["default-src 'none'", *allowed, "img-src data:", "base-uri 'none'", "form-action 'none'"]
+    )
 
 
 def bold_percents(sentence: str) -> Markup:
@@ -62,9 +71,13 @@ def visible(text: str, longest: int = LONGEST) -> Markup:
     """Return an untrusted text as safe HTML: escaped markup, named invisible characters, long texts cut with their length."""
     sign = Markup('<span class="control" title="U+{}">{}</span>')
     html = Markup("").join(
-        escape(character) if (shown := named(character)) is None else sign.format(f"{ord(character):04X}", shown)
+        escape(character)
+        if (shown := named(character)) is None
+        else sign.format(f"{ord(character):04X}", shown)
         for character in text[:longest]
     )
     if len(text) > longest:
-        html += Markup('<span class="cut"> … cut here: {} characters in all</span>').format(f"{len(text):,}")
+        html += Markup('<span class="cut"> … cut here: {} characters in all</span>').format(
+            f"{len(text):,}"
+        )
     return html

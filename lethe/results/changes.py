@@ -64,11 +64,18 @@ def judged_anew(old: Results, new: Results, models: Iterable[str]) -> dict[str, 
     Their words and numbers are about other events, so no difference between them says that a model changed.
     """
     both = {name: (old.scorers(name), new.scorers(name)) for name in models}
-    return {name: (_scorers(one), _scorers(other)) for name, (one, other) in both.items() if one and one != other}
+    return {
+        name: (_scorers(one), _scorers(other))
+        for name, (one, other) in both.items()
+        if one and one != other
+    }
 
 
 def _scorers(judged_by: Mapping[str, str | None]) -> str:
-    return " and ".join(dict.fromkeys(scorer for scorer in judged_by.values() if scorer)) or "no scorer"
+    return (
+        " and ".join(dict.fromkeys(scorer for scorer in judged_by.values() if scorer))
+        or "no scorer"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +106,9 @@ class _Draws:
     def interval(self, level: float) -> BothEnds:
         """Ends of the mean expectation: Chernoff's bound, which holds for unequal expectations (Hoeffding, 1963)."""
         rows = zip(self.low / self.n, self.high / self.n, -math.log(level) / self.n, strict=True)
-        ends = [(1 - kl_upper(1 - low, budget), kl_upper(high, budget)) for low, high, budget in rows]
+        ends = [
+            (1 - kl_upper(1 - low, budget), kl_upper(high, budget)) for low, high, budget in rows
+        ]
         low, high = np.array(ends).reshape(-1, 2).T
         return low, high
 
@@ -129,7 +138,11 @@ class _Pair:
         ):
             questions = gap[:-1] > 0
             if (gap > 0).any():
-                place = int(np.argmax(np.where(questions, gap[:-1], -np.inf))) if questions.any() else -1
+                place = (
+                    int(np.argmax(np.where(questions, gap[:-1], -np.inf)))
+                    if questions.any()
+                    else -1
+                )
                 item = self.items[place] if questions.any() else None
                 ends = float(before[place]), float(after[place])
                 count = int(questions.sum())
@@ -152,17 +165,25 @@ def _about(rows: Sequence[Result], exactly: bool) -> list[Result]:
     """The rows of questions; exact bounds only if they are about the leaks of the samples, as any machine computes them."""
     note = any(row.facts.get("how", {}).get("note") for row in rows if row.quantity == "queried")
     joined = exactly and not note
-    return [row for row in rows if row.scope == "question" and (joined or row.basis not in EXPLORED)]
+    return [
+        row for row in rows if row.scope == "question" and (joined or row.basis not in EXPLORED)
+    ]
 
 
 def _questions(rows: Sequence[Result], quantity: Measured) -> list[str]:
     """The questions with drawn answers that bound the quantity, in their order."""
-    drawn = [row for row in rows if row.quantity == quantity and row.basis in SAME_DRAWS and row.upper is not None]
+    drawn = [
+        row
+        for row in rows
+        if row.quantity == quantity and row.basis in SAME_DRAWS and row.upper is not None
+    ]
     return list(dict.fromkeys(str(row.item) for row in drawn))
 
 
 def _leaks(rows: Sequence[Result], items: Sequence[str]) -> _Side:
-    counted = {row.item: row.facts for row in rows if (row.quantity, row.basis) == ("leak", "sampled")}
+    counted = {
+        row.item: row.facts for row in rows if (row.quantity, row.basis) == ("leak", "sampled")
+    }
     own = [counted.get(item, {}) for item in items]
     draws = _draws([_sums(each.get("leaks"), each.get("n"), each.get("missing")) for each in own])
     return _Side(Ends.of_rows(rows, items), draws and draws.together())
@@ -177,7 +198,9 @@ def _scores(rows: Sequence[Result], items: Sequence[str]) -> _Side:
 
 def _score(question: Numbers) -> tuple[float, float, int] | None:
     row, missing = question.row("score"), question.row("unscored")
-    if row is None or row.estimate is None or row.n is None:  # n is unknown where a rule could stop the draws
+    if (
+        row is None or row.estimate is None or row.n is None
+    ):  # n is unknown where a rule could stop the draws
         return None
     absent = int(missing.estimate or 0) if missing else 0
     return _sums(row.estimate * (row.n - absent), row.n, absent)

@@ -49,9 +49,13 @@ class Ends:
     def __post_init__(self) -> None:
         m, low, high = len(self.items), self.certain_lower, self.certain_upper
         if len(set(self.items)) != m:
-            raise BadValue("items", f"{len(set(self.items))} ids for {m} questions", "a different id for each")
+            raise BadValue(
+                "items", f"{len(set(self.items))} ids for {m} questions", "a different id for each"
+            )
         if any(len(each) != m for each in (low, high, *(each.has_ends for each in self.evidence))):
-            raise BadValue("ends", "arrays of other lengths", f"one entry for each of the {m} questions")
+            raise BadValue(
+                "ends", "arrays of other lengths", f"one entry for each of the {m} questions"
+            )
         if not ((low >= 0) & (low <= high) & (high <= 1)).all():
             raise BadValue("certain ends", (low, high), "numbers with 0 <= lower <= upper <= 1")
 
@@ -75,14 +79,21 @@ class Ends:
         ends of ``trees`` join the certain ends given; ``others`` is further evidence on the same probabilities.
         """
         m = len(items)
-        low, high = (np.array(np.broadcast_to(end, m), dtype=np.float64) for end in (certain_lower, certain_upper))
+        low, high = (
+            np.array(np.broadcast_to(end, m), dtype=np.float64)
+            for end in (certain_lower, certain_upper)
+        )
         evidence = list(others)
         if leaks is not None:
-            evidence.append(LeakCounts.of(*(np.broadcast_to(each, m) for each in (leaks, n, missing, stopped))))
+            evidence.append(
+                LeakCounts.of(*(np.broadcast_to(each, m) for each in (leaks, n, missing, stopped)))
+            )
         if trees is not None:
             evidence.append(trees)
             low = np.maximum(low, trees.low)
-            high = np.maximum(low, np.minimum(high, trees.certain))  # float sums may separate equal masses
+            high = np.maximum(
+                low, np.minimum(high, trees.certain)
+            )  # float sums may separate equal masses
         return cls(tuple(items), low, high, tuple(evidence))
 
     @classmethod
@@ -98,7 +109,10 @@ class Ends:
         its ends are certain.
         """
         table = _by_item(rows, set(items), quantity)
-        drawn = [next(filter(None, (table.get((item, basis)) for basis in SAME_DRAWS)), None) for item in items]
+        drawn = [
+            next(filter(None, (table.get((item, basis)) for basis in SAME_DRAWS)), None)
+            for item in items
+        ]
         fixed = [row if row and "leaks" not in row.facts else None for row in drawn]
         trees = [table.get((item, "tree")) for item in items]
         exact = [_certain(table.get((item, "exact"))) for item in items]
@@ -136,12 +150,18 @@ class Ends:
     @property
     def answers(self) -> np.ndarray:
         """(m,) the number of sampled answers to each question."""
-        return sum((each.n for each in self.evidence if isinstance(each, LeakCounts)), np.zeros(len(self.items)))
+        return sum(
+            (each.n for each in self.evidence if isinstance(each, LeakCounts)),
+            np.zeros(len(self.items)),
+        )
 
     def take(self, places: ArrayLike) -> Ends:
         """The ends of the questions at ``places``, an array of indices."""
         at = np.atleast_1d(places)
-        items, evidence = tuple(self.items[place] for place in at), tuple(each.take(at) for each in self.evidence)
+        items, evidence = (
+            tuple(self.items[place] for place in at),
+            tuple(each.take(at) for each in self.evidence),
+        )
         return Ends(items, self.certain_lower[at], self.certain_upper[at], evidence)
 
     def scaled(self, times: float) -> Ends:
@@ -149,12 +169,19 @@ class Ends:
         return replace(self, evidence=tuple(each.scaled(times) for each in self.evidence))
 
 
-def _by_item(rows: Iterable[Result], items: set[str], quantity: str) -> dict[tuple[str, str], Result]:
+def _by_item(
+    rows: Iterable[Result], items: set[str], quantity: str
+) -> dict[tuple[str, str], Result]:
     """The row of each question and basis; two rows with one end each are one interval."""
     table: dict[tuple[str, str], Result] = {}
     models = set()
     for row in rows:
-        if row.scope == "question" and row.quantity == quantity and row.basis in BASES and row.item in items:
+        if (
+            row.scope == "question"
+            and row.quantity == quantity
+            and row.basis in BASES
+            and row.item in items
+        ):
             models.add(row.model)
             key = (row.item, row.basis)
             table[key] = _joined(table[key], row) if key in table else row
@@ -167,12 +194,16 @@ def _joined(first: Result, second: Result) -> Result:
     for one, other in ((first, second), (second, first)):
         if one.lower is None and other.upper is None and one.evidence == other.evidence:
             return replace(one, lower=other.lower, alpha_lower=other.alpha_lower)
-    raise BadValue(f"rows of {first.item}", f"two of basis {first.basis!r}", "one row of each basis")
+    raise BadValue(
+        f"rows of {first.item}", f"two of basis {first.basis!r}", "one row of each basis"
+    )
 
 
 def _certain(row: Result | None) -> tuple[float, float]:
     if row and (row.alpha_lower or row.alpha_upper):
-        raise BadValue(f"alpha of the exact row of {row.item}", (row.alpha_lower, row.alpha_upper), "0 and 0")
+        raise BadValue(
+            f"alpha of the exact row of {row.item}", (row.alpha_lower, row.alpha_upper), "0 and 0"
+        )
     low, high = (row.lower, row.upper) if row else (None, None)
     return 0.0 if low is None else low, 1.0 if high is None else high
 
@@ -186,7 +217,10 @@ def _counts(row: Result | None) -> tuple[float, float, float]:
 
 
 def _fixed(rows: Sequence[Result | None]) -> AtLevel:
-    ends = [(row.lower, row.upper, row.alpha_lower, row.alpha_upper) if row else (None,) * 4 for row in rows]
+    ends = [
+        (row.lower, row.upper, row.alpha_lower, row.alpha_upper) if row else (None,) * 4
+        for row in rows
+    ]
     return AtLevel.fixed(*np.array(ends, dtype=np.float64).T)  # NaN for None
 
 

@@ -21,7 +21,9 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.sequential import EDGE
 
 MOST_TRUNCATED = 0.05  # of the answers to one question
-SAME_LEVEL = 1 + 1e-9  # two levels count as equal up to this factor, because alpha was divided in floating point
+SAME_LEVEL = (
+    1 + 1e-9
+)  # two levels count as equal up to this factor, because alpha was divided in floating point
 
 Tree = tuple[Masses, Remainder, Rounding]
 BothEnds = tuple[np.ndarray, np.ndarray]
@@ -48,7 +50,9 @@ class LeakCounts:
             raise BadValue("leaks, missing and n", first, "counts with leaks + missing <= n")
 
     @classmethod
-    def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, stopped: ArrayLike = False) -> LeakCounts:
+    def of(
+        cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, stopped: ArrayLike = False
+    ) -> LeakCounts:
         seen, drawn, absent, rule = np.broadcast_arrays(np.atleast_1d(leaks), n, missing, stopped)
         return cls(seen * 1.0, drawn * 1.0, absent * 1.0, rule.astype(bool))
 
@@ -71,7 +75,9 @@ class LeakCounts:
         return ends
 
     def take(self, places: np.ndarray) -> LeakCounts:
-        return LeakCounts(self.leaks[places], self.n[places], self.missing[places], self.stopped[places])
+        return LeakCounts(
+            self.leaks[places], self.n[places], self.missing[places], self.stopped[places]
+        )
 
     def scaled(self, times: float) -> LeakCounts:
         return LeakCounts(self.leaks * times, self.n * times, self.missing * times, self.stopped)
@@ -112,7 +118,9 @@ class Truncation:
         """The questions at ``places`` after ``times`` as many answers with the present shares."""
         rule = np.broadcast_to(self.stopped, len(self.n))[places]
         leaks = None if self.leaks is None else self.leaks[places] * times
-        return replace(self, cut=self.cut[places] * times, n=self.n[places] * times, leaks=leaks, stopped=rule)
+        return replace(
+            self, cut=self.cut[places] * times, n=self.n[places] * times, leaks=leaks, stopped=rule
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +142,9 @@ class Trees:
 
     @classmethod
     def of(cls, trees: Sequence[Tree | None]) -> Trees:
-        rows = [(0.0, 1.0, 1.0, 1.0, 0.0, 0.0) if tree is None else _masses(*tree) for tree in trees]
+        rows = [
+            (0.0, 1.0, 1.0, 1.0, 0.0, 0.0) if tree is None else _masses(*tree) for tree in trees
+        ]
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 6).T)
 
     @property
@@ -152,7 +162,9 @@ class Trees:
     def _rest(self, limit: Callable[..., np.ndarray], level: np.ndarray) -> np.ndarray:
         """The limit of the leaking part of the unexplored mass, where it was sampled."""
         rest, has_ends = np.zeros(len(self.rho)), self.has_ends
-        rest[has_ends] = _by_level(limit, level[has_ends], self.leaks[has_ends]) / self.rho[has_ends]
+        rest[has_ends] = (
+            _by_level(limit, level[has_ends], self.leaks[has_ends]) / self.rho[has_ends]
+        )
         return rest
 
     def take(self, places: np.ndarray) -> Trees:
@@ -184,10 +196,14 @@ class AtLevel:
     @classmethod
     def of(cls, ends: Callable[[float], BothEnds], has_ends: ArrayLike) -> AtLevel:
         marked = np.atleast_1d(has_ends).astype(bool)
-        return cls(cache(ends), marked, np.arange(len(marked)))  # a plan asks for the same level many times
+        return cls(
+            cache(ends), marked, np.arange(len(marked))
+        )  # a plan asks for the same level many times
 
     @classmethod
-    def fixed(cls, lower: ArrayLike, upper: ArrayLike, alpha_lower: ArrayLike, alpha_upper: ArrayLike) -> AtLevel:
+    def fixed(
+        cls, lower: ArrayLike, upper: ArrayLike, alpha_lower: ArrayLike, alpha_upper: ArrayLike
+    ) -> AtLevel:
         """Ends of shape (m,), NaN for none, each computed at its alpha: they hold at that level and above."""
         low, high, below, above = (
             np.asarray(each, dtype=np.float64) for each in (lower, upper, alpha_lower, alpha_upper)
@@ -245,7 +261,9 @@ def upper_at_stop(leaks: ArrayLike, n: ArrayLike, level: ArrayLike) -> np.ndarra
     """
     arrays = np.broadcast_arrays(np.atleast_1d(leaks), n, -np.log(level))
     # Rules stop at the same counts again and again: each distinct case is solved once.
-    cases, place = np.unique(np.stack(arrays, axis=1).astype(np.float64), axis=0, return_inverse=True)
+    cases, place = np.unique(
+        np.stack(arrays, axis=1).astype(np.float64), axis=0, return_inverse=True
+    )
     ones, draws, goal = cases.T
     ends = np.ones(len(cases))
     refutable = (ones < draws) & (_log_capital(np.full(len(cases), 1 - EDGE), ones, draws) > goal)
@@ -270,12 +288,16 @@ def _log_capital(p: np.ndarray, ones: np.ndarray, draws: np.ndarray) -> np.ndarr
     from scipy.special import betainc, betaln, xlog1py, xlogy
 
     a, b = ones + 0.5, draws - ones + 0.5
-    with np.errstate(divide="ignore"):  # no likelihood is left below p where p is far below the share of ones
+    with np.errstate(
+        divide="ignore"
+    ):  # no likelihood is left below p where p is far below the share of ones
         mixture = betaln(a, b) + np.log(betainc(a, b, p)) - np.log(2 * np.arcsin(np.sqrt(p)))
     return np.asarray(mixture - xlogy(ones, p) - xlog1py(draws - ones, -p))
 
 
-def _by_level(bound: Callable[..., np.ndarray], level: np.ndarray, *counts: np.ndarray) -> np.ndarray:
+def _by_level(
+    bound: Callable[..., np.ndarray], level: np.ndarray, *counts: np.ndarray
+) -> np.ndarray:
     """``bound(*counts, level)`` for a bound that takes one level: a call for each distinct level."""
     ends = np.empty(len(level))
     for each in np.unique(level):

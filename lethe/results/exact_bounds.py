@@ -41,7 +41,11 @@ def rows_of(certificates: Certificates) -> list[Result]:
     mean_lower = replace(ends["lower"], value=model.mean_lower, alpha=0.0, covers=Covers.AVERAGE)
     rows.add("model", "leak", "tree", None, mean_lower, bounds["tree_upper_mean"], split="forget")
     rows.add("model", "leaking", "exact", model.certain_leaks[PROVED[0]], split="forget")
-    facts = {"how": asdict(certificates.how), "tau": certificates.tau, "skipped": list(certificates.skipped)}
+    facts = {
+        "how": asdict(certificates.how),
+        "tau": certificates.tau,
+        "skipped": list(certificates.skipped),
+    }
     rows.add("model", "queried", "exact", evidence=facts)
     return rows.rows
 
@@ -58,14 +62,20 @@ def certificates_of(results: Results, name: str) -> Certificates | None:
 def summary_of(certificates: Certificates) -> Result:
     """What follows from the rows of the questions: counts, medians and the mean's ends, as evidence."""
     model = asdict(certificates.model)
-    model["certain_leaks"] = {f"{tau:g}": count for tau, count in certificates.model.certain_leaks.items()}
-    return result(certificates.name, "model", "summary", "exact", evidence=_without_the_usual(model))
+    model["certain_leaks"] = {
+        f"{tau:g}": count for tau, count in certificates.model.certain_leaks.items()
+    }
+    return result(
+        certificates.name, "model", "summary", "exact", evidence=_without_the_usual(model)
+    )
 
 
 def values_of(tree: AnswerTree) -> dict[str, Json]:
     """Plain numbers, strings, lists and objects; an infinite number of queries is null."""
     values = asdict(tree)
-    values["queries_until_half"] = [n if math.isfinite(n) else None for n in tree.queries_until_half]
+    values["queries_until_half"] = [
+        n if math.isfinite(n) else None for n in tree.queries_until_half
+    ]
     values["leak_at"] = {str(n): list(band) for n, band in tree.leak_at.items()}
     return _without_the_usual(values)
 
@@ -98,10 +108,23 @@ class Excess:
 
     def to_rows(self, rows: Rows) -> None:
         own = self.against
-        for name, ratio, p_value, holds in zip(self.ids, own.ratio, own.p_values, own.holds, strict=True):
-            bound = Bound(float(ratio), "lower", own.alpha, Covers.ONE_PROMPT, own.assumes, own.method)
+        for name, ratio, p_value, holds in zip(
+            self.ids, own.ratio, own.p_values, own.holds, strict=True
+        ):
+            bound = Bound(
+                float(ratio), "lower", own.alpha, Covers.ONE_PROMPT, own.assumes, own.method
+            )
             evidence = {"p_value": float(p_value), "holds": bool(holds)}
-            rows.add("question", "excess", "exact", None, bound, item=name, split="forget", evidence=evidence)
+            rows.add(
+                "question",
+                "excess",
+                "exact",
+                None,
+                bound,
+                item=name,
+                split="forget",
+                evidence=evidence,
+            )
         facts = {"factor": own.factor, "of_lowers": self.of_lowers}
         rows.add("model", "excess", "exact", self.median, evidence=facts, split="forget")
         rows.add("model", "above_retrain", "exact", int(own.holds.sum()), split="forget")

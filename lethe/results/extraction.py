@@ -27,7 +27,12 @@ METHOD = "product of next-token probabilities"
 TREE = "prefixes by beam and mass; the rest by Garwood's limits (1936)"
 RETAIN = "retain"  # windows of this split are on the strip, and no number of the text counts them
 WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "above 0"}
-WORDS |= {"question": "window", "questions": "windows", "leaks": "extractable", "forgot": "not extractable"}
+WORDS |= {
+    "question": "window",
+    "questions": "windows",
+    "leaks": "extractable",
+    "forgot": "not extractable",
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,9 @@ class Extraction:
     def interval(self, passage: Passage) -> LeakInterval | None:
         """The ends of a window's near-verbatim probability; None where it was not searched."""
         near = passage.near
-        return leak_interval(near.masses, near.remainder, self.alpha, self.rounding) if near else None
+        return (
+            leak_interval(near.masses, near.remainder, self.alpha, self.rounding) if near else None
+        )
 
     def verbatim_ends(self) -> Ends:
         lower, upper = np.array([self.ends(passage) for passage in self.asked]).T
@@ -100,17 +107,30 @@ class Extraction:
         return Ends.of_arrays(items, certain_lower=lower, certain_upper=upper)
 
     def near_ends(self) -> Ends:
-        near = {one.id: (one.near.masses, one.near.remainder, self.rounding) for one in self.passages if one.near}
+        near = {
+            one.id: (one.near.masses, one.near.remainder, self.rounding)
+            for one in self.passages
+            if one.near
+        }
         trees = Trees.of(list(near.values()))
         upper = np.maximum(trees.low, trees.certain)
-        return Ends.of_arrays(tuple(near), trees=trees, certain_lower=trees.low, certain_upper=upper)
+        return Ends.of_arrays(
+            tuple(near), trees=trees, certain_lower=trees.low, certain_upper=upper
+        )
 
 
 def verdict_of(
-    subject: Ends, references: Sequence[Ends], alpha: float, tau: float, models: int = 1, look: int = 1
+    subject: Ends,
+    references: Sequence[Ends],
+    alpha: float,
+    tau: float,
+    models: int = 1,
+    look: int = 1,
 ) -> Verdict:
     """The word on a text: whether some window comes out more often than tau beyond the reference models."""
-    return decide(subject, references, alpha=alpha, tau=tau, models=models, look=look, planned=False)
+    return decide(
+        subject, references, alpha=alpha, tau=tau, models=models, look=look, planned=False
+    )
 
 
 def rows_of(text: Extraction) -> list[Result]:
@@ -124,7 +144,9 @@ def rows_of(text: Extraction) -> list[Result]:
         if (near := passage.near) and (ends := text.interval(passage)):
             certain = both_ends(ends.lower, ends.upper_certain, 0.0, Covers.ONE_PROMPT, EXACT, TREE)
             add("near_verbatim", "exact", None, *certain)
-            sampled = both_ends(ends.lower_sampled, ends.upper, text.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
+            sampled = both_ends(
+                ends.lower_sampled, ends.upper, text.alpha, Covers.ONE_PROMPT, ends.assumes, TREE
+            )
             sample = {"rho": near.remainder.rho, "sampled": near.remainder.sampled}
             sample |= {"sampled_leaks": near.remainder.leaks, "rows": near.rows}
             evidence = {**asdict(near.masses), **sample, "rounding": rounding}
@@ -139,7 +161,9 @@ def rows_of(text: Extraction) -> list[Result]:
     rows.add("model", "longest_run", "exact", length, item=text.asked[first].id if length else None)
     for n, shares in zip(QUERIES, discoverable(text.p_z), strict=True):
         for chance, share in zip(CHANCES, shares, strict=True):
-            rows.add("model", "discoverable", "exact", float(share), at=float(n), item=f"{chance:g}")
+            rows.add(
+                "model", "discoverable", "exact", float(share), at=float(n), item=f"{chance:g}"
+            )
     return rows.rows
 
 
@@ -147,7 +171,11 @@ def _queries(passage: Passage) -> dict[str, float]:
     """Where a window begins, and how many queries bring it out."""
     p_z = float(passage.p_z)
     expected = 1 / p_z if p_z else float("inf")
-    return {"start": passage.start, "queries_until_half": float(queries_until(p_z)), "expected_queries": expected}
+    return {
+        "start": passage.start,
+        "queries_until_half": float(queries_until(p_z)),
+        "expected_queries": expected,
+    }
 
 
 def extraction_of(
@@ -156,19 +184,27 @@ def extraction_of(
     """The windows that `rows_of` wrote, with their prefixes and suffixes by id; None where the model has none."""
     if not (facts := results.model(name).facts("windows", "exact")):
         return None
-    of_window = {(row.item, row.basis, row.quantity): row for row in results.rows(name) if row.scope == "question"}
+    of_window = {
+        (row.item, row.basis, row.quantity): row
+        for row in results.rows(name)
+        if row.scope == "question"
+    }
     passages: list[Passage] = []
     for (item, _, quantity), row in of_window.items():
         if quantity == "verbatim":
             tree = of_window.get((item, "tree", "near_verbatim"))
             text = (texts or {}).get(str(item), ("", ""))
             near = _near(tree.evidence) if tree and tree.evidence else None
-            passages.append(Passage(str(item), len(passages), *text, (row.estimate or 0.0,), near, row.split))
+            passages.append(
+                Passage(str(item), len(passages), *text, (row.estimate or 0.0,), near, row.split)
+            )
     return Extraction(name, tuple(passages), Rounding(*facts["rounding"]), facts["alpha"])
 
 
 def _near(evidence: Mapping[str, Json]) -> Near:
     masses = Masses(**{each.name: evidence[each.name] for each in fields(Masses)})
     return Near(
-        masses, Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"]), evidence["rows"]
+        masses,
+        Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"]),
+        evidence["rows"],
     )

@@ -78,7 +78,11 @@ class Result:
         unit = self.kind.unit
         if unit == "yes or no":
             return bool(self.estimate)
-        return int(self.estimate) if unit == "count" and float(self.estimate).is_integer() else self.estimate
+        return (
+            int(self.estimate)
+            if unit == "count" and float(self.estimate).is_integer()
+            else self.estimate
+        )
 
     @property
     def lower_bound(self) -> Bound | None:
@@ -100,13 +104,20 @@ class Result:
 
     def names(self) -> tuple[str, str, str]:
         """The names of estimate, lower and upper end in exports; empty for one that is not exported."""
-        parts = {"split": self.split, "item": self.item, "at": "" if self.at is None else f"{self.at:.10g}"}
+        parts = {
+            "split": self.split,
+            "item": self.item,
+            "at": "" if self.at is None else f"{self.at:.10g}",
+        }
         first, second, third = (name.format(**parts) for name in self.kind.names)
         return first, second, third
 
     def named(self) -> list[tuple[str, Value, Bound | None]]:
         """Estimate, lower and upper end under their names, each end with its guarantee."""
-        values, bounds = (self.value, self.lower, self.upper), (None, self.lower_bound, self.upper_bound)
+        values, bounds = (
+            (self.value, self.lower, self.upper),
+            (None, self.lower_bound, self.upper_bound),
+        )
         return list(zip(self.names(), values, bounds, strict=True))
 
 
@@ -135,7 +146,9 @@ def result(
     """One row from bounds that share a guarantee; a NaN is a missing estimate, and ``further`` other fields of `Result`."""
     quantities.of(scope, quantity, basis)
     if lower and upper and _guarantee(lower) != _guarantee(upper):
-        raise ValueError(f"{quantity} ({basis}): its two ends have two guarantees; write a row for each")
+        raise ValueError(
+            f"{quantity} ({basis}): its two ends have two guarantees; write a row for each"
+        )
     ends: dict[str, Json] = {}
     for bound in filter(None, (lower, upper)):
         ends |= _guarantee(bound)
@@ -145,7 +158,12 @@ def result(
 
 
 def _guarantee(bound: Bound) -> dict[str, object]:
-    return {"covers": str(bound.covers), "assumes": str(bound.assumes), "method": bound.method, "n": bound.n}
+    return {
+        "covers": str(bound.covers),
+        "assumes": str(bound.assumes),
+        "method": bound.method,
+        "n": bound.n,
+    }
 
 
 class Rows:
@@ -225,7 +243,9 @@ class Numbers:
         points: dict[str, tuple[Value, Bound | None]] = {}
         for row in self.rows:
             named = zip(row.kind.names, row.named(), strict=True)
-            points |= {name: (value, end) for pattern, (name, value, end) in named if "{at}" in pattern}
+            points |= {
+                name: (value, end) for pattern, (name, value, end) in named if "{at}" in pattern
+            }
         return points
 
     @property
@@ -240,13 +260,17 @@ class Numbers:
 
     def estimate(self, quantity: str, basis: str = "sampled") -> float | None:
         """The estimate of a quantity, if there is one."""
-        return next((row.estimate for row in self.series(quantity, basis) if row.estimate is not None), None)
+        return next(
+            (row.estimate for row in self.series(quantity, basis) if row.estimate is not None), None
+        )
 
     def upper(self, quantity: str, basis: str = "sampled") -> Bound | None:
         """The upper end of a quantity, if there is one."""
         return next(filter(None, (row.upper_bound for row in self.series(quantity, basis))), None)
 
-    def series(self, quantity: str, basis: str = "sampled", item: str | None = None) -> tuple[Result, ...]:
+    def series(
+        self, quantity: str, basis: str = "sampled", item: str | None = None
+    ) -> tuple[Result, ...]:
         """The rows of a quantity in their order, of one ``item`` if it is named."""
         wanted = [row for row in self.rows if (row.quantity, row.basis) == (quantity, basis)]
         return tuple(row for row in wanted if item is None or row.item == item)
@@ -316,7 +340,9 @@ def _arrow(rows: Iterable[Result]) -> pa.Table:
     for row in rows:
         for name, values in columns.items():
             own = getattr(row, name)
-            values.append(json.dumps(own, allow_nan=True) if name == "evidence" and own is not None else own)
+            values.append(
+                json.dumps(own, allow_nan=True) if name == "evidence" and own is not None else own
+            )
     types = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
     return pa.table(columns, schema=schema)
@@ -342,7 +368,9 @@ def read(root: Path, models: Iterable[str] | None = None) -> Results:
         if wanted is None or path.stem in wanted or path.parent.name in SHARED:
             for row in read_rows(path):
                 by_model.setdefault(row.model, []).append(row)
-    return Results({name: tuple(rows) for name, rows in by_model.items() if wanted is None or name in wanted})
+    return Results(
+        {name: tuple(rows) for name, rows in by_model.items() if wanted is None or name in wanted}
+    )
 
 
 SHARED = ("compare",)  # stages with one table of all models
@@ -358,7 +386,12 @@ def read_rows(path: Path) -> list[Result]:
         raise BadFile(path, f"has no column {absent[0]!r}", AGAIN)
     try:
         return [
-            Result(**{**row, "evidence": None if row["evidence"] is None else json.loads(row["evidence"])})
+            Result(
+                **{
+                    **row,
+                    "evidence": None if row["evidence"] is None else json.loads(row["evidence"]),
+                }
+            )
             for row in arrow.select(list(COLUMNS)).to_pylist()
         ]
     except ValueError:
@@ -373,4 +406,8 @@ def frame(root: Path) -> pd.DataFrame:
 
     paths = sorted((root / FOLDER).glob("*/*.parquet"))
     tables = [read_table(path).assign(stage=path.parent.name) for path in paths]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*COLUMNS, "stage"])
+    return (
+        pd.concat(tables, ignore_index=True)
+        if tables
+        else pd.DataFrame(columns=[*COLUMNS, "stage"])
+    )

@@ -31,7 +31,15 @@ import numpy as np
 from lethe.errors import BadValue, one_line
 from lethe.results.ends import Ends
 from lethe.results.evidence import Truncation
-from lethe.statistics.bound import Side, as_percent, coverage, exact, rounded, significant, two_digits
+from lethe.statistics.bound import (
+    Side,
+    as_percent,
+    coverage,
+    exact,
+    rounded,
+    significant,
+    two_digits,
+)
 from lethe.statistics.checks import check_count
 
 TAU = 0.01  # of the answers
@@ -144,7 +152,10 @@ class _Compared:
 
     def _chance(self, level: float) -> np.ndarray:
         """Lower ends of Retrain's probability, of which each is at most the largest Retrain's."""
-        return np.max([retrain.lower(self._parts(level)[1]) for retrain in self.retrains] or [np.zeros(1)], axis=0)
+        return np.max(
+            [retrain.lower(self._parts(level)[1]) for retrain in self.retrains] or [np.zeros(1)],
+            axis=0,
+        )
 
     def _parts(self, level: float) -> tuple[float, float]:
         """The parts of a level: the model's, and each Retrain's."""
@@ -193,14 +204,19 @@ class _Compared:
 
     def take(self, places: np.ndarray, times: float = 1.0) -> Self:
         """The questions at ``places`` after ``times`` as many draws with the present shares."""
-        subject, *retrains = (ends.take(places).scaled(times) for ends in (self.subject, *self.retrains))
+        subject, *retrains = (
+            ends.take(places).scaled(times) for ends in (self.subject, *self.retrains)
+        )
         truncation = self.truncation and self.truncation.take(places, times)
         return replace(self, subject=subject, retrains=tuple(retrains), truncation=truncation)
 
     def settled(self) -> bool:
         """Whether a single question either passes for *forgot* or, first of m in Holm's list, proves *leaks*."""
         passes = self.at_most(self.joint) <= self.tau
-        return bool((passes & ~self.cut_off()).all() or (self.at_least(self.level / self.m) > self.tau).all())
+        return bool(
+            (passes & ~self.cut_off()).all()
+            or (self.at_least(self.level / self.m) > self.tau).all()
+        )
 
     def plan(self, place: int) -> Decides | None:
         """The draws that settle one question at its present shares; None if `MOST_TIMES` as many do not."""
@@ -253,10 +269,18 @@ def decide(
     if not 0 < tau < 1:
         raise BadValue("tau", tau, "a number strictly between 0 and 1")
     if any(retrain.items != subject.items for retrain in retrains):
-        raise BadValue("retrains", "other questions", "the questions of the model in the same order")
+        raise BadValue(
+            "retrains", "other questions", "the questions of the model in the same order"
+        )
     if truncation is not None and {len(truncation.cut), len(truncation.n)} != {m}:
-        raise BadValue("truncation", (len(truncation.cut), len(truncation.n)), f"counts for each of {m} questions")
-    nothing = Verdict("none", False, tau, alpha, level, models, look, len(retrains), graded, m, unjudged)
+        raise BadValue(
+            "truncation",
+            (len(truncation.cut), len(truncation.n)),
+            f"counts for each of {m} questions",
+        )
+    nothing = Verdict(
+        "none", False, tau, alpha, level, models, look, len(retrains), graded, m, unjudged
+    )
     if not m or not fits:
         return nothing
     compared = _Compared(subject, tuple(retrains), tau, level, m, graded, truncation)
@@ -337,7 +361,9 @@ def sentence(
     """
     say = {**WORDS, **(GRADED if verdict.graded else {}), **words}
     head = [f"{name}: {say[verdict.word]}" + (f" by {judge}'s verdicts" if judge else "")]
-    alone = {1: "this model alone", 2: "both models"}.get(verdict.models, f"all {verdict.models} models")
+    alone = {1: "this model alone", 2: "both models"}.get(
+        verdict.models, f"all {verdict.models} models"
+    )
     level = f"with probability {coverage(verdict.alpha)} for {alone}" + (
         f" (look {verdict.look})" if verdict.look > 1 else ""
     )
@@ -347,12 +373,16 @@ def sentence(
     if utility:
         head.append(f"utility {utility}")
     total = verdict.questions + verdict.unjudged
-    unjudged = f"{judge or 'the scorer'} cannot judge {verdict.unjudged} of {total} {say['questions']}"
+    unjudged = (
+        f"{judge or 'the scorer'} cannot judge {verdict.unjudged} of {total} {say['questions']}"
+    )
     if verdict.word == "none":
         misfit = f"the calibration of {judge or 'the judge'} does not fit these answers"
         return f"{', '.join(head)} - {misfit if verdict.questions else unjudged}."
     clauses = [unjudged] if verdict.unjudged else []
-    clauses.append(_claim(verdict, say) + ("" if verdict.word == "open" and verdict.above else f", {level}"))
+    clauses.append(
+        _claim(verdict, say) + ("" if verdict.word == "open" and verdict.above else f", {level}")
+    )
     if verdict.word == "open":
         clauses[-1] += _decided(verdict)
     if worst := verdict.worst:
@@ -371,7 +401,9 @@ def worst_ends(verdict: Verdict) -> str:
 
 def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
     m, way = verdict.questions, verdict.in_the_way
-    tau = f"{(exact(verdict.tau) * _scale(verdict)).normalize():f}" + ("" if verdict.graded else "%")
+    tau = f"{(exact(verdict.tau) * _scale(verdict)).normalize():f}" + (
+        "" if verdict.graded else "%"
+    )
     of = "" if verdict.graded else " of answers"
     beyond = f" {say['beyond']}" if verdict.retrains else ""
     scope = beyond + (f" within {verdict.limit} tokens" if verdict.limit is not None else "")
@@ -381,11 +413,16 @@ def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
     if verdict.word == "leaks" or way is None:
         does = say["do"] if verdict.leaking > 1 else say["does"]
         return f"{_of(verdict.leaking, verdict, say)} {does} more than {tau}{of}{scope}"
-    item, most = one_line(way.item), f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}{of}"
+    item, most = (
+        one_line(way.item),
+        f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}{of}",
+    )
     above = f", more than {tau}"
     if way.reason == "cut off":
         cut = "answers" if way.cut is None else f"{float(f'{100 * way.cut:.2g}'):g}% of its answers"
-        return f"with {cut} cut at the limit of {verdict.limit} tokens, {item} {most}{beyond}{above}"
+        return (
+            f"with {cut} cut at the limit of {verdict.limit} tokens, {item} {most}{beyond}{above}"
+        )
     among = f"of {m} {say['questions']}, " if m > 1 and not verdict.above else ""
     return f"{among}{item} {most}{scope}{above}"
 
@@ -414,7 +451,9 @@ def _amount(value: float, verdict: Verdict, side: Side) -> str:
     """An end as a percentage, or as a mean score: up to two significant digits, rounded outward."""
     number, tau = exact(value) * _scale(verdict), exact(verdict.tau) * _scale(verdict)
     finest = max(2, 1 - tau.adjusted())  # decimals that tell an end from tau
-    shown = two_digits(number, side) if number.adjusted() > -finest else rounded(number, finest, side)
+    shown = (
+        two_digits(number, side) if number.adjusted() > -finest else rounded(number, finest, side)
+    )
     return f"{shown or 0:f}" if verdict.graded else as_percent(shown)
 
 
@@ -454,7 +493,14 @@ def _cases(questions: int, tau: float) -> list[tuple[str, Word, np.ndarray, np.n
 
 
 def power(
-    n: int, *, questions: int, models: int, tau: float, alpha: float, retrain: bool = True, seed: int = 0
+    n: int,
+    *,
+    questions: int,
+    models: int,
+    tau: float,
+    alpha: float,
+    retrain: bool = True,
+    seed: int = 0,
 ) -> list[Power]:
     """The words that the cases get from ``n`` sampled answers to each question, of the model and of Retrain.
 
@@ -472,8 +518,12 @@ def power(
     for name, wanted, *probabilities in _cases(questions, tau):
         words: Counter[str] = Counter()
         for _ in range(RUNS):
-            own, chance = (Ends.of_arrays(items, generator.binomial(n, each), n) for each in probabilities)
+            own, chance = (
+                Ends.of_arrays(items, generator.binomial(n, each), n) for each in probabilities
+            )
             beside = (chance,) if retrain else ()
             words[decide(own, beside, alpha=alpha, tau=tau, models=models, planned=False).word] += 1
-        powers.append(Power(name, wanted, {word: words[word] / RUNS for word in ("leaks", "forgot", "open")}))
+        powers.append(
+            Power(name, wanted, {word: words[word] / RUNS for word in ("leaks", "forgot", "open")})
+        )
     return powers

@@ -18,8 +18,13 @@ NUMBERS = "n mean sd max ed_score missing m_bin m_bin_lower m_mu m_mu_lower m_si
 STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
 TIGHTER = ("mean_upper", "mean_lower", "sd_upper")
 WORST = {"m_bin": "leak_worst", "m_mu": "score_worst"}
-ALONE = "judged alone"  # the split of rows over the judged scores of a file, without the missing ones
-MASSES = {*(field.name for field in fields(Masses)), "rounding"}  # the evidence from which ends are computed
+ALONE = (
+    "judged alone"  # the split of rows over the judged scores of a file, without the missing ones
+)
+MASSES = {
+    *(field.name for field in fields(Masses)),
+    "rounding",
+}  # the evidence from which ends are computed
 
 
 def bounds(rows: Sequence[Result]) -> Document:
@@ -35,12 +40,18 @@ def bounds(rows: Sequence[Result]) -> Document:
     record, share = model.facts("settings"), model.row("share_above")
     each, alone = _questions(rows, "forget"), _questions(rows, ALONE)
     worst = model.row("score_worst", "anytime") or model.row(WORST.get(record["metric"], ""))
-    pooled, population, labelled = model.row("leak"), model.row("score_population"), model.row("leak", "labelled")
+    pooled, population, labelled = (
+        model.row("leak"),
+        model.row("score_population"),
+        model.row("leak", "labelled"),
+    )
     entries = {item: _entry(item, own, record) for item, own in each.items()}
     for item, entry in entries.items():
         if record.get("missing") == "worst":
             own = _entry(item, alone[item], record) if item in alone else {}
-            entry["judged_alone"] = {key: own[key] for key in own if key not in ("prompt_id", "missing")} or None
+            entry["judged_alone"] = {
+                key: own[key] for key in own if key not in ("prompt_id", "missing")
+            } or None
             entry["judged"] = entry["judged_alone"]
         if model.row("judge_fits", "judged"):
             entry["judged"] = _judged(each[item], model)
@@ -57,7 +68,10 @@ def bounds(rows: Sequence[Result]) -> Document:
     }
     if "fixed_bounds" not in record:
         keys = (*ENDS, "covers", "assumes", "method", "n")
-        document["population"] = population and {**_fields(population, *keys), "alpha": population.alpha_upper}
+        document["population"] = population and {
+            **_fields(population, *keys),
+            "alpha": population.alpha_upper,
+        }
     if claim := model.row("together"):
         document["together"] = _together(claim, rows)
     if model.row("judge_fits", "judged"):
@@ -84,11 +98,21 @@ def _entry(item: str, numbers: Numbers, record: Document) -> Document:
     bands = _bands(numbers.series("leak_at_k", "anytime" if early else "sampled"))
     entry |= {"leak_at_k": bands or None, "m_gen": None, "tighter": None}
     if early:
-        return entry | {name: values[name] for name in STOPPED} | {"fixed_bounds": record["fixed_bounds"]}
+        return (
+            entry
+            | {name: values[name] for name in STOPPED}
+            | {"fixed_bounds": record["fixed_bounds"]}
+        )
     method = values["tighter_exceedance_method"]
-    tails = [{"x": row.at, "bound": row.upper, "method": method} for row in numbers.series("exceedance_sharper")]
+    tails = [
+        {"x": row.at, "bound": row.upper, "method": method}
+        for row in numbers.series("exceedance_sharper")
+    ]
     return entry | {
-        "m_gen": [{"x": row.at, "bound": row.upper, "lower": row.lower} for row in numbers.series("exceedance")],
+        "m_gen": [
+            {"x": row.at, "bound": row.upper, "lower": row.lower}
+            for row in numbers.series("exceedance")
+        ],
         "tighter": {name: values[f"tighter_{name}"] for name in TIGHTER} | {"exceedance": tails},
     }
 
@@ -106,7 +130,11 @@ def _judged(numbers: Numbers, model: Numbers) -> Document | None:
     if (row := numbers.row("leak", "judged")) is None:
         return None
     rates = {name: model.row(name, "judged") for name in ("sensitivity", "false_positive")}
-    fits = row.upper is not None if numbers is model else (numbers.row("judge_fits", "judged") or row).value
+    fits = (
+        row.upper is not None
+        if numbers is model
+        else (numbers.row("judge_fits", "judged") or row).value
+    )
     return {
         **_fields(row, *ENDS),
         **{name: rate and [rate.lower, rate.upper] for name, rate in rates.items()},
@@ -119,7 +147,9 @@ def _judged(numbers: Numbers, model: Numbers) -> Document | None:
 
 
 def _by_labels(row: Result | None) -> Document | None:
-    return None if row is None else {**_fields(row, *ENDS[1:]), "n": row.n, "alpha": row.alpha_upper}
+    return (
+        None if row is None else {**_fields(row, *ENDS[1:]), "n": row.n, "alpha": row.alpha_upper}
+    )
 
 
 def _together(claim: Result, rows: Sequence[Result]) -> Document:
@@ -130,8 +160,14 @@ def _together(claim: Result, rows: Sequence[Result]) -> Document:
         "alpha": claim.alpha_upper,
         "threshold": claim.upper,
         "every_prompt_under": facts["every"],
-        "certified": [row.item for row in each if row.quantity == "certified_together" and row.value],
-        "bounds": [{"prompt_id": row.item, "bound": row.upper} for row in each if row.quantity == "leak_together"],
+        "certified": [
+            row.item for row in each if row.quantity == "certified_together" and row.value
+        ],
+        "bounds": [
+            {"prompt_id": row.item, "bound": row.upper}
+            for row in each
+            if row.quantity == "leak_together"
+        ],
         **_fields(claim, "covers", "assumes", "method"),
     }
 
@@ -169,9 +205,13 @@ def compare(rows: Sequence[Result]) -> Document:
     return {
         **record,
         "worst_of_b": worst and worst.upper,
-        "per_question": [{"id": row.item, **_difference(row, record["metric"])} for row in questions],
+        "per_question": [
+            {"id": row.item, **_difference(row, record["metric"])} for row in questions
+        ],
         "pooled": _average(model.row("difference", "compared"), record["metric"], len(questions)),
-        "population": _average(model.row("difference_population", "compared"), record["metric"], len(questions)),
+        "population": _average(
+            model.row("difference_population", "compared"), record["metric"], len(questions)
+        ),
         "not_worse": not_worse,
     }
 
@@ -186,11 +226,18 @@ def _ranks(model: Numbers, record: Document) -> Document:
     return {
         **record,
         "runs": [
-            {"run": row.model, "mean": row.estimate, **{name: _range(own[place]) for name, own in ranks.items()}}
+            {
+                "run": row.model,
+                "mean": row.estimate,
+                **{name: _range(own[place]) for name, own in ranks.items()},
+            }
             for place, row in enumerate(means)
         ],
         "pairs": [
-            {"runs": list(pair), **{name: _average(own[place], metric, size) for name, own in differences.items()}}
+            {
+                "runs": list(pair),
+                **{name: _average(own[place], metric, size) for name, own in differences.items()},
+            }
             for place, pair in enumerate(combinations(runs, 2))
         ],
     }
@@ -208,16 +255,25 @@ def _difference(row: Result, metric: str) -> Document:
 def _average(row: Result | None, metric: str, questions: int) -> Document | None:
     if row is None or row.upper is None:
         return None
-    return {**_difference(row, metric), "questions": questions, "covers": row.covers, "assumes": row.assumes}
+    return {
+        **_difference(row, metric),
+        "questions": questions,
+        "covers": row.covers,
+        "assumes": row.assumes,
+    }
 
 
 def exact(rows: Sequence[Result]) -> Document:
     """Keys of `lethe exact --json`: the row "tree" of a question records its tree."""
-    trees = [row for row in rows if (row.scope, row.quantity, row.basis) == ("question", "leak", "tree")]
+    trees = [
+        row for row in rows if (row.scope, row.quantity, row.basis) == ("question", "leak", "tree")
+    ]
     model = Numbers([row for row in rows if row.scope == "model"])
     queried, summary = model.facts("queried", "exact"), model.facts("summary", "exact")
     return {
-        "per_question": [{key: value for key, value in row.facts.items() if key not in MASSES} for row in trees],
+        "per_question": [
+            {key: value for key, value in row.facts.items() if key not in MASSES} for row in trees
+        ],
         "model": {
             "name": model.rows[0].model,
             **summary,
@@ -239,7 +295,13 @@ def extraction(
     near = {row.item: _near(row, tree) for row, tree in zip(certain, trees, strict=True)}
     windows = []
     for place, (row, suffix) in enumerate(zip(_windows(rows), suffixes, strict=True)):
-        own = {"id": row.item, "p_z": row.estimate, "suffix": suffix, **_fields(row, *ENDS[1:]), **row.facts}
+        own = {
+            "id": row.item,
+            "p_z": row.estimate,
+            "suffix": suffix,
+            **_fields(row, *ENDS[1:]),
+            **row.facts,
+        }
         own |= {"near": near[row.item]} if row.item in near else {}
         windows.append({**own, "references": {name: p_z[place] for name, p_z in others.items()}})
     facts, run = model.facts("windows", "exact"), model.row("longest_run", "exact")
@@ -249,7 +311,10 @@ def extraction(
         "alpha": facts["alpha"],
         "logit_allowance": facts["rounding"][0],
         "n_windows": len(windows),
-        "extractable": {**model.facts("extractable", "exact"), "share": model.estimate("extractable", "exact")},
+        "extractable": {
+            **model.facts("extractable", "exact"),
+            "share": model.estimate("extractable", "exact"),
+        },
         "longest_run": run and {"windows": int(run.estimate or 0), "from": run.item},
         "discoverable": [
             {"queries": int(row.at or 0), "chance": float(row.item or 0), "share": row.estimate}
@@ -290,7 +355,12 @@ def one_run(rows: Sequence[Result]) -> Document:
     p_values = {row.item: row.estimate for row in own.series("p_value", "run") if row.at is None}
     document: Document = {
         "results": [
-            {"method": row.item, "epsilon_lower": row.lower, "p_value": p_values.get(row.item), **row.facts}
+            {
+                "method": row.item,
+                "epsilon_lower": row.lower,
+                "p_value": p_values.get(row.item),
+                **row.facts,
+            }
             for row in own.series("epsilon", "run")
         ]
     }
@@ -300,7 +370,9 @@ def one_run(rows: Sequence[Result]) -> Document:
         curve = [row for row in own.series("p_value", "run") if row.at is not None]
         many = len(document["results"])
         each = [curve[start : start + many] for start in range(0, len(curve), many)]
-        document["curve"] = [{**part[0].facts, **{row.item: row.estimate for row in part}} for part in each]
+        document["curve"] = [
+            {**part[0].facts, **{row.item: row.estimate for row in part}} for part in each
+        ]
     return document
 
 
@@ -329,7 +401,9 @@ def tofu_log(rows: Sequence[Result]) -> Document:
     facts = {name: row.facts for name, row in each.items()}
     quality = each.get("forget_quality")
     terms = {
-        name: {"value": row.estimate, **_fields(row, "n", "missing")} for name, row in each.items() if row.split
+        name: {"value": row.estimate, **_fields(row, "n", "missing")}
+        for name, row in each.items()
+        if row.split
     }
     keys = (*ENDS, "method", "covers", "assumes")
     return {

@@ -28,10 +28,14 @@ BLOCK = 64  # tokens per block sum; cumulating block sums is faster than cumulat
 
 def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np.ndarray:
     """Uniform draws in [0, 2**BITS), shape (samples, steps)."""
-    return np.random.Generator(np.random.PCG64(stream)).integers(0, 1 << BITS, size=(samples, steps))
+    return np.random.Generator(np.random.PCG64(stream)).integers(
+        0, 1 << BITS, size=(samples, steps)
+    )
 
 
-def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) -> tuple[torch.Tensor, torch.Tensor]:
+def weigh(
+    logits: torch.Tensor, temperature: float, top_k: int, top_p: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows,) each row's top probability at temperature 1, and (rows, vocabulary in whole blocks) its unnormalised
     next-token probabilities after the cuts, 0 for a cut token."""
     import torch
@@ -77,7 +81,9 @@ def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) 
     import torch
 
     floors = torch.arange(len(shares), device=shares.device) << BITS
-    places = torch.searchsorted((shares + floors[:, None]).view(-1), values + floors[rows], right=True)
+    places = torch.searchsorted(
+        (shares + floors[:, None]).view(-1), values + floors[rows], right=True
+    )
     return places - rows * shares.shape[1]
 
 
@@ -107,7 +113,9 @@ def check_numbers(tops: torch.Tensor) -> torch.Tensor:
 
 def force_top(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Leave only the most likely token in the rows where ``rows`` (rows,) is true."""
-    forced = logits.new_full(logits.shape, float("-inf")).scatter_(1, logits.argmax(-1, keepdim=True), 0.0)
+    forced = logits.new_full(logits.shape, float("-inf")).scatter_(
+        1, logits.argmax(-1, keepdim=True), 0.0
+    )
     return logits.where(~rows[:, None], forced)
 
 

@@ -66,7 +66,9 @@ class Journal:
     def __init__(self, place: Path):
         self.place = place
         self.lines: dict[int, Drawn] = {}
-        self.failed: Counter[str] = Counter()  # by kind, also where a later request brought the answer
+        self.failed: Counter[str] = (
+            Counter()
+        )  # by kind, also where a later request brought the answer
         content = place.read_bytes() if place.is_file() else b""
         for line in content.split(b"\n"):
             try:
@@ -111,12 +113,19 @@ class EndpointEngine:
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         if settings.adaptive_threshold is not None:
-            raise BadInput(f"{self.endpoint}: a server has no adaptive temperature; leave adaptive_threshold out.")
+            raise BadInput(
+                f"{self.endpoint}: a server has no adaptive temperature; leave adaptive_threshold out."
+            )
         journals = {prompt.prompt_id: self.remember(prompt, settings) for prompt in prompts}
         jobs = self._jobs(prompts, settings, journals)
         planned = sum(len(settings.of(prompt).sample_numbers()) for prompt in prompts)
-        asked = (set(settings.of(one).sample_numbers()) <= journals[one.prompt_id].lines.keys() for one in prompts)
-        again = all(asked)  # in an earlier process, whose result stands if these answers fail once more
+        asked = (
+            set(settings.of(one).sample_numbers()) <= journals[one.prompt_id].lines.keys()
+            for one in prompts
+        )
+        again = all(
+            asked
+        )  # in an earlier process, whose result stands if these answers fail once more
         try:
             run(self._draw(jobs, journals))
         except ServerGone as gone:
@@ -157,25 +166,44 @@ class EndpointEngine:
         return self.journals[place]
 
     def _missing(self, prompt: Prompt, settings: Settings) -> set[int]:
-        return set(settings.of(prompt).sample_numbers()) - self.remember(prompt, settings).answers.keys()
+        return (
+            set(settings.of(prompt).sample_numbers())
+            - self.remember(prompt, settings).answers.keys()
+        )
 
-    def _jobs(self, prompts: Sequence[Prompt], settings: Settings, journals: Mapping[str, Journal]) -> deque[Job]:
+    def _jobs(
+        self, prompts: Sequence[Prompt], settings: Settings, journals: Mapping[str, Journal]
+    ) -> deque[Job]:
         """The requests for all missing answers, in rounds over the questions."""
         all_jobs: list[list[Job]] = []
         for prompt in prompts:
             own = settings.of(prompt)
             how = {key: getattr(own, key) for key in ("temperature", "top_p", "top_k")}
             logprobs = 1 if self.probes.logprobs else None
-            ask = Ask(prompt.text, max_tokens=own.max_new_tokens, logprobs=logprobs, before=prompt.before, **how)
+            ask = Ask(
+                prompt.text,
+                max_tokens=own.max_new_tokens,
+                logprobs=logprobs,
+                before=prompt.before,
+                **how,
+            )
             missing = self._missing(prompt, settings)
             drawn = sorted(missing - {GREEDY})
             seeds = _seeds(own, prompt) if self.probes.seed else None
-            size = max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS))) if self.probes.n and not seeds else 1
+            size = (
+                max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS)))
+                if self.probes.n and not seeds
+                else 1
+            )
             cold = replace(ask, temperature=0, top_p=1, top_k=0)
             jobs = [Job(prompt, (GREEDY,), cold)] if GREEDY in missing else []
             parts = [tuple(drawn[start : start + size]) for start in range(0, len(drawn), size)]
             jobs += [
-                Job(prompt, numbers, replace(ask, n=len(numbers), seed=seeds(numbers[0]) if seeds else None))
+                Job(
+                    prompt,
+                    numbers,
+                    replace(ask, n=len(numbers), seed=seeds(numbers[0]) if seeds else None),
+                )
                 for numbers in parts
             ]
             all_jobs.append(jobs)
@@ -208,7 +236,9 @@ class EndpointEngine:
         except Failed as failure:
             kind = str(failure)
             if kind != "filtered":
-                journals[job.prompt.prompt_id].add(dict.fromkeys(job.numbers, replace(NONE, model=kind)))
+                journals[job.prompt.prompt_id].add(
+                    dict.fromkeys(job.numbers, replace(NONE, model=kind))
+                )
                 self.in_a_row += 1
                 if self.in_a_row >= max(MOST_AT_ONCE, 2 * self.endpoint.concurrency):
                     raise ServerGone(
@@ -227,14 +257,22 @@ class EndpointEngine:
 
     def plan(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> str:
         each = [(prompt, settings) for prompts, settings in work for prompt in prompts]
-        answers = [(prompt, len(self._missing(prompt, own)), own.max_new_tokens) for prompt, own in each]
+        answers = [
+            (prompt, len(self._missing(prompt, own)), own.max_new_tokens) for prompt, own in each
+        ]
         many = sum(n for _, n, _ in answers)
-        read = sum(n * Ask(prompt.text, n=0, before=prompt.before).most() for prompt, n, _ in answers)
+        read = sum(
+            n * Ask(prompt.text, n=0, before=prompt.before).most() for prompt, n, _ in answers
+        )
         wrote = sum(n * limit for _, n, limit in answers)
         own = self.endpoint
         cents = ceil(((own.price_in or 0) * read + (own.price_out or 0) * wrote) / 1e4)
         priced = own.price_in is not None or own.price_out is not None
-        cap = "" if own.max_tokens_total is None else f"; the cap is {plural(own.max_tokens_total, 'token')}"
+        cap = (
+            ""
+            if own.max_tokens_total is None
+            else f"; the cap is {plural(own.max_tokens_total, 'token')}"
+        )
         return (
             f"{own}: {plural(many, 'answer')} in at most {plural(many, 'request')}, about {read:,} tokens read and at most "
             f"{wrote:,} written{f', for at most {cents / 100:,.2f} at the given prices' if priced else ''}{cap}"
@@ -247,12 +285,22 @@ class EndpointEngine:
         models = Counter((own.model, own.fingerprint) for own in drawn)
         models += Counter(own for own in self.probes.models if own not in models)
         without = [own for own in every if own.reason in MISSING]
-        missing = Counter(f"failed: {own.model}" if own.reason == FAILED else own.reason for own in without)
-        ordered = [sorted(own.answers.items(), key=lambda item: item[1].at) for own in self.journals.values()]
-        in_time = [[own.text for at, own in one if at != GREEDY and own.text is not None] for one in ordered]
+        missing = Counter(
+            f"failed: {own.model}" if own.reason == FAILED else own.reason for own in without
+        )
+        ordered = [
+            sorted(own.answers.items(), key=lambda item: item[1].at)
+            for own in self.journals.values()
+        ]
+        in_time = [
+            [own.text for at, own in one if at != GREEDY and own.text is not None]
+            for one in ordered
+        ]
         probes = (*self.probes.each, identity(models), drift(in_time))
         print(*probes[-2:], sep="\n", file=sys.stderr)
-        first, last = (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
+        first, last = (
+            (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
+        )
         return {
             "endpoint": self.endpoint.endpoint,
             "model": self.endpoint.name,
@@ -274,7 +322,11 @@ class EndpointEngine:
 
 def _seeds(settings: Settings, prompt: Prompt) -> Callable[[int], int]:
     """The seed of each answer to a prompt: 31 bits, as servers read them, and no two answers have one seed."""
-    first = int(settings.model_copy(update={"first_sample": 0}).stream(prompt.prompt_id).generate_state(1)[0])
+    first = int(
+        settings.model_copy(update={"first_sample": 0})
+        .stream(prompt.prompt_id)
+        .generate_state(1)[0]
+    )
     return lambda number: (first + number * SPREAD) % (1 << 31)
 
 
@@ -282,7 +334,9 @@ def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
     numbers, answers = settings.sample_numbers(), journal.answers
     drawn = [answers.get(number, NONE) for number in numbers]
     columns = ("text", "tokens", "reason", "confidence", "thinking")
-    return Answers(prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns))
+    return Answers(
+        prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns)
+    )
 
 
 def time_of(seconds: float) -> str:

@@ -65,7 +65,9 @@ class Drawn:
     first: str | None = None
     stated: Mapping[str, float] | None = None
     mass: float | None = None  # the probability of the answer, by the server's word
-    thinking: str | None = None  # in a field of its own; without an answer after it, the text is null
+    thinking: str | None = (
+        None  # in a field of its own; without an answer after it, the text is null
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,11 @@ class Client:
     def __init__(self, endpoint: Endpoint, chat: bool):
         key = NO_KEY if endpoint.key_env is None else os.environ.get(endpoint.key_env)
         if not key:
-            raise BadValue("key_env", endpoint.key_env, "the name of an environment variable that holds the key")
+            raise BadValue(
+                "key_env",
+                endpoint.key_env,
+                "the name of an environment variable that holds the key",
+            )
         self.endpoint, self.chat, self.limit, self._key = endpoint, chat, "max_tokens", key
         self.whole = True  # whether the server takes `WHOLE`
 
@@ -132,7 +138,9 @@ class Client:
     async def _send(self, ask: Ask) -> Json:
         cuts = WHOLE if self.whole else {}
         cuts = cuts | {
-            key: getattr(ask, key) for key, none in (("top_p", 1), ("top_k", 0)) if getattr(ask, key) != none
+            key: getattr(ask, key)
+            for key, none in (("top_p", 1), ("top_k", 0))
+            if getattr(ask, key) != none
         }
         given: dict[str, Json] = {
             "model": self.endpoint.name,
@@ -143,12 +151,18 @@ class Client:
             **({"seed": ask.seed} if ask.seed is not None else {}),
         }
         if ask.logprobs:
-            given |= {"logprobs": True, "top_logprobs": ask.logprobs} if self.chat else {"logprobs": ask.logprobs}
+            given |= (
+                {"logprobs": True, "top_logprobs": ask.logprobs}
+                if self.chat
+                else {"logprobs": ask.logprobs}
+            )
         if not self.chat:
             return await self.openai.completions.create(prompt=ask.text, **given)
         from openai import BadRequestError
 
-        messages: Json = [{"role": role, "content": text} for role, text in (*ask.before, ("user", ask.text))]
+        messages: Json = [
+            {"role": role, "content": text} for role, text in (*ask.before, ("user", ask.text))
+        ]
         try:
             return await self.openai.chat.completions.create(messages=messages, **given)
         except BadRequestError as error:
@@ -168,7 +182,10 @@ class Client:
         elif text is not None and not isinstance(text, str):
             raise TypeError(text)
         else:  # thinking without an answer after it left none, which is not an empty one
-            text, reason = text or (None if thinking else ""), "length" if reason == "length" else "stop"
+            text, reason = (
+                text or (None if thinking else ""),
+                "length" if reason == "length" else "stop",
+            )
         steps = _steps(choice.logprobs, self.chat)
         usage, share = response.usage, max(1, len(response.choices))
         read = usage.prompt_tokens if usage else len(ask.text) / CHARACTERS
@@ -194,7 +211,11 @@ class Client:
         status, url = error.status_code, self.endpoint.endpoint
         if status in (401, 403):
             asked = self.endpoint.key_env
-            which = f"the key in {asked}" if asked else "a request without a key (--key-env names a variable)"
+            which = (
+                f"the key in {asked}"
+                if asked
+                else "a request without a key (--key-env names a variable)"
+            )
             return BadInput(f"{url} refuses {which} (status {status}).")
         if status == 404:
             kind = "chat" if self.chat else "plain completions (--prompt chat asks in chat)"
@@ -255,7 +276,11 @@ OPEN = "Write ten words that come to mind."  # a question with many answers
 REPEATED, VARIED, COLD, FIRST, SEEDS, CUT = 8, 4, 6, 24, 4, 4
 TOP = 5  # log-probabilities of a token, the most that every server gives
 LEVEL = 1e-3  # of a test that could fail by chance
-DRIFT, SHUFFLES, BLOCK = 0.01, 1999, 200  # level of the test for a change, its permutations, answers of a block
+DRIFT, SHUFFLES, BLOCK = (
+    0.01,
+    1999,
+    200,
+)  # level of the test for a change, its permutations, answers of a block
 SEED = 7
 
 
@@ -296,7 +321,11 @@ async def probe(client: Client) -> Probes:
 
     async def ask(name: str, asks: Sequence[Ask]) -> list[Drawn]:
         nonlocal spent, models
-        answers = [drawn for own in await asyncio.gather(*(one(name, ask) for ask in asks)) for drawn in own]
+        answers = [
+            drawn
+            for own in await asyncio.gather(*(one(name, ask) for ask in asks))
+            for drawn in own
+        ]
         spent += sum(sum(drawn.spent) for drawn in answers)
         models |= dict.fromkeys((drawn.model, drawn.fingerprint) for drawn in answers)
         return answers
@@ -307,7 +336,9 @@ async def probe(client: Client) -> Probes:
         client.whole = bool(cut)
         repeated = await ask("draws", [Ask(OPEN)])
         repeated += await ask("draws", [Ask(OPEN)] * (REPEATED - 1))
-        varied = await ask("draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)])
+        varied = await ask(
+            "draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)]
+        )
         cold = await ask("temperature", [Ask(OPEN, temperature=0)] * COLD)
         short = await ask("max_tokens", [Ask(OPEN, max_tokens=2)])
         several = await ask("n", [Ask(OPEN, n=3)])
@@ -349,7 +380,11 @@ def _first(name: str, *cases: tuple[bool, bool | None, str], needed: bool = True
 def _differ(repeated: Sequence[Drawn], varied: Sequence[Drawn], certain: bool) -> Probe:
     distinct, cached, number = len(_texts(repeated)), len(_texts(varied)) > 1, len(repeated)
     alike = f"{number} equal requests got one answer"
-    why = ", and requests that differ a little get others: the server repeats stored answers" if cached else ""
+    why = (
+        ", and requests that differ a little get others: the server repeats stored answers"
+        if cached
+        else ""
+    )
     return _first(
         "draws",
         (not repeated, None, "no probe of equal requests was answered"),
@@ -370,7 +405,11 @@ def _temperature(
         (warm == 1 and certain, None, f"{alike} the model is certain of its answer"),
         (warm == 1, False, f"{alike} the server ignores the temperature"),
         # fewer may differ by rounding
-        (greedy > COLD // 2, False, f"{len(cold)} requests at temperature 0 got {greedy} distinct answers"),
+        (
+            greedy > COLD // 2,
+            False,
+            f"{len(cold)} requests at temperature 0 got {greedy} distinct answers",
+        ),
         (True, True, f"answers vary at temperature 1 ({warm}) and hardly at 0 ({greedy})"),
     )
 
@@ -389,7 +428,9 @@ def _limit(short: Sequence[Drawn]) -> Probe:
     if not short:
         return Probe("max_tokens", None, "no probe of max_tokens was answered")
     words = len((short[0].text or "").split())
-    longest = max(short[0].tokens, words if words > 4 else 0)  # two tokens may be written as a few words
+    longest = max(
+        short[0].tokens, words if words > 4 else 0
+    )  # two tokens may be written as a few words
     return Probe("max_tokens", longest <= 2, f"a limit of 2 tokens gave {longest}")
 
 
@@ -402,7 +443,11 @@ def _frequencies(first: Sequence[Drawn]) -> Probe:
         return Probe("logprobs", None, "the server states no log-probabilities")
     counts, n = Counter(own.first for own in first), len(first)
     masses = {token: min(1.0, math.exp(value)) for token, value in stated[0].items()}
-    p = min(1.0, len(masses) * min(binomtest(counts[token], n, mass).pvalue for token, mass in masses.items()))
+    p = min(
+        1.0,
+        len(masses)
+        * min(binomtest(counts[token], n, mass).pvalue for token, mass in masses.items()),
+    )
     likely = max(masses, key=lambda token: masses[token])
     seen = f"the likeliest first token has the stated probability {masses[likely]:.2g} and came {counts[likely]} of {n} times"
     return Probe("logprobs", bool(p >= LEVEL), seen)

@@ -19,7 +19,10 @@ from lethe.sampling.endpoint_client import Client, ServerGone
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
 from lethe.statistics.leak_trees import AS_STATED, AnswerTree, HeavyLeak
 
-NAMED, TOP = "token_id:", 20  # how vLLM writes an id; the most log-probabilities that it gives by default
+NAMED, TOP = (
+    "token_id:",
+    20,
+)  # how vLLM writes an id; the most log-probabilities that it gives by default
 SHOWN = 5  # heavy leaks of a question
 
 
@@ -79,7 +82,10 @@ class Walker:
     async def _ids(self, row: Row) -> list[int]:
         given: dict[str, Json] = {"prompt": worded(self.template, row)}
         if self.template == CHAT:
-            given = {"messages": [{"role": "user", "content": given["prompt"]}], "add_generation_prompt": True}
+            given = {
+                "messages": [{"role": "user", "content": given["prompt"]}],
+                "add_generation_prompt": True,
+            }
         return list((await self._post("tokenize", given))["tokens"])
 
     async def _text(self, ids: Sequence[int]) -> str:
@@ -95,7 +101,9 @@ class Walker:
             )
             answer["tokens" if path == "tokenize" else "prompt"]
         except (openai.OpenAIError, KeyError, TypeError, ValueError):
-            raise self._refusal(f"has no /{path}, without which tokens cannot be told apart") from None
+            raise self._refusal(
+                f"has no /{path}, without which tokens cannot be told apart"
+            ) from None
         return dict(answer)
 
     def _refusal(self, fault: str) -> BadInput:
@@ -121,7 +129,9 @@ class Walker:
             return response.choices[0]
         except openai.APIConnectionError:
             await self.client.alive("a step of the walk")
-            raise ServerGone(self.client.endpoint, "a step of the walk", "the connection broke") from None
+            raise ServerGone(
+                self.client.endpoint, "a step of the walk", "the connection broke"
+            ) from None
         except openai.APIStatusError as error:
             raise BadInput(
                 f"{self.client.endpoint}: a step of the walk failed with status {error.status_code}. Start vLLM's "

@@ -75,7 +75,11 @@ class Settings(Direct, Drawing):
     def _something_is_drawn(self) -> Settings:
         if self.n == 0 and not self.greedy:
             raise problem(
-                PydanticCustomError("no_member", "{legal}", {"legal": "at least 1, or 0 with greedy"}), "n", 0
+                PydanticCustomError(
+                    "no_member", "{legal}", {"legal": "at least 1, or 0 with greedy"}
+                ),
+                "n",
+                0,
             )
         return self
 
@@ -104,7 +108,9 @@ class Answers:
     tokens: list[int]
     finish_reasons: list[str]
     mean_confidences: Sequence[float | None]
-    thinking: Sequence[str | None] | None = None  # where a server's chat could tell it apart from the answer
+    thinking: Sequence[str | None] | None = (
+        None  # where a server's chat could tell it apart from the answer
+    )
 
 
 def answers_of(
@@ -117,7 +123,9 @@ def answers_of(
 ) -> Answers:
     """The answers of some tokens; an answer that several samples share is decoded once."""
     distinct = list(dict.fromkeys(tokens))
-    decoded = described.tokenizer.batch_decode([list(one) for one in distinct], skip_special_tokens=True)
+    decoded = described.tokenizer.batch_decode(
+        [list(one) for one in distinct], skip_special_tokens=True
+    )
     text_of = dict(zip(distinct, decoded, strict=True))
     texts, lengths = [text_of[one] for one in tokens], [len(one) for one in tokens]
     return Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences)
@@ -130,7 +138,9 @@ class Options(Direct):
     selects vLLM for models of at least ``vllm_from`` parameters."""
 
     device: str = "auto"
-    dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = SAMPLE.dtype
+    dtype: Annotated[str, NameIn((), also=("auto", "float32", "bfloat16", "float16"))] = (
+        SAMPLE.dtype
+    )
     max_rows: Count = SAMPLE.max_rows
     tensor_parallel: Count = SAMPLE.tensor_parallel
     data_parallel: Count = SAMPLE.data_parallel
@@ -138,7 +148,9 @@ class Options(Direct):
 
     @classmethod
     def from_params(cls, sample: object) -> Options:
-        return cls(**{name: getattr(sample, name) for name in cls.model_fields if hasattr(sample, name)})
+        return cls(
+            **{name: getattr(sample, name) for name in cls.model_fields if hasattr(sample, name)}
+        )
 
 
 class CannotOpen(BadFile):
@@ -154,7 +166,9 @@ class NoKeys(BadFile):
     """A model without a key-value cache, such as one with a recurrent state."""
 
     def __init__(self, source: Source):
-        super().__init__(str(source), "exact probabilities need a key-value cache", "Sample from it instead.")
+        super().__init__(
+            str(source), "exact probabilities need a key-value cache", "Sample from it instead."
+        )
 
 
 class Engine(Protocol):
@@ -169,7 +183,9 @@ class Engine(Protocol):
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]: ...
 
 
-def open_engine(kind: str, source: str | PathLike | InMemory, options: Options | None = None) -> Engine:
+def open_engine(
+    kind: str, source: str | PathLike | InMemory, options: Options | None = None
+) -> Engine:
     asked, reason, options = kind, "as requested", options or Options()
     place = source if isinstance(source, InMemory) else Path(source)
     if kind == AUTO:
@@ -179,7 +195,10 @@ def open_engine(kind: str, source: str | PathLike | InMemory, options: Options |
     opens = ENGINES[kind]
     if isinstance(place, InMemory) and not getattr(opens, "in_memory", False):
         raise BadValue(
-            "engine", kind, "auto, prefix or transformers for a model in memory", "Or name the model's folder."
+            "engine",
+            kind,
+            "auto, prefix or transformers for a model in memory",
+            "Or name the model's folder.",
         )
     try:
         engine: Engine = opens(place, options)
@@ -208,15 +227,21 @@ def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:
     return "vllm", f"there is a GPU, and {size}, at least {options.vllm_from:,}"
 
 
-def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | None, vocabulary: int) -> None:
+def check_prompts(
+    prompts: Sequence[Prompt], settings: Settings, context: int | None, vocabulary: int
+) -> None:
     (name, times), *_ = Counter(prompt.prompt_id for prompt in prompts).most_common(1) or [("", 0)]
     if times > 1:
-        raise BadValue("prompt ids", name, "distinct names, since a prompt's draws depend on its name")
+        raise BadValue(
+            "prompt ids", name, "distinct names, since a prompt's draws depend on its name"
+        )
     for prompt in prompts:
         if not prompt.token_ids:
             raise BadValue(f"prompt {prompt.prompt_id!r}", prompt.token_ids, "at least one token")
         if not 0 <= min(prompt.token_ids) <= max(prompt.token_ids) < vocabulary:
-            raise BadValue(f"tokens of prompt {prompt.prompt_id!r}", prompt.token_ids, f"0 to {vocabulary - 1}")
+            raise BadValue(
+                f"tokens of prompt {prompt.prompt_id!r}", prompt.token_ids, f"0 to {vocabulary - 1}"
+            )
         if context is not None and len(prompt.token_ids) >= context:
             raise BadInput(
                 f"Prompt {prompt.prompt_id!r}: got {len(prompt.token_ids)} tokens, but the model's context is {context}, "
@@ -258,7 +283,9 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
     if isinstance(source, InMemory):
         model = source.model
         habits = model.generation_config or GenerationConfig.from_model_config(model.config)
-        return _described(source, source.tokenizer, model.config, habits.eos_token_id, str(model.dtype))
+        return _described(
+            source, source.tokenizer, model.config, habits.eos_token_id, str(model.dtype)
+        )
     folder = whole(checkpoints.check(source))
     tokenizer = checkpoints.load_tokenizer(folder)
     with checkpoints.refusals(folder):
@@ -363,7 +390,9 @@ def look(place: Path, asked: str, n: int) -> int:
     return numbers.index(n) + 1
 
 
-def finished_of(scratch: Path | None, source: Source, *modules: str, **facts: object) -> MutableMapping[str, dict]:
+def finished_of(
+    scratch: Path | None, source: Source, *modules: str, **facts: object
+) -> MutableMapping[str, dict]:
     """The finished parts of work on a model, in files below ``scratch``, so that a killed call resumes; else in memory."""
     if scratch is None:
         return {}
@@ -375,11 +404,15 @@ class AnswerStore(Store):
     """The finished prompts of one model under one scratch folder, by prompt and settings, so that a killed run resumes. The
     key has everything that determines an answer, with code and libraries: one table never mixes two ways of drawing."""
 
-    def __init__(self, model: str, engine: str, scratch: Path = SCRATCH, *modules: str, **facts: object):
+    def __init__(
+        self, model: str, engine: str, scratch: Path = SCRATCH, *modules: str, **facts: object
+    ):
         super().__init__(scratch, cache_key(*modules, model=model, engine=engine, **facts))
 
     @classmethod
-    def of(cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
+    def of(
+        cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH
+    ) -> AnswerStore:
         if isinstance(source, Endpoint):
             return cls(model_digest(source), engine.name, scratch, module_of(type(engine)))
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
@@ -389,16 +422,26 @@ class AnswerStore(Store):
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
         if (answers := self.get((prompt, settings))) is None:
             place = self.place((prompt, settings))
-            raise BadFile(place, "the finished answers of a prompt are gone or damaged", "Run the stage again.")
+            raise BadFile(
+                place,
+                "the finished answers of a prompt are gone or damaged",
+                "Run the stage again.",
+            )
         return Answers(**answers)
 
-    def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+    def answer(
+        self, engine: Engine, prompts: Sequence[Prompt], settings: Settings
+    ) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete; failed requests anew."""
         missing, remember = {}, getattr(engine, "remember", None)
         for prompt in prompts:
-            if remember:  # what a server did is told from all answers, also from those of an earlier process
+            if (
+                remember
+            ):  # what a server did is told from all answers, also from those of an earlier process
                 remember(prompt, settings)
-            if (finished := self.get((prompt, settings))) is not None and FAILED not in finished["finish_reasons"]:
+            if (finished := self.get((prompt, settings))) is not None and FAILED not in finished[
+                "finish_reasons"
+            ]:
                 yield Answers(**finished)
             else:
                 missing[prompt.prompt_id] = prompt

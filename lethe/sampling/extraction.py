@@ -49,11 +49,17 @@ def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> 
     windows = []
     for at in range(0, len(tokens) - prefix - suffix + 1, stride):
         middle = at + prefix
-        windows.append(Window(at, tuple(tokens[at:middle]), tuple(tokens[middle : middle + suffix]), f"w{at:06d}"))
+        windows.append(
+            Window(
+                at, tuple(tokens[at:middle]), tuple(tokens[middle : middle + suffix]), f"w{at:06d}"
+            )
+        )
     return windows
 
 
-def scan(predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int) -> Iterator[np.ndarray]:
+def scan(
+    predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int
+) -> Iterator[np.ndarray]:
     """The conditional probability of each suffix token, an array (T,) per window: their product is p_z."""
     longest = max((len(window.prefix) + len(window.suffix) for window in windows), default=1)
     positions = longest - min((len(window.prefix) for window in windows), default=0)
@@ -145,7 +151,9 @@ class _Search:
     def run(self) -> Near:
         yes = np.ones(1, bool)
         tokens = np.array([self.window.prefix], np.int64)
-        rows = _Rows(tokens, self.near.start[None], np.ones(1), yes, yes, yes, yes, np.zeros(1, np.int64))
+        rows = _Rows(
+            tokens, self.near.start[None], np.ones(1), yes, yes, yes, yes, np.zeros(1, np.int64)
+        )
         self.predictor.begin(rows.tokens, len(self.window.prefix) + self.length)
         for step in range(self.length):
             children = self._children(rows, step)
@@ -210,11 +218,18 @@ class _Search:
         states, shape = after.reshape(-1, after.shape[2]), after.shape[:2]
         certain = self.near.certain(states, left)
         alive = self.near.alive(states) if left else certain
-        spread = [np.take_along_axis(each.reshape(shape), kind, axis=1) for each in (alive, certain)]
+        spread = [
+            np.take_along_axis(each.reshape(shape), kind, axis=1) for each in (alive, certain)
+        ]
         return after, kind, spread[0], spread[1]
 
     def _chosen(
-        self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, alive: np.ndarray, least: np.ndarray
+        self,
+        rows: _Rows,
+        masses: np.ndarray,
+        undecided: np.ndarray,
+        alive: np.ndarray,
+        least: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row and token of the children to go on with, and which of them are of the beam; ``least`` are the edits so far."""
         read, further = rows.read[:, None], self.search.further
@@ -222,7 +237,11 @@ class _Search:
         free = np.where(rows.open[:, None] & read & undecided, masses, 0.0)
         chosen = [_heaviest(of_beam, self.search.beam)]
         near, most = further // 4, further // 2
-        looks = [(least <= 1, near), (np.exp(-LIKE_EDITS * least), further - near - most), (1.0, most)]
+        looks = [
+            (least <= 1, near),
+            (np.exp(-LIKE_EDITS * least), further - near - most),
+            (1.0, most),
+        ]
         for weight, count in looks:
             free.reshape(-1)[chosen[-1]] = 0
             chosen.append(_heaviest(free * weight, count))
@@ -231,7 +250,12 @@ class _Search:
         return row, token, np.arange(len(row)) < len(beam)
 
     def _passage(
-        self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, row: np.ndarray, token: np.ndarray
+        self,
+        rows: _Rows,
+        masses: np.ndarray,
+        undecided: np.ndarray,
+        row: np.ndarray,
+        token: np.ndarray,
     ) -> np.ndarray:
         """The row (one or none) whose child on the passage's path nobody reads, so that the scan must stand in."""
         goal = self.window.suffix[rows.tokens.shape[1] - len(self.window.prefix)]
@@ -240,7 +264,12 @@ class _Search:
         return np.flatnonzero(wanted) if self.path is not None else np.zeros(0, np.int64)
 
     def _leave(
-        self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, row: np.ndarray, token: np.ndarray
+        self,
+        rows: _Rows,
+        masses: np.ndarray,
+        undecided: np.ndarray,
+        row: np.ndarray,
+        token: np.ndarray,
     ) -> None:
         for place in np.flatnonzero(rows.open):
             taken = token[row == place]

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
-TIMED = (64, 16)  # answers to one question, whose times give the cost of an answer: fewer cost no more than one
+TIMED = (
+    64,
+    16,
+)  # answers to one question, whose times give the cost of an answer: fewer cost no more than one
 WORTH_VLLM = 60.0  # seconds of work from which the start of vLLM and the pilot, 20 s, pay
 COMPARED = 64  # answers to one question by which two engines are compared
 WORTH = 1 << 14  # tokens; less work than this ends before an estimate helps
@@ -49,13 +52,20 @@ def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
     return 1 << max(0, (memory * MIB // row).bit_length() - 1)
 
 
-def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> tuple[float, str] | None:
+def forecast(
+    engine: Engine, work: Sequence[Task], store: Container[object]
+) -> tuple[float, str] | None:
     """The seconds of the answers that are missing, and these with the memory in words; None for little work, and for
     vLLM, whose speed at a few answers says nothing about many. A further answer costs at most what it costs in the
     pilot, whose first part also prepares the kernels."""
     settings = work[0].settings
-    missing = {task.split: [one for one in task.prompts if (one, task.settings) not in store] for task in work}
-    answers = sum(len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work)
+    missing = {
+        task.split: [one for one in task.prompts if (one, task.settings) not in store]
+        for task in work
+    }
+    answers = sum(
+        len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work
+    )
     if answers * settings.max_new_tokens < WORTH or engine.name == "vllm":
         return None
     asked = next(prompts for prompts in missing.values() if prompts)
@@ -84,7 +94,12 @@ def announce(engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> N
 
 
 def quickest(
-    engine: Engine, seconds: float, source: Path, options: Options, work: Sequence[Task], choice: Path
+    engine: Engine,
+    seconds: float,
+    source: Path,
+    options: Options,
+    work: Sequence[Task],
+    choice: Path,
 ) -> Engine:
     """The engine that draws a pilot sooner; ``choice`` keeps its name, as engines draw other answers from one seed."""
     if seconds < WORTH_VLLM or importlib.util.find_spec("vllm") is None:
@@ -124,7 +139,9 @@ def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, bu
     forward = getattr(engine, "forward", None)
     if forward is None or not hasattr(forward, "rows"):
         return LEAST
-    chosen = [prompts[place] for place in np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))]
+    chosen = [
+        prompts[place] for place in np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))
+    ]
     few, many = (rows_of(engine, forward, chosen, settings, n) for n in PILOTS)
     return fitting(few, many, budget)
 
@@ -136,7 +153,9 @@ def fitting(few: float, many: float, budget: int) -> int:
     return 1 << int(min(math.log2(MOST), max(math.log2(LEAST), math.floor(most + 1e-9))))
 
 
-def rows_of(engine: Engine, forward: Forward, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
+def rows_of(
+    engine: Engine, forward: Forward, prompts: Sequence[Prompt], settings: Settings, n: int
+) -> float:
     """The mean number of rows per question that ``n`` answers to each take."""
     before = forward.rows
     _pilot(engine, prompts, settings, n)

@@ -111,18 +111,26 @@ class RowCache(Cache):
                 layer.copy(rows, *moves)
 
     def fill(self, slot: int, prefilled: Cache) -> None:
-        self.layers += [RowLayer(self.positions) for _ in range(len(prefilled.layers) - len(self.layers))]
+        self.layers += [
+            RowLayer(self.positions) for _ in range(len(prefilled.layers) - len(self.layers))
+        ]
         for layer, source in zip(self.layers, prefilled.layers, strict=True):
             if not isinstance(source, DynamicLayer) or source.keys is None or source.values is None:
                 raise TypeError(f"{type(source).__name__} has no keys and values")
             layer.fill(slot, source.keys, source.values)
 
 
-FLOAT64_UP_TO = 50_000_000  # the most parameters of a model that is copied to float64 to measure its rounding
-SPARE_POSITIONS = 8  # of the buffers, so that they serve prompts of other lengths without being allocated anew
+FLOAT64_UP_TO = (
+    50_000_000  # the most parameters of a model that is copied to float64 to measure its rounding
+)
+SPARE_POSITIONS = (
+    8  # of the buffers, so that they serve prompts of other lengths without being allocated anew
+)
 CONTINUATIONS = 2  # per prompt, on which the error of the logits is measured
 SAFETY = 4.0  # the allowance is this multiple of the largest error that was seen
-LEAST_ALLOWANCE = 1e-5  # the smallest allowed error of the logits, used where the measured error is smaller
+LEAST_ALLOWANCE = (
+    1e-5  # the smallest allowed error of the logits, used where the measured error is smaller
+)
 
 
 PREFILL_ROWS = 64
@@ -151,14 +159,22 @@ class Forward:
         self.rows += len(tokens)
         ids = torch.zeros(-(-len(tokens) // self.multiple) * self.multiple, 1, dtype=torch.long)
         ids[: len(tokens), 0] = torch.from_numpy(tokens)
-        logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits
+        logits = self.model(
+            input_ids=ids.to(self.device), past_key_values=cache, use_cache=True
+        ).logits
         return logits[: len(tokens), -1].float()
 
-    def passed(self, tokens: np.ndarray, length: int, model: PreTrainedModel | None = None) -> torch.Tensor:
+    def passed(
+        self, tokens: np.ndarray, length: int, model: PreTrainedModel | None = None
+    ) -> torch.Tensor:
         """(rows, length, vocabulary) the logits of the last ``length`` tokens, in one pass without a cache."""
-        last = {"logits_to_keep": length + 1} if self.last_only else {}  # all positions may not fit in memory
+        last = (
+            {"logits_to_keep": length + 1} if self.last_only else {}
+        )  # all positions may not fit in memory
         with torch.inference_mode():
-            logits = (model or self.model)(input_ids=torch.from_numpy(tokens).to(self.device), **last).logits
+            logits = (model or self.model)(
+                input_ids=torch.from_numpy(tokens).to(self.device), **last
+            ).logits
         return logits[:, -length - 1 : -1]
 
     def keeps_keys(self) -> bool:
@@ -169,7 +185,8 @@ class Forward:
         except (AttributeError, TypeError, ValueError, NotImplementedError):
             return False  # the model requested another kind of state from the cache
         return len(cache.layers) > 0 and all(
-            isinstance(layer, DynamicLayer) and layer.get_seq_length() == 2 for layer in cache.layers
+            isinstance(layer, DynamicLayer) and layer.get_seq_length() == 2
+            for layer in cache.layers
         )
 
     def rows_are_independent(self) -> bool:
@@ -186,9 +203,15 @@ class Forward:
             cache.set_length(length)
             logits = self.step(tokens[chosen], cache)
             last = cache.layers[-1]
-            return [logits, last.keys[: len(chosen), :, length], last.values[: len(chosen), :, length]]
+            return [
+                logits,
+                last.keys[: len(chosen), :, length],
+                last.values[: len(chosen), :, length],
+            ]
 
-        batches = [np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 33)]]
+        batches = [
+            np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 33)]
+        ]
         with torch.inference_mode():
             prefills = [self.prefill(prefix[None]) for prefix in prefixes]
             whole = results(np.arange(rows))
@@ -209,7 +232,11 @@ class ModelPredictor:
         self.forward = Forward(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
             raise NoKeys(source)
-        self.vocabulary, self.memory, self.limit = self.checkpoint.vocabulary, memory, options.max_rows
+        self.vocabulary, self.memory, self.limit = (
+            self.checkpoint.vocabulary,
+            memory,
+            options.max_rows,
+        )
         self.dtype = str(self.forward.model.dtype).removeprefix("torch.")
         self.cache, self.positions, self.length = RowCache(0), 0, 0
 
@@ -240,7 +267,9 @@ class ModelPredictor:
         needed = 4 * self.vocabulary  # for logits; derived arrays are computed a few rows at a time
         for layer in self.cache.layers:
             if isinstance(layer, RowLayer) and layer.keys is not None:
-                _, heads, _, size = layer.keys.shape  # of the buffers' positions only these rows' own count
+                _, heads, _, size = (
+                    layer.keys.shape
+                )  # of the buffers' positions only these rows' own count
                 needed += 2 * heads * self.positions * size * layer.keys.element_size()
         return max(1, min(self.limit, self.memory // needed))
 
@@ -257,9 +286,14 @@ def measured_allowance(
     errors = []
     for place, prompt in enumerate(prompts):
         whole, many = _drawn(predictor, prompt, length, random)
-        for row in range(CONTINUATIONS):  # a row at a time: all logits may not fit in memory in float64
+        for row in range(
+            CONTINUATIONS
+        ):  # a row at a time: all logits may not fit in memory in float64
             own = whole[[row]]
-            others = [predictor.forward.passed(own, length, one).double().cpu().numpy() for one in references]
+            others = [
+                predictor.forward.passed(own, length, one).double().cpu().numpy()
+                for one in references
+            ]
             if place == 0:
                 start = own.shape[1] - length
                 predictor.begin(own[:, :start], own.shape[1])

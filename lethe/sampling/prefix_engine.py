@@ -47,7 +47,9 @@ class PrefixEngine:
         self.checkpoint, self.max_rows = checkpoint(source, options), options.max_rows
         self.forward = Forward(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
-            raise CannotOpen(str(source), self.name, "the model keeps no key-value cache", "transformers")
+            raise CannotOpen(
+                str(source), self.name, "the model keeps no key-value cache", "transformers"
+            )
         on_gpu = self.forward.device.type != "cpu"
         # A GPU gives no bitwise guarantee anyway, so prompts share batches there for speed.
         self.together = on_gpu or self.forward.rows_are_independent()
@@ -68,7 +70,9 @@ class Decoding:
         self.engine, self.prompts, self.settings = engine, prompts, settings
         self.forward, self.checkpoint = engine.forward, engine.checkpoint
         self.max_rows = engine.max_rows
-        self.frontier = Frontier(self.checkpoint.end_ids, settings.max_new_tokens, self.forward.vocabulary)
+        self.frontier = Frontier(
+            self.checkpoint.end_ids, settings.max_new_tokens, self.forward.vocabulary
+        )
         self.pending = [self._whole(index) for index in range(len(prompts))]
         self.unfinished = [len(branch.number) for branch in self.pending]
         self.leaves: list[list[Leaf]] = [[] for _ in prompts]
@@ -112,7 +116,9 @@ class Decoding:
             prompt = self.prompts[branch.prompt]
             stream = self.settings.stream(prompt.prompt_id)
             table = random_table(stream, self.settings.of(prompt).n, self.settings.max_new_tokens)
-            table = np.concatenate([table, np.zeros((1, self.settings.max_new_tokens), np.int64)])[branch.number]
+            table = np.concatenate([table, np.zeros((1, self.settings.max_new_tokens), np.int64)])[
+                branch.number
+            ]
             self.frontier.join(branch, len(prompt.token_ids), table)
             self.pending.remove(branch)
 
@@ -138,7 +144,9 @@ class Decoding:
             mean = (frontier.confidence + top) / (frontier.steps_done() + 1)
             forced |= (mean > self.settings.adaptive_threshold)[frontier.row]
         rows, of_sample = np.unique(frontier.row[forced], return_inverse=True)
-        drawn[forced] = logits[torch.from_numpy(rows).to(logits.device)].argmax(-1).cpu().numpy()[of_sample]
+        drawn[forced] = (
+            logits[torch.from_numpy(rows).to(logits.device)].argmax(-1).cpu().numpy()[of_sample]
+        )
         frontier.grow(top, drawn)
         self._relieve()
         self.cache.copy(len(frontier), *frontier.settle())
@@ -152,7 +160,9 @@ class Decoding:
             top, weights = weigh(part, settings.temperature, settings.top_k, settings.top_p)
             check_numbers(top)
             own = np.flatnonzero((rows >= start) & (rows < start + block))
-            row, column = (torch.from_numpy(each).to(logits.device) for each in (rows[own] - start, draws[own]))
+            row, column = (
+                torch.from_numpy(each).to(logits.device) for each in (rows[own] - start, draws[own])
+            )
             drawn[own] = draw(weights, row, column).cpu().numpy()
             tops.append(top)
         return torch.cat(tops).double().cpu().numpy(), drawn
@@ -173,7 +183,9 @@ class Decoding:
         if rows <= 1:
             raise LetheError(f"Out of memory with a single live row: {message}")
         self.max_rows = rows // 2
-        logger.warning("out of memory with %d live rows: continuing with at most %d", rows, self.max_rows)
+        logger.warning(
+            "out of memory with %d live rows: continuing with at most %d", rows, self.max_rows
+        )
         self.pending += [self.frontier.abandon(key) for key in list(self.frontier.running)]
         self.cache.layers.clear()
         gc.collect()
@@ -193,7 +205,10 @@ class Decoding:
         self.unfinished[running.start.prompt] -= sum(len(leaf.number) for leaf in running.leaves)
 
     def _answers(self, prompt: int) -> Answers:
-        leaves, numbers = self.leaves[prompt], self.settings.of(self.prompts[prompt]).sample_numbers()
+        leaves, numbers = (
+            self.leaves[prompt],
+            self.settings.of(self.prompts[prompt]).sample_numbers(),
+        )
         self.leaves[prompt] = []
         of_sample = np.empty(len(numbers), np.int64)
         for index, leaf in enumerate(leaves):
@@ -251,7 +266,11 @@ class Frontier:
     `grow` and `settle` the ``parent`` row. Samples: ``row``, ``number``, and ``lane``, its row of ``table``."""
 
     def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, vocabulary: int):
-        self.end_ids, self.max_new_tokens, self.vocabulary = np.array(end_ids, int), max_new_tokens, vocabulary
+        self.end_ids, self.max_new_tokens, self.vocabulary = (
+            np.array(end_ids, int),
+            max_new_tokens,
+            vocabulary,
+        )
         self.running: dict[int, Running] = {}
         self._joined = 0
         self.clear(0)
@@ -335,7 +354,9 @@ class Frontier:
         """Remove a branch: its finished part, and the rest in parts of up to ``most_rows`` rows, ordered by their tokens."""
         own = np.flatnonzero(self.owner == key)
         own = own[np.lexsort(self.tokens[own].T[::-1])]
-        parts = [self._branch(own[start : start + most_rows]) for start in range(0, len(own), most_rows)]
+        parts = [
+            self._branch(own[start : start + most_rows]) for start in range(0, len(own), most_rows)
+        ]
         self._keep(self.owner != key)
         return self.running.pop(key), parts
 

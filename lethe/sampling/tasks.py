@@ -46,7 +46,9 @@ SHARE = "share"  # names the draws of the second sample
 
 def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, list[Row]]:
     """The rows to ask: the whole forget set, and up to ``utility_questions`` rows of each other split."""
-    splits = [split for split in ("forget", *UTILITY_SPLITS) if (dataset / f"{split}.jsonl").is_file()]
+    splits = [
+        split for split in ("forget", *UTILITY_SPLITS) if (dataset / f"{split}.jsonl").is_file()
+    ]
     rows = {split: read_split(split, dataset) for split in splits}
     return {
         split: own if split == "forget" else some(own, sample.utility_questions, sample.seed)
@@ -56,7 +58,9 @@ def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, li
 
 def heldout(dataset: Path) -> dict[str, list[Row]]:
     """The held-out rows by split name, empty if the dataset has none; used only for comparison, never asked."""
-    return {HELDOUT: read_split(HELDOUT, dataset)} if (dataset / f"{HELDOUT}.jsonl").is_file() else {}
+    return (
+        {HELDOUT: read_split(HELDOUT, dataset)} if (dataset / f"{HELDOUT}.jsonl").is_file() else {}
+    )
 
 
 def some(rows: list[Row], count: int, seed: int) -> list[Row]:
@@ -71,7 +75,9 @@ class Task:
     settings: Settings
 
 
-def tasks(source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model) -> list[Task]:
+def tasks(
+    source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model
+) -> list[Task]:
     speak = speaker(source, sample.prompt)
     return [
         Task(split, [speak(row["id"], row) for row in asked], settings_of(sample, model, split))
@@ -96,7 +102,9 @@ def speaker(source: Origin, template: str) -> Speaker:
         if encoder is not None:
             return Prompt(name, encoder.conversation(row, system, before, start), n)
         if words != CHAT:
-            return Prompt(name, (), n, spelled_out(lambda one: worded(words, one), row, system, before, start))
+            return Prompt(
+                name, (), n, spelled_out(lambda one: worded(words, one), row, system, before, start)
+            )
         if start:
             raise BadInput(
                 "A server's chat cannot continue the start of an answer: leave prefix out of the language, or name a "
@@ -110,7 +118,8 @@ def speaker(source: Origin, template: str) -> Speaker:
 def settings_of(sample: Sample, model: Model, split: str) -> Settings:
     """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml."""
     return Settings(
-        **{name: getattr(sample, name) for name in Drawing.model_fields} | {"max_new_tokens": sample.longest},
+        **{name: getattr(sample, name) for name in Drawing.model_fields}
+        | {"max_new_tokens": sample.longest},
         n=sample.most if split == "forget" else sample.utility_n,
         adaptive_threshold=model.adaptive_threshold,
         seed=sample.seed,
@@ -120,7 +129,11 @@ def settings_of(sample: Sample, model: Model, split: str) -> Settings:
 def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
     described = getattr(engine, "checkpoint", None)
-    facts = {"served": engine.served()} if hasattr(engine, "served") else {"dtype": described and described.dtype}
+    facts = (
+        {"served": engine.served()}
+        if hasattr(engine, "served")
+        else {"dtype": described and described.dtype}
+    )
     language = None if sample.language is None else content_digest(Path(sample.language))[:12]
     return {
         "schema": SCHEMA_VERSION,
@@ -128,9 +141,14 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
         "engine_reason": getattr(engine, "reason", f"sample.engine is {sample.engine}"),
         **{key: getattr(sample, key) for key in ("temperature", "top_p", "top_k")},
         "adaptive_threshold": model.adaptive_threshold,
-        **{key: getattr(sample, key) for key in ("max_new_tokens", "max_thinking_tokens", "seed", "stop")},
+        **{
+            key: getattr(sample, key)
+            for key in ("max_new_tokens", "max_thinking_tokens", "seed", "stop")
+        },
         "language": language,
-        "splits": {task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work},
+        "splits": {
+            task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work
+        },
     } | facts
 
 
@@ -142,7 +160,9 @@ def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataF
 
 def draw_into(store: AnswerStore, task: Task, engine: Engine, label: str) -> None:
     """Have the answers of a task in the store; memory holds those of one question."""
-    for _ in progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts)):
+    for _ in progress(
+        store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts)
+    ):
         pass
 
 
@@ -160,12 +180,19 @@ def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
 
 
 def draw_sequentially(
-    task: Task, items: Mapping[str, Row], engine: Engine, store: AnswerStore, rule: Sequential, label: str
+    task: Task,
+    items: Mapping[str, Row],
+    engine: Engine,
+    store: AnswerStore,
+    rule: Sequential,
+    label: str,
 ) -> tuple[pd.DataFrame, list[dict]]:
     """`sample.stop: sequential`: the generations, drawn in chunks until each question's verdict, and the decisions. A
     missing judgement counts as 1 against a certificate and as 0 against a leak."""
     cap = task.settings.n
-    tests = {p.prompt_id: SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap) for p in task.prompts}
+    tests = {
+        p.prompt_id: SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap) for p in task.prompts
+    }
     drawn: dict[str, list[Answers]] = {prompt.prompt_id: [] for prompt in task.prompts}
     judge = scorer(rule.scorer)
     for start in progress(range(0, cap, rule.chunk), label, "chunks"):
@@ -173,12 +200,20 @@ def draw_sequentially(
         if not active:
             break
         part = {"n": min(rule.chunk, cap - start), "first_sample": start}
-        settings = task.settings.model_copy(update={**part, "greedy": task.settings.greedy and start == 0})
+        settings = task.settings.model_copy(
+            update={**part, "greedy": task.settings.greedy and start == 0}
+        )
         for answers in store.answer(engine, active, settings):
             drawn[answers.prompt_id].append(answers)
-            texts = [text for text, number in zip(answers.texts, answers.samples, strict=True) if number != GREEDY]
+            texts = [
+                text
+                for text, number in zip(answers.texts, answers.samples, strict=True)
+                if number != GREEDY
+            ]
             scores = judge(texts, items[answers.prompt_id])
-            tests[answers.prompt_id].update(np.nan_to_num(scores, nan=1.0), low=np.nan_to_num(scores, nan=0.0))
+            tests[answers.prompt_id].update(
+                np.nan_to_num(scores, nan=1.0), low=np.nan_to_num(scores, nan=0.0)
+            )
     decisions = [{"prompt_id": key, **asdict(test.decision())} for key, test in tests.items()]
     return table_of(part for prompt in task.prompts for part in drawn[prompt.prompt_id]), decisions
 
@@ -195,7 +230,11 @@ def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
                 "mean_confidence": np.asarray(answer.mean_confidences, dtype=np.float64),
             }
             # of one type, also where a part of the table has no thinking
-            | ({} if answer.thinking is None else {"thinking": pd.array([*answer.thinking], dtype="string")})
+            | (
+                {}
+                if answer.thinking is None
+                else {"thinking": pd.array([*answer.thinking], dtype="string")}
+            )
         )
         for answer in answers
     ]
@@ -227,7 +266,9 @@ def pick(uniform: np.ndarray, choices: Sequence[Production]) -> np.ndarray:
 
 
 def _uniform(seed: int, name: str, sample: int) -> float:
-    stream = np.random.SeedSequence(entropy=seed, spawn_key=(zlib.crc32(name.encode()), PRODUCTION, sample))
+    stream = np.random.SeedSequence(
+        entropy=seed, spawn_key=(zlib.crc32(name.encode()), PRODUCTION, sample)
+    )
     return float(stream.generate_state(1, np.uint64)[0] >> np.uint64(11)) / 2.0**53
 
 
@@ -242,14 +283,21 @@ class Asking:
         opening, name = Opening.of(row, own), _name(row["id"], own, use)
         return self.speak(name, opening.row, n, opening.system, opening.before, opening.start)
 
-    def answers(self, prompts: Sequence[Prompt], label: str, greedy: bool = False) -> dict[str, Answers]:
+    def answers(
+        self, prompts: Sequence[Prompt], label: str, greedy: bool = False
+    ) -> dict[str, Answers]:
         """The drawn answers to each prompt, or the greedy one alone."""
         update = {"n": 0, "greedy": True} if greedy else {"greedy": False}
         settings = self.settings.model_copy(update=update)
-        stream = progress(self.store.answer(self.engine, prompts, settings), label, "prompts", len(prompts))
+        stream = progress(
+            self.store.answer(self.engine, prompts, settings), label, "prompts", len(prompts)
+        )
         answers = {answer.prompt_id: answer for answer in stream}
         for prompt in prompts:
-            got, wanted = len(answers[prompt.prompt_id].texts), len(settings.of(prompt).sample_numbers())
+            got, wanted = (
+                len(answers[prompt.prompt_id].texts),
+                len(settings.of(prompt).sample_numbers()),
+            )
             if got != wanted:
                 raise LetheError(
                     f"The engine {self.engine.name} gave {got} answers to a prompt with n = {wanted}: an engine must take "
@@ -258,22 +306,33 @@ class Asking:
         return answers
 
 
-def draw_in_language(language: Language, rows: Sequence[Row], asking: Asking, label: str) -> pd.DataFrame:
+def draw_in_language(
+    language: Language, rows: Sequence[Row], asking: Asking, label: str
+) -> pd.DataFrame:
     """The generations of the forget questions, with a column ``production``; the greedy answer is to the likeliest one. The
     k-th sample of a production is the k-th answer to its prompt."""
     questions = [ask(language, row, asking.settings.n, asking.settings.seed) for row in rows]
     sampled, greedy = list[Prompt](), list[Prompt]()
     for row, asked in zip(rows, questions, strict=True):
         counts = enumerate(np.bincount(asked.of_sample).tolist())
-        sampled += [asking.prompt(row, asked.productions[place], count) for place, count in counts if count]
+        sampled += [
+            asking.prompt(row, asked.productions[place], count) for place, count in counts if count
+        ]
         greedy.append(asking.prompt(row, asked.productions[asked.likeliest], None, "greedy"))
-    answers = asking.answers(sampled, label) | asking.answers(greedy, f"{label}, greedy", greedy=True)
+    answers = asking.answers(sampled, label) | asking.answers(
+        greedy, f"{label}, greedy", greedy=True
+    )
     tables = []
     for row, asked, first in zip(rows, questions, greedy, strict=True):
         names = [production.name for production in asked.productions]
-        drawn = [answers[_name(row["id"], asked.productions[place])] for place in np.unique(asked.of_sample)]
+        drawn = [
+            answers[_name(row["id"], asked.productions[place])]
+            for place in np.unique(asked.of_sample)
+        ]
         numbers = np.array([GREEDY, *np.argsort(asked.of_sample, kind="stable")], np.int32)
-        table = table_of([answers[first.prompt_id], *drawn]).assign(prompt_id=row["id"], sample=numbers)
+        table = table_of([answers[first.prompt_id], *drawn]).assign(
+            prompt_id=row["id"], sample=numbers
+        )
         produced = [names[place] for place in (asked.likeliest, *asked.of_sample)]
         tables.append(table.sort_values("sample").assign(production=produced))
     return pd.concat(tables, ignore_index=True)
@@ -293,7 +352,10 @@ def within_budgets(
     def cut(text: str) -> str:
         thinking, answer = split_answer(text, parts)
         # A thinking often drafts the answer: the answer is what stands last.
-        budgets = (thinking, text.find, sample.max_thinking_tokens), (answer, text.rfind, sample.max_new_tokens)
+        budgets = (
+            (thinking, text.find, sample.max_thinking_tokens),
+            (answer, text.rfind, sample.max_new_tokens),
+        )
         for part, place_of, most in budgets:
             ids = tokenizer(part or "", add_special_tokens=False)["input_ids"]
             if part and len(ids) > most and (place := place_of(part)) >= 0:
@@ -318,7 +380,9 @@ class Opening:
 
     @classmethod
     def of(cls, row: Row, own: Production) -> Self:
-        shots: list[tuple[AskedRow, str]] = [({"question": question}, answer) for question, answer in own.shots]
+        shots: list[tuple[AskedRow, str]] = [
+            ({"question": question}, answer) for question, answer in own.shots
+        ]
         asked: Row = {**row, "question": own.question}
         return cls(asked, own.followups, own.system, shots, own.prefix)
 
@@ -328,7 +392,11 @@ def openings(rows: Sequence[Row], language: Language | None) -> dict[tuple[str, 
     if language is None:
         every = {(row["id"], ""): Opening(row, row.get("followups") or ()) for row in rows}
     else:
-        every = {(row["id"], own.name): Opening.of(row, own) for row in rows for own in productions(language, row)}
+        every = {
+            (row["id"], own.name): Opening.of(row, own)
+            for row in rows
+            for own in productions(language, row)
+        }
     return {key: opening for key, opening in every.items() if opening.followups}
 
 
@@ -362,21 +430,28 @@ def draw_turns(
             reason = reasons[places[0]] if None in key[2] else "context"
             silent = Answers(name, numbers, [None] * m, [0] * m, [reason] * m, [None] * m)
             followup = conversations[key[0]].followups[turn - 2]
-            table = shorten(table_of([replace(answers.get(name, silent), prompt_id=key[0][0], samples=numbers)]))
+            table = shorten(
+                table_of([replace(answers.get(name, silent), prompt_id=key[0][0], samples=numbers)])
+            )
             drawn.append(table.assign(turn=np.int32(turn), followup=followup))
-            for place, text, reason in zip(places, table["text"], table["finish_reason"], strict=True):
+            for place, text, reason in zip(
+                places, table["text"], table["finish_reason"], strict=True
+            ):
                 heard[place], reasons[place] = (*heard[place], text), reason
     order = {name: place for place, name in enumerate(dict.fromkeys(first["prompt_id"]))}
     table = pd.concat(drawn, ignore_index=True)
     return table.sort_values(
-        ["prompt_id", "sample", "turn"], key=lambda own: own.map(order) if own.name == "prompt_id" else own
+        ["prompt_id", "sample", "turn"],
+        key=lambda own: own.map(order) if own.name == "prompt_id" else own,
     ).reset_index(drop=True)
 
 
 def _named(key: tuple, turn: int) -> str:
     """The name of a prompt within a conversation, from which its draws follow: what was asked and answered so far."""
     (prompt_id, production), greedy, heard = key
-    return " | ".join(filter(None, (prompt_id, production, f"turn {turn} {digest(heard)}", "greedy" * greedy)))
+    return " | ".join(
+        filter(None, (prompt_id, production, f"turn {turn} {digest(heard)}", "greedy" * greedy))
+    )
 
 
 def _next_turn(
@@ -396,14 +471,20 @@ def _next_turn(
         questions = [own.row, *({"question": text} for text in own.followups)]
         answers = [own.start + heard[0] if own.start else heard[0], *heard[1:]]
         before = [*own.before, *zip(questions, answers, strict=False)]
-        prompt = asking.speak(name, questions[len(heard)], None if greedy else len(places), own.system, before)
+        prompt = asking.speak(
+            name, questions[len(heard)], None if greedy else len(places), own.system, before
+        )
         if len(prompt.token_ids) + asking.settings.max_new_tokens <= room:
             prompts[greedy].append(prompt)
     drawn = asking.answers(prompts[False], label) if prompts[False] else {}
-    return drawn | (asking.answers(prompts[True], f"{label}, greedy", greedy=True) if prompts[True] else {})
+    return drawn | (
+        asking.answers(prompts[True], f"{label}, greedy", greedy=True) if prompts[True] else {}
+    )
 
 
-def draw_prompts(language: Language, rows: Sequence[Row], asking: Asking, label: str) -> pd.DataFrame:
+def draw_prompts(
+    language: Language, rows: Sequence[Row], asking: Asking, label: str
+) -> pd.DataFrame:
     """The second sample: ``share.prompts`` random prompts over all questions, ``share.answers`` new ones to each, with
     the columns of the generations, ``prompt`` (its number) and ``production``."""
     share = language.share

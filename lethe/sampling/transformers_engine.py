@@ -7,7 +7,16 @@ import torch
 
 from lethe.models.checkpoints import Source
 from lethe.sampling.draws import check_numbers, force_top, top_probability
-from lethe.sampling.engine import Answers, Options, Prompt, Settings, answers_of, check_prompts, checkpoint, load
+from lethe.sampling.engine import (
+    Answers,
+    Options,
+    Prompt,
+    Settings,
+    answers_of,
+    check_prompts,
+    checkpoint,
+    load,
+)
 
 
 class TransformersEngine:
@@ -28,12 +37,16 @@ class TransformersEngine:
     def _answers(self, prompt: Prompt, settings: Settings) -> Answers:
         numbers = settings.sample_numbers()
         starts = range(0, len(numbers), self.max_rows)
-        seeds = np.random.SeedSequence.generate_state(settings.stream(prompt.prompt_id), len(starts), np.uint64)
+        seeds = np.random.SeedSequence.generate_state(
+            settings.stream(prompt.prompt_id), len(starts), np.uint64
+        )
         ids: list[tuple[int, ...]] = []
         confidences: list[float] = []
         for start, seed in zip(starts, seeds, strict=True):
             rows = min(self.max_rows, len(numbers) - start)
-            own, means = self._generate(prompt, settings, rows, int(seed), settings.greedy and start == 0)
+            own, means = self._generate(
+                prompt, settings, rows, int(seed), settings.greedy and start == 0
+            )
             ids, confidences = ids + own, confidences + means
         reasons = ["stop" if row[-1] in self.checkpoint.end_ids else "length" for row in ids]
         return answers_of(self.checkpoint, prompt, numbers, ids, reasons, confidences)
@@ -44,7 +57,10 @@ class TransformersEngine:
         """The generated tokens of each row, cut after the row's end token, and the row's mean confidence."""
         from transformers import GenerationConfig, LogitsProcessorList
 
-        device, watch = self.model.device, ConfidenceProcessor(settings.adaptive_threshold, greedy_row)
+        device, watch = (
+            self.model.device,
+            ConfidenceProcessor(settings.adaptive_threshold, greedy_row),
+        )
         inputs = torch.tensor([prompt.token_ids], device=device).expand(rows, -1)
         config = GenerationConfig(
             do_sample=True,
@@ -55,7 +71,10 @@ class TransformersEngine:
             eos_token_id=list(self.checkpoint.end_ids) or None,
             pad_token_id=0,  # the padding of finished rows is cut off again,
         )
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.inference_mode():
+        with (
+            torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+            torch.inference_mode(),
+        ):
             torch.manual_seed(seed % 2**63)
             output = self.model.generate(  # type: ignore[operator]  # a causal model has it, its base class does not
                 inputs,
@@ -64,12 +83,19 @@ class TransformersEngine:
                 logits_processor=LogitsProcessorList([watch]),
             )
         generated = output[:, len(prompt.token_ids) :]
-        ended = torch.isin(generated, torch.tensor(self.checkpoint.end_ids, dtype=torch.long, device=device))
+        ended = torch.isin(
+            generated, torch.tensor(self.checkpoint.end_ids, dtype=torch.long, device=device)
+        )
         steps = torch.arange(1, generated.shape[1] + 1, device=device)
-        lengths = steps.where(ended, generated.shape[1]).amin(1)  # up to and including the first end token
+        lengths = steps.where(ended, generated.shape[1]).amin(
+            1
+        )  # up to and including the first end token
         sums = torch.stack(watch.confidences, 1).double().cumsum(1)
         means = sums.gather(1, (lengths - 1)[:, None])[:, 0] / lengths
-        ids = [tuple(row[:length]) for row, length in zip(generated.tolist(), lengths.tolist(), strict=True)]
+        ids = [
+            tuple(row[:length])
+            for row, length in zip(generated.tolist(), lengths.tolist(), strict=True)
+        ]
         return ids, means.tolist()
 
 

@@ -9,7 +9,9 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 from lethe.sampling.draws import force_top, top_probability
 
 THRESHOLD = "adaptive_threshold"  # key of the request's extra arguments
-REMEMBERED = 4096  # requests outside the batch that may return (vLLM preempts when its cache is full)
+REMEMBERED = (
+    4096  # requests outside the batch that may return (vLLM preempts when its cache is full)
+)
 
 
 class Sequence:
@@ -30,7 +32,9 @@ class AdaptiveTemperature(LogitsProcessor):
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool):
         self.sequences: dict[int, Sequence] = {}  # row of the batch -> its sequence
-        self.confidences: OrderedDict[int, list[float]] = OrderedDict()  # seed of a request -> its history
+        self.confidences: OrderedDict[int, list[float]] = (
+            OrderedDict()
+        )  # seed of a request -> its history
 
     def is_argmax_invariant(self) -> bool:
         return False  # the processor then receives raw logits, before the temperature
@@ -64,5 +68,8 @@ class AdaptiveTemperature(LogitsProcessor):
         if not self.sequences:
             return logits
         top = top_probability(logits).tolist()
-        sure = [row in self.sequences and self.sequences[row].is_sure(most) for row, most in enumerate(top)]
+        sure = [
+            row in self.sequences and self.sequences[row].is_sure(most)
+            for row, most in enumerate(top)
+        ]
         return force_top(logits, torch.tensor(sure, device=logits.device))

@@ -72,7 +72,9 @@ class VllmEngine:
         )
         # An ending process waits for its children before `atexit` handlers run, vLLM's own cleanup among them; this
         # handler runs earlier.
-        self.checkpoint = replace(self.checkpoint, dtype=str(llm.model_config.dtype).removeprefix("torch."))
+        self.checkpoint = replace(
+            self.checkpoint, dtype=str(llm.model_config.dtype).removeprefix("torch.")
+        )
         Finalize(None, llm.llm_engine.engine_core.shutdown, exitpriority=1)
         return llm
 
@@ -92,13 +94,19 @@ class VllmEngine:
         import torch
         from vllm import TokensPrompt
 
-        requests = [request for prompt in prompts for request in self._requests(prompt, settings.of(prompt))]
+        requests = [
+            request for prompt in prompts for request in self._requests(prompt, settings.of(prompt))
+        ]
         tokens = [TokensPrompt(prompt_token_ids=list(prompt.token_ids)) for prompt, _ in requests]
         with torch.random.fork_rng(devices=[]):  # greedy requests also draw from torch's generator
             outputs = llm.generate(tokens, [params for _, params in requests], use_tqdm=False)
-        completions: dict[str, list[CompletionOutput]] = {prompt.prompt_id: [] for prompt in prompts}
+        completions: dict[str, list[CompletionOutput]] = {
+            prompt.prompt_id: [] for prompt in prompts
+        }
         for (prompt, _), output in zip(requests, outputs, strict=True):
-            completions[prompt.prompt_id] += sorted(output.outputs, key=lambda completion: completion.index)
+            completions[prompt.prompt_id] += sorted(
+                output.outputs, key=lambda completion: completion.index
+            )
         for prompt in prompts:
             own = completions[prompt.prompt_id]
             yield answers_of(
@@ -110,7 +118,9 @@ class VllmEngine:
                 [mean_top_probability(completion.logprobs) for completion in own],
             )
 
-    def _requests(self, prompt: Prompt, settings: Settings) -> Iterator[tuple[Prompt, SamplingParams]]:
+    def _requests(
+        self, prompt: Prompt, settings: Settings
+    ) -> Iterator[tuple[Prompt, SamplingParams]]:
         """The greedy request, if any, then one request for all samples, to which vLLM assigns consecutive seeds."""
         from vllm import SamplingParams
 
@@ -146,7 +156,9 @@ class VllmEngine:
 def mean_top_probability(logprobs: FlatLogprobs) -> float:
     """The mean largest probability; vLLM gives the raw log probabilities of the drawn and the likeliest token."""
     steps = zip(logprobs.start_indices, logprobs.end_indices, strict=True)
-    return math.fsum(math.exp(max(logprobs.logprobs[start:end])) for start, end in steps) / len(logprobs)
+    return math.fsum(math.exp(max(logprobs.logprobs[start:end])) for start, end in steps) / len(
+        logprobs
+    )
 
 
 class Replicas:
@@ -166,10 +178,14 @@ class Replicas:
 
     def answer(self, groups: Sequence[Sequence[Prompt]], settings: Settings) -> Iterator[Answers]:
         try:
-            for done in as_completed([self.pool.submit(replica_answer, group, settings) for group in groups]):
+            for done in as_completed(
+                [self.pool.submit(replica_answer, group, settings) for group in groups]
+            ):
                 yield from done.result()
         except BrokenProcessPool as error:
-            raise LetheError("A vLLM process ended unexpectedly; its output is printed above.") from error
+            raise LetheError(
+                "A vLLM process ended unexpectedly; its output is printed above."
+            ) from error
 
 
 def device_shares(options: Options) -> list[str | None]:
@@ -179,11 +195,17 @@ def device_shares(options: Options) -> list[str | None]:
     if resolve_device(options.device).type == "cpu":
         return [None] * options.data_parallel
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(index) for index in range(torch.cuda.device_count())]
+    names = (
+        visible.split(",")
+        if visible
+        else [str(index) for index in range(torch.cuda.device_count())]
+    )
     wanted = options.data_parallel * options.tensor_parallel
     if wanted > len(names):
         raise BadValue(
-            "tensor_parallel x data_parallel", wanted, f"at most {len(names)}, the number of available GPUs"
+            "tensor_parallel x data_parallel",
+            wanted,
+            f"at most {len(names)}, the number of available GPUs",
         )
     size = options.tensor_parallel
     return [",".join(names[start : start + size]) for start in range(0, wanted, size)]

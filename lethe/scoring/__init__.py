@@ -55,7 +55,9 @@ class Scorer(NamedTuple):
         return [values[:, 0] for values in self.columns(questions)]
 
 
-def open_scorer(name: str, params: ScorerParams | None = None, folder: Path | None = None) -> Scorer:
+def open_scorer(
+    name: str, params: ScorerParams | None = None, folder: Path | None = None
+) -> Scorer:
     """Open a scorer or judge by name, ready to score; loads a judge's model.
 
     >>> question = Question(["He was born in Rome.", None], {"answer": "Rome", "keywords": ["Rome"]})
@@ -118,7 +120,11 @@ def split_answer(text: str, parts: Parts) -> tuple[str, str | None]:
 
 
 def answers_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:
-    return table if parts is None else table.assign(text=[_part(text, parts, 1) for text in table["text"]])
+    return (
+        table
+        if parts is None
+        else table.assign(text=[_part(text, parts, 1) for text in table["text"]])
+    )
 
 
 def thinking_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:
@@ -152,7 +158,9 @@ def worst_turn(turns: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     >>> worst_turn([(both, np.array([np.nan, 0.0, 0.0])), second]).tolist()
     [1.0, nan, 0.0]
     """
-    most = np.max([np.where(asked, np.nan_to_num(values, nan=0.0), 0.0) for asked, values in turns], axis=0)
+    most = np.max(
+        [np.where(asked, np.nan_to_num(values, nan=0.0), 0.0) for asked, values in turns], axis=0
+    )
     missing = np.any([asked & np.isnan(values) for asked, values in turns], axis=0)
     return np.where(missing & (most < 1), np.nan, most)
 
@@ -199,17 +207,27 @@ def scored_parts(
             judge = open_scorer(name, params_of.get(name), folder)
             verdicts[name] = [_columns(part, items, name, judge, references) for part in parts()]
             del judge
-    opened = {name: open_scorer(name, params_of.get(name)) for name in scorers if name not in verdicts}
+    opened = {
+        name: open_scorer(name, params_of.get(name)) for name in scorers if name not in verdicts
+    }
     for number, part in enumerate(parts()):
         columns: dict[str, np.ndarray] = {}
         for name in scorers:
             of_judge = verdicts.get(name)
-            columns |= of_judge[number] if of_judge else _columns(part, items, name, opened[name], references)
+            columns |= (
+                of_judge[number]
+                if of_judge
+                else _columns(part, items, name, opened[name], references)
+            )
         yield part[["prompt_id", "sample"]].reset_index(drop=True).assign(**columns)
 
 
 def _columns(
-    generations: pd.DataFrame, items: Mapping[str, Row], name: str, opened: Scorer, references: References | None
+    generations: pd.DataFrame,
+    items: Mapping[str, Row],
+    name: str,
+    opened: Scorer,
+    references: References | None,
 ) -> dict[str, np.ndarray]:
     places, questions = asked_of(generations, items, references)
     values = np.full((len(generations), len(opened.endings)), np.nan)
@@ -229,7 +247,9 @@ def asked_of(
             raise BadInput(
                 f"Generations of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."
             )
-        for own, item in _by_reference(generations, rows, items[prompt_id], (references or {}).get(prompt_id, {})):
+        for own, item in _by_reference(
+            generations, rows, items[prompt_id], (references or {}).get(prompt_id, {})
+        ):
             places.append(own)
             questions.append(Question(texts[own], item))
     return places, questions

@@ -21,7 +21,9 @@ from lethe.scoring.text import is_text
 
 ORDER = 4  # of BLEU
 EPSILON = 0.1  # matches counted for an order without a match: NLTK's default
-tokenize = re.compile(r"\w+|[^\w\s]").findall  # words, and every other visible character as one token; case kept
+tokenize = re.compile(
+    r"\w+|[^\w\s]"
+).findall  # words, and every other visible character as one token; case kept
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,17 @@ class Tokens:
         number: dict[str, int] = {}
         ids = [number.setdefault(token, len(number)) for tokens in copies for token in tokens]
         length = np.array([len(tokens) for tokens in copies], dtype=np.int64)
-        text, counts = np.repeat(np.arange(len(length)), length), np.array(list(copies.values()), dtype=np.int64)
+        text, counts = (
+            np.repeat(np.arange(len(length)), length),
+            np.array(list(copies.values()), dtype=np.int64),
+        )
         return cls(np.array(ids, dtype=np.int64), text, length, counts)
 
     def ngrams(self, highest: int) -> Iterator[Ngrams]:
         vocabulary = int(self.ids.max(initial=-1)) + 1
-        gram = np.zeros(len(self.ids), dtype=np.int64)  # number of the n-gram that starts at each position
+        gram = np.zeros(
+            len(self.ids), dtype=np.int64
+        )  # number of the n-gram that starts at each position
         for n in range(1, highest + 1):
             starts = len(self.ids) - n + 1
             inside = self.text[: max(starts, 0)] == self.text[n - 1 :]
@@ -62,7 +69,9 @@ class Tokens:
             distinct, number = np.unique(key, return_inverse=True)
             gram = np.zeros(len(inside), dtype=np.int64)
             gram[inside] = number
-            pairs, count = np.unique(self.text[: len(inside)][inside] * len(distinct) + number, return_counts=True)
+            pairs, count = np.unique(
+                self.text[: len(inside)][inside] * len(distinct) + number, return_counts=True
+            )
             yield Ngrams(pairs // max(len(distinct), 1), pairs % max(len(distinct), 1), count)
 
 

@@ -63,7 +63,12 @@ def score_likelihoods(given: pd.DataFrame, rows: Mapping[str, Row]) -> pd.DataFr
                 f"Likelihoods of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."
             )
         item = _item(rows[prompt_id]["answer"], answers)
-        scored.append({"prompt_id": prompt_id, **{name: measure(item) for name, measure in LIKELIHOODS.items()}})
+        scored.append(
+            {
+                "prompt_id": prompt_id,
+                **{name: measure(item) for name, measure in LIKELIHOODS.items()},
+            }
+        )
     return pd.DataFrame(scored)
 
 
@@ -110,7 +115,9 @@ def exact_memorisation(item: Item) -> float:
 def among(correct: float, wrong: np.ndarray) -> float:
     """p / (p + sum of p_wrong) from the losses of the answers; NaN if one of them is NaN."""
     losses = np.append(correct, wrong)
-    weights = np.exp(losses.min() - losses)  # relative to the likeliest answer, so at least one does not underflow
+    weights = np.exp(
+        losses.min() - losses
+    )  # relative to the likeliest answer, so at least one does not underflow
     return float(weights[0] / weights.sum())
 
 
@@ -140,7 +147,9 @@ def mia_min_k_plus_plus(item: Item) -> float:
     tokens = item.answer
     excess = tokens.log_probs - tokens.expected
     # Where the model is certain, sigma is 0 and ln p(token) equals mu, so the value is 0.
-    return _mean_of_lowest(np.divide(excess, tokens.spread, out=np.zeros_like(excess), where=tokens.spread > 0))
+    return _mean_of_lowest(
+        np.divide(excess, tokens.spread, out=np.zeros_like(excess), where=tokens.spread > 0)
+    )
 
 
 def _mean_of_lowest(values: np.ndarray) -> float:

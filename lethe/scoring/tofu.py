@@ -50,7 +50,11 @@ def mean_term(values: np.ndarray) -> Term:
     """The mean of the ``values`` that are not NaN, with the numbers of present and missing values."""
     values = np.asarray(values, dtype=np.float64)
     present = values[~np.isnan(values)]
-    return Term(float(present.mean()) if len(present) else float("nan"), len(present), len(values) - len(present))
+    return Term(
+        float(present.mean()) if len(present) else float("nan"),
+        len(present),
+        len(values) - len(present),
+    )
 
 
 def forget_truth(ratios: np.ndarray) -> Term:
@@ -76,7 +80,9 @@ def utility_values(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np
     for name, values in sets.items():
         terms |= {f"{name}_{key}": values[key] for key in ("probability", "rouge")}
         ratios = np.asarray(values["truth_ratio"], dtype=np.float64)
-        terms[f"{name}_truth"] = np.maximum(0, 1 - ratios)  # 1 if the wrong answers have negligible probability
+        terms[f"{name}_truth"] = np.maximum(
+            0, 1 - ratios
+        )  # 1 if the wrong answers have negligible probability
     return terms
 
 
@@ -115,7 +121,13 @@ LARGEST_RECALL = 1.0
 STORED = 1e-6  # relative; open-unlearning adds 1e-10 to a truth ratio
 TEXTS = ("input", "generation", "ground_truth")
 LARGEST = 1e6  # nats per token: the probability is zero long before
-KEYS = ("avg_gt_loss", "avg_paraphrased_loss", "average_perturb_loss", "generated_text", "rougeL_recall")
+KEYS = (
+    "avg_gt_loss",
+    "avg_paraphrased_loss",
+    "average_perturb_loss",
+    "generated_text",
+    "rougeL_recall",
+)
 
 
 @dataclass(frozen=True)
@@ -142,9 +154,12 @@ def read_log(path: str | os.PathLike, names: Iterable[str] = tuple(SECTIONS)) ->
     log = read_json(path)
     if not isinstance(log, dict):
         raise BadFile(
-            path, f"holds {type(log).__name__}, expected an object with the keys {', '.join(SECTIONS.values())}"
+            path,
+            f"holds {type(log).__name__}, expected an object with the keys {', '.join(SECTIONS.values())}",
         )
-    read = _blocks if any(block in log for blocks in BLOCKS.values() for block in blocks) else _section
+    read = (
+        _blocks if any(block in log for blocks in BLOCKS.values() for block in blocks) else _section
+    )
     return {name: read(path, log, name) for name in names}
 
 
@@ -169,9 +184,13 @@ def differences(
 
 def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Section:
     probability, rouge, truth = (
-        block.get("value_by_index") if isinstance(block := log.get(key), dict) else None for key in BLOCKS[name]
+        block.get("value_by_index") if isinstance(block := log.get(key), dict) else None
+        for key in BLOCKS[name]
     )
-    rows = next((list(block) for block in (rouge, truth, probability) if isinstance(block, dict) and block), None)
+    rows = next(
+        (list(block) for block in (rouge, truth, probability) if isinstance(block, dict) and block),
+        None,
+    )
     if rows is None:
         raise BadFile(path, f"no rows of {', '.join(BLOCKS[name])}", "Evaluate with these metrics.")
 
@@ -181,7 +200,9 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Sect
         return np.array([_number(value, largest) for value in values], dtype=np.float64)
 
     texts = [rouge.get(row) if isinstance(rouge, dict) else None for row in rows]
-    triples = [[text.get(key) for key in TEXTS] if isinstance(text, dict) else None for text in texts]
+    triples = [
+        [text.get(key) for key in TEXTS] if isinstance(text, dict) else None for text in texts
+    ]
     return Section(
         rows,
         column(probability, "prob", 1.0),
@@ -194,10 +215,16 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Sect
 def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Section:
     section = log.get(SECTIONS[name])
     if not isinstance(section, dict):
-        raise BadFile(path, f"no object {SECTIONS[name]!r}; the log must contain {', '.join(SECTIONS.values())}")
+        raise BadFile(
+            path,
+            f"no object {SECTIONS[name]!r}; the log must contain {', '.join(SECTIONS.values())}",
+        )
     for key in KEYS:
         if not isinstance(section.get(key), dict):
-            raise BadFile(path, f"{SECTIONS[name]}: no object {key!r}; the section must contain {', '.join(KEYS)}")
+            raise BadFile(
+                path,
+                f"{SECTIONS[name]}: no object {key!r}; the section must contain {', '.join(KEYS)}",
+            )
     rows = list(section["generated_text"])
     if not rows:
         raise BadFile(path, f"{SECTIONS[name]}: no rows in generated_text")
@@ -221,7 +248,11 @@ def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Sec
 
 def _rouge_again(texts: Json) -> float:
     """ROUGE-L recall of [question, generation, answer] as in TOFU: zero, not missing, for an empty generation."""
-    if not isinstance(texts, list) or len(texts) != 3 or not all(isinstance(text, str) for text in texts):
+    if (
+        not isinstance(texts, list)
+        or len(texts) != 3
+        or not all(isinstance(text, str) for text in texts)
+    ):
         return float("nan")
     _, generation, answer = texts
     return float(rouge_l([generation], answer).recall[0])
@@ -229,13 +260,17 @@ def _rouge_again(texts: Json) -> float:
 
 def _number(value: Json, largest: float = LARGEST) -> float:
     """A loss or a recall; NaN unless it lies in [0, ``largest``]."""
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= largest
+    usable = (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= largest
+    )
     return float(value) if usable else float("nan")
 
 
 def _numbers(value: Json) -> np.ndarray:
     """A list of losses; a single NaN if ``value`` is empty or not a list, so derived values are missing."""
-    return np.array([_number(item) for item in value] if isinstance(value, list) and value else [np.nan])
+    return np.array(
+        [_number(item) for item in value] if isinstance(value, list) and value else [np.nan]
+    )
 
 
 BETTING = "betting (Waudby-Smith and Ramdas), alpha / 2 a side"

@@ -42,7 +42,10 @@ class VerdictStore:
             self.verdicts |= cache.recall(path) or {}  # a damaged file is judged again
 
     def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
-        plain = {key: [None if np.isnan(one) else float(one) for one in row] for key, row in verdicts.items()}
+        plain = {
+            key: [None if np.isnan(one) else float(one) for one in row]
+            for key, row in verdicts.items()
+        }
         cache.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.verdicts |= plain
 
@@ -63,7 +66,12 @@ def _facts(judge: Judge) -> dict[str, object]:
     model = getattr(judge.params, "model", None)
     content = content_digest(Path(model)) if model is not None and Path(model).exists() else model
     device = None if model is None else default_device()
-    return {"model": content, "record": judge.record(), "libraries": versions(*LIBRARIES), "device": device}
+    return {
+        "model": content,
+        "record": judge.record(),
+        "libraries": versions(*LIBRARIES),
+        "device": device,
+    }
 
 
 class Distinct(NamedTuple):
@@ -78,7 +86,12 @@ def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
     distinct, keys = dict[str, Asked](), list[list[str | None]]()
     for question in questions:
         row = digest(dict(judge.read_of(question.item))) if judge.applies(question.item) else None
-        keys.append([digest(row, text) if row and isinstance(text, str) else None for text in question.answers])
+        keys.append(
+            [
+                digest(row, text) if row and isinstance(text, str) else None
+                for text in question.answers
+            ]
+        )
         for key, text in zip(keys[-1], question.answers, strict=True):
             if key is not None:
                 distinct.setdefault(key, Asked(str(text), question.item))
@@ -86,13 +99,18 @@ def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
 
 
 def judged(
-    judge: Judge, questions: Sequence[Question] | Distinct, store: VerdictStore | None = None, label: str = "judge"
+    judge: Judge,
+    questions: Sequence[Question] | Distinct,
+    store: VerdictStore | None = None,
+    label: str = "judge",
 ) -> list[np.ndarray]:
     """The scores of every answer: one array (answers, columns) per question, in the given order."""
     distinct = questions if isinstance(questions, Distinct) else distinct_answers(judge, questions)
     verdicts = _each(judge, distinct.answers, store, label)
     width = len(judge.COLUMNS)
-    rows = ([[np.nan] * width if key is None else verdicts[key] for key in own] for own in distinct.keys)
+    rows = (
+        [[np.nan] * width if key is None else verdicts[key] for key in own] for own in distinct.keys
+    )
     return [np.array(own, dtype=np.float64).reshape(len(own), width) for own in rows]
 
 
@@ -101,14 +119,20 @@ def _each(
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
     kept = store.verdicts if store else {}
-    verdicts = {key: [np.nan if one is None else one for one in kept[key]] for key in distinct if key in kept}
+    verdicts = {
+        key: [np.nan if one is None else one for one in kept[key]]
+        for key in distinct
+        if key in kept
+    }
     order = sorted(distinct, key=lambda key: (len(distinct[key].text), key))
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.
     batches = [order[start : start + judge.batch] for start in range(0, len(order), judge.batch)]
     ahead = [rest for batch in batches if (rest := [key for key in batch if key not in verdicts])]
     if len(ahead) > 1:
         memory = f"with {memory_used() / (1 << 30):.1f} GiB of memory so far"
-        tell(f"{label}: {sum(map(len, ahead)):,} distinct answers to judge in {len(ahead):,} batches, {memory}.")
+        tell(
+            f"{label}: {sum(map(len, ahead)):,} distinct answers to judge in {len(ahead):,} batches, {memory}."
+        )
     for batch in progress(ahead, label, "batches"):
         values = _columns(judge, judge.judge([distinct[key] for key in batch]), len(batch))
         fresh = {key: row.tolist() for key, row in zip(batch, values, strict=True)}

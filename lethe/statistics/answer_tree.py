@@ -42,8 +42,18 @@ class Masses:
 
     def __post_init__(self) -> None:
         for name in ("leak", "clean", "blank", "unscored", "unconfirmed"):
-            check(0 <= getattr(self, name) <= 1 + TOLERANCE, name, getattr(self, name), "a probability")
-        check(self.leak + self.clean <= 1 + TOLERANCE, "leak + clean", self.leak + self.clean, "at most 1")
+            check(
+                0 <= getattr(self, name) <= 1 + TOLERANCE,
+                name,
+                getattr(self, name),
+                "a probability",
+            )
+        check(
+            self.leak + self.clean <= 1 + TOLERANCE,
+            "leak + clean",
+            self.leak + self.clean,
+            "at most 1",
+        )
 
     @property
     def leak(self) -> float:
@@ -65,7 +75,9 @@ class Remainder:
     def __post_init__(self) -> None:
         check(0 <= self.rho < math.inf, "rho", self.rho, "a number of at least 0")
         if not 0 <= self.leaks <= self.sampled:
-            raise BadValue("leaks", self.leaks, f"a whole number from 0 to {self.sampled}, the number sampled")
+            raise BadValue(
+                "leaks", self.leaks, f"a whole number from 0 to {self.sampled}, the number sampled"
+            )
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,12 @@ def poisson_lower(count: np.ndarray | float, alpha: float) -> np.ndarray:
 
 def _counts(count: np.ndarray | float) -> np.ndarray:
     counts = np.asarray(count, dtype=np.float64)
-    check(np.isfinite(counts).all() and (counts >= 0).all(), "count", count, "whole numbers of at least 0")
+    check(
+        np.isfinite(counts).all() and (counts >= 0).all(),
+        "count",
+        count,
+        "whole numbers of at least 0",
+    )
     return counts
 
 
@@ -154,7 +171,9 @@ def leak_interval(
     if remainder.rho:
         rest = float(poisson_upper(remainder.leaks, alpha)) / remainder.rho
         upper = min(certain, rounding.most(masses.leak_by_length) + rounding.factor * rest)
-        sampled = lower + float(poisson_lower(remainder.leaks, alpha)) / remainder.rho / rounding.factor
+        sampled = (
+            lower + float(poisson_lower(remainder.leaks, alpha)) / remainder.rho / rounding.factor
+        )
     return LeakInterval(
         lower=lower,
         upper=max(upper, lower),
@@ -186,7 +205,11 @@ def pooled_leak(
     check_alpha(alpha)
     rates = {remainder.rho for _, remainder in questions}
     if len(rates) != 1 or 0 in rates:
-        raise BadValue("rho", sorted(rates), "one number above 0 that all questions share, at least one question")
+        raise BadValue(
+            "rho",
+            sorted(rates),
+            "one number above 0 that all questions share, at least one question",
+        )
     rho, leaks, m = rates.pop(), sum(remainder.leaks for _, remainder in questions), len(questions)
     low = math.fsum(rounding.least(masses.leak_by_length) for masses, _ in questions)
     high = math.fsum(rounding.most(masses.leak_by_length) for masses, _ in questions)
@@ -207,7 +230,9 @@ def pooled_leak(
 def chance_within(probability: np.ndarray | float, queries: np.ndarray | float) -> np.ndarray:
     """P(at least one leak in N independent queries) = 1 - (1 - p)^N, accurate for tiny p."""
     with np.errstate(divide="ignore"):
-        exponent = np.asarray(queries, dtype=np.float64) * np.log1p(-np.asarray(probability, dtype=np.float64))
+        exponent = np.asarray(queries, dtype=np.float64) * np.log1p(
+            -np.asarray(probability, dtype=np.float64)
+        )
     return -np.expm1(exponent)
 
 
@@ -221,7 +246,9 @@ def queries_until(probability: np.ndarray | float, chance: float = 0.5) -> np.nd
     return np.maximum(1.0, np.ceil(exact * (1 - 1e-12)))
 
 
-def leak_bands(lower: float, upper: float, queries: Sequence[int]) -> dict[int, tuple[float, float]]:
+def leak_bands(
+    lower: float, upper: float, queries: Sequence[int]
+) -> dict[int, tuple[float, float]]:
     """Map each N to the band of P(at least one leak in N); all bands hold together at 1 - alpha."""
     ends = chance_within(np.array([lower, upper]), np.asarray(queries)[:, None])
     return {int(n): (float(low), float(high)) for n, (low, high) in zip(queries, ends, strict=True)}
@@ -237,7 +264,10 @@ def verdict(lower: float, upper: float, tau: float) -> TreeVerdict:
 
 
 def together_below(
-    questions: Sequence[tuple[Masses, Remainder]], tau: float, alpha: float, rounding: Rounding = EXACTLY
+    questions: Sequence[tuple[Masses, Remainder]],
+    tau: float,
+    alpha: float,
+    rounding: Rounding = EXACTLY,
 ) -> np.ndarray:
     """(m,) the questions that leak less than ``tau``, chosen beforehand; all of them do with probability 1 - alpha (Holm
     1979).
@@ -247,7 +277,9 @@ def together_below(
     [True, True, False]
     """
     p_values = [
-        _p_value(tau, masses, rest, leak_interval(masses, rest, alpha, rounding).upper_certain, rounding)
+        _p_value(
+            tau, masses, rest, leak_interval(masses, rest, alpha, rounding).upper_certain, rounding
+        )
         for masses, rest in questions
     ]
     return holm(p_values, tau, alpha)[0]
@@ -287,7 +319,11 @@ def against_retrain(
     check(1 <= factor < math.inf, "factor", factor, "a number of at least 1")
     lower = np.asarray(lower, dtype=np.float64)
     if lower.shape != (len(retrain),) or not len(retrain):
-        raise BadValue("lower", lower.shape, f"one for each of Retrain's {len(retrain)} questions, at least one")
+        raise BadValue(
+            "lower",
+            lower.shape,
+            f"one for each of Retrain's {len(retrain)} questions, at least one",
+        )
     ends = [leak_interval(masses, rest, alpha, rounding) for masses, rest in retrain]
     upper = np.array([end.upper for end in ends])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -303,7 +339,9 @@ def against_retrain(
     return AgainstRetrain(ratio, p_values, holds, factor, alpha, "Poisson tail, Holm", SAMPLED)
 
 
-def _p_value(claimed: float, masses: Masses, remainder: Remainder, certain: float, rounding: Rounding) -> float:
+def _p_value(
+    claimed: float, masses: Masses, remainder: Remainder, certain: float, rounding: Rounding
+) -> float:
     """P(at most the observed number of leaks | the question leaks with probability ``claimed`` or more)."""
     if claimed > certain:
         return 0.0  # the enumeration alone refutes the null

@@ -34,7 +34,9 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
     return betaincinv(ranks, n - ranks + 1, eta)
 
 
-def berk_jones_eta(n: int, alpha: float, solved: MutableMapping[tuple[int, float], float] | None = None) -> float:
+def berk_jones_eta(
+    n: int, alpha: float, solved: MutableMapping[tuple[int, float], float] | None = None
+) -> float:
     """The level of each quantile at which the whole band holds with probability 1 - alpha; relative error 1e-10.
 
     The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated, in seconds for n in
@@ -57,7 +59,9 @@ def _solve_eta(n: int, alpha: float) -> float:
         return math.log(crossing(berk_jones(n, math.exp(log_eta))) / alpha)
 
     # The probability that some quantile fails is at least eta (one quantile alone) and at most n eta (union bound).
-    return math.exp(brentq(excess, math.log(alpha / n) - 1e-6, math.log(alpha) + 1e-6, xtol=1e-11, rtol=1e-11))
+    return math.exp(
+        brentq(excess, math.log(alpha / n) - 1e-6, math.log(alpha) + 1e-6, xtol=1e-11, rtol=1e-11)
+    )
 
 
 def crossing(lower: np.ndarray) -> float:
@@ -71,11 +75,19 @@ def crossing(lower: np.ndarray) -> float:
     n = len(lower)
     log_factorials = gammaln(np.arange(n + 1) + 1.0)
     log_total = n * math.log(n) - n - log_factorials[n]
-    start, mass, failed = 0, np.ones(1), 0.0  # mass[k]: chance of ``start + k`` points so far, none failed
-    for rank, gap, left in zip(range(1, n + 1), np.diff(lower, prepend=0.0), n * (1 - lower), strict=True):
+    start, mass, failed = (
+        0,
+        np.ones(1),
+        0.0,
+    )  # mass[k]: chance of ``start + k`` points so far, none failed
+    for rank, gap, left in zip(
+        range(1, n + 1), np.diff(lower, prepend=0.0), n * (1 - lower), strict=True
+    ):
         # The Poisson probabilities, cut where the remaining tail is below 1e-20, or at n.
         counts = np.arange(min(int(n * gap + 12 * math.sqrt(n * gap) + 30), n + 1))
-        mass = np.convolve(mass, np.exp(xlogy(counts, n * gap) - n * gap - log_factorials[: len(counts)]))
+        mass = np.convolve(
+            mass, np.exp(xlogy(counts, n * gap) - n * gap - log_factorials[: len(counts)])
+        )
         mass, over = mass[: rank - start], mass[max(rank - start, 0) : n + 1 - start]
         # Counts above the limit fail here; they contribute if the rest of the n points come later.
         later = n - max(rank, start) - np.arange(len(over))

@@ -25,7 +25,9 @@ from lethe.statistics.checks import check_alpha, check_scores
 CAP = 0.9  # the largest stake, as a share of the largest stake that cannot lose all capital; fixed beforehand
 PRIOR = 0.5  # each moment of one prior observation, a fair coin
 DIVISORS = (0.5, 1.5)  # least and largest, by which skewness changes a stake
-LEAST_MISSING = 0.3  # log capital: a bet that has almost reached its goal goes on with stakes of this size
+LEAST_MISSING = (
+    0.3  # log capital: a bet that has almost reached its goal goes on with stakes of this size
+)
 BLOCKS = 24  # of equally many draws, but none longer than LONGEST, with which no product of factors underflows
 LONGEST = 128
 TOLERANCE = 1e-9
@@ -50,13 +52,18 @@ def mean_lower(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
     return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, recomputed)
 
 
-def all_ends(low: np.ndarray, high: np.ndarray, alpha: float, *others: np.ndarray) -> list[np.ndarray]:
+def all_ends(
+    low: np.ndarray, high: np.ndarray, alpha: float, *others: np.ndarray
+) -> list[np.ndarray]:
     """`mean_lower` of the rows of ``low``, `mean_upper` of those of ``high`` and of each other table, in one search, which
     takes nearly as long for one row as for a hundred.
     """
     check_alpha(alpha)
     tables = [1.0 - check_scores(low), *(check_scores(table) for table in (high, *others))]
-    ends = np.split(_smallest_refuted(np.concatenate(tables), alpha), np.cumsum([len(own) for own in tables])[:-1])
+    ends = np.split(
+        _smallest_refuted(np.concatenate(tables), alpha),
+        np.cumsum([len(own) for own in tables])[:-1],
+    )
     return [1.0 - ends[0], *ends[1:]]
 
 
@@ -120,11 +127,18 @@ def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.nd
     check_alpha(alpha)
     goal, draws = math.log(1 / alpha), np.ascontiguousarray(scores.T)
     means = np.full(len(scores), mean)
-    return np.minimum(1.0, np.exp(-_log_capital(means, draws, *_sizes(draws, False), goal, recomputed=False)))
+    return np.minimum(
+        1.0, np.exp(-_log_capital(means, draws, *_sizes(draws, False), goal, recomputed=False))
+    )
 
 
 def _log_capital(
-    mean: np.ndarray, draws: np.ndarray, sizes: np.ndarray, skews: np.ndarray, goal: float, recomputed: bool
+    mean: np.ndarray,
+    draws: np.ndarray,
+    sizes: np.ndarray,
+    skews: np.ndarray,
+    goal: float,
+    recomputed: bool,
 ) -> np.ndarray:
     """(P,) the largest log capital at the end of a block that the bets against each column's ``mean`` reach."""
     gains = mean - draws
@@ -157,11 +171,15 @@ def _sizes(draws: np.ndarray, recomputed: bool) -> tuple[np.ndarray, np.ndarray]
     for _ in range(3):
         power = power * draws
         sums = np.cumsum(np.add.reduceat(power, starts, axis=0), axis=0)
-        moments.append((PRIOR + np.concatenate([np.zeros((1, draws.shape[1])), sums[:-1]])) / counts)
+        moments.append(
+            (PRIOR + np.concatenate([np.zeros((1, draws.shape[1])), sums[:-1]])) / counts
+        )
     mean, second, third = moments
     variance = second - mean**2
     left = (n - starts)[:, None] if recomputed else n
-    return np.sqrt(2 / (left * variance)), 2 / 3 * (third - 3 * mean * second + 2 * mean**3) / variance
+    return np.sqrt(2 / (left * variance)), 2 / 3 * (
+        third - 3 * mean * second + 2 * mean**3
+    ) / variance
 
 
 def _block(n: int, recomputed: bool) -> int:

@@ -39,16 +39,31 @@ class Covers(StrEnum):
     CERTIFIED = "the list of certified prompts", "on every one of {of} that is certified"
     ONE_IN_LANGUAGE = f"one question, {RANDOM}", f"on any one of {{of}} by itself, {RANDOM}"
     WORST_IN_LANGUAGE = f"the worst of the questions, {RANDOM}", f"on the worst of {{of}}, {RANDOM}"
-    EVERY_IN_LANGUAGE = f"every question together, {RANDOM}", f"on every one of {{of}} together, {RANDOM}"
-    AVERAGE_IN_LANGUAGE = f"the average over the questions, {RANDOM}", f"on average over {{of}}, {RANDOM}"
+    EVERY_IN_LANGUAGE = (
+        f"every question together, {RANDOM}",
+        f"on every one of {{of}} together, {RANDOM}",
+    )
+    AVERAGE_IN_LANGUAGE = (
+        f"the average over the questions, {RANDOM}",
+        f"on average over {{of}}, {RANDOM}",
+    )
     CERTIFIED_IN_LANGUAGE = (
         f"the list of certified questions, {RANDOM}",
         f"on every one of {{of}} that is certified, {RANDOM}",
     )
-    PRODUCTIONS = "every production of the language together", "on every production of the language together"
-    PROMPTS_OF_LANGUAGE = "a random prompt of the language", "over {of}, in the prompts of the language"
+    PRODUCTIONS = (
+        "every production of the language together",
+        "on every production of the language together",
+    )
+    PROMPTS_OF_LANGUAGE = (
+        "a random prompt of the language",
+        "over {of}, in the prompts of the language",
+    )
     MODELS = "models like those of the pools", "over models like those of the pools"
-    HELD_OUT = "the forget rows against the held-out rows", "between the forget rows and the held-out rows"
+    HELD_OUT = (
+        "the forget rows against the held-out rows",
+        "between the forget rows and the held-out rows",
+    )
     MODEL = "this model", "for this model"
     RUN = "the mechanism of the run", "for the mechanism of the run, by this method by itself"
     ATTACK = "one attack", "for any one attack by itself"
@@ -63,12 +78,16 @@ class Assumes(StrEnum):
     DRAWS_IN_ORDER = "independent draws of one prompt, in sampling order"
     DRAWS_WITHIN = "independent draws within each prompt"
     DRAWS_WITHIN_IN_ORDER = "independent draws within each prompt, in sampling order"
-    DRAWS_WITHIN_AND_BETWEEN = "independent draws within each prompt and between them, equal n, binary scores"
+    DRAWS_WITHIN_AND_BETWEEN = (
+        "independent draws within each prompt and between them, equal n, binary scores"
+    )
     QUESTIONS = "questions drawn independently from questions like them"
     VALUES = "independent values"
 
 
-AMONG = re.compile(r"(?:any one of|the worst of|every one of|average over) \{of\}(?: by itself| together)?")
+AMONG = re.compile(
+    r"(?:any one of|the worst of|every one of|average over) \{of\}(?: by itself| together)?"
+)
 # The assumption of a bound for one fixed prompt, restated for draws that each have a random prompt.
 ASSUMES_IN_LANGUAGE = {
     "independent draws of one prompt": "independent draws of prompt and answer together",
@@ -106,9 +125,13 @@ class Bound:
         check(self.value > -math.inf, "value", self.value, "a number, or infinity")  # nor NaN
         check(self.side in get_args(Side), "side", self.side, "upper or lower")
         if not 0 <= self.alpha < 1:
-            raise BadValue("alpha", self.alpha, "a number between 0 and 1, or 0 for a bound that cannot fail")
+            raise BadValue(
+                "alpha", self.alpha, "a number between 0 and 1, or 0 for a bound that cannot fail"
+            )
         if not isinstance(self.covers, Covers):
-            raise BadValue("covers", self.covers, f"one of {', '.join(map(repr, map(str, Covers)))}")
+            raise BadValue(
+                "covers", self.covers, f"one of {', '.join(map(repr, map(str, Covers)))}"
+            )
 
     def rounded(self, digits: int = 3) -> Decimal:
         """The value with ``digits`` decimals: an upper bound rounded up, a lower bound down."""
@@ -204,7 +227,9 @@ class Interval:
 
     def bounds(self) -> tuple[Bound, Bound]:
         """The lower and the upper end, each a bound at half of alpha."""
-        return both_ends(self.lower, self.upper, self.alpha / 2, self.covers, self.assumes, self.method, self.n)
+        return both_ends(
+            self.lower, self.upper, self.alpha / 2, self.covers, self.assumes, self.method, self.n
+        )
 
 
 def level(alpha: float) -> str:
@@ -240,7 +265,11 @@ def rounded(value: float | Decimal, digits: int, side: Side | None = None) -> De
 def significant(value: float | Decimal, digits: int = 4, side: Side | None = None) -> Decimal:
     """The value with a fixed number of significant digits, rounded as `rounded` does."""
     number = exact(value)
-    return Context(prec=digits, rounding=ROUNDING[side]).create_decimal(number) if number.is_finite() else number
+    return (
+        Context(prec=digits, rounding=ROUNDING[side]).create_decimal(number)
+        if number.is_finite()
+        else number
+    )
 
 
 def two_digits(number: Decimal, side: Side | None = None) -> Decimal:

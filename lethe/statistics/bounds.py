@@ -109,7 +109,12 @@ def paper_bounds(
     thresholds = np.asarray(thresholds, dtype=np.float64)
     n = scores.shape[1]
     values: dict[str, Any] = in_blocks(lambda block: _values(block, alpha, thresholds), scores)
-    absent, successes, above, e = values.pop("absent"), values["leaking"], values["empirical_tail"], dkw(n, alpha)
+    absent, successes, above, e = (
+        values.pop("absent"),
+        values["leaking"],
+        values["empirical_tail"],
+        dkw(n, alpha),
+    )
     return PaperBounds(
         n=n,
         alpha=alpha,
@@ -245,7 +250,9 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     np.not_equal(joined[:, 1:], joined[:, :-1], out=last_of_equals[:, :-1])
     sizes = np.count_nonzero(last_of_equals, axis=1)
     places = np.flatnonzero(last_of_equals)
-    grid = joined.ravel()[places]  # the distinct points of all rows, concatenated; rows have unequal lengths
+    grid = joined.ravel()[
+        places
+    ]  # the distinct points of all rows, concatenated; rows have unequal lengths
     first = np.cumsum(sizes) - sizes
     last = first + sizes - 1
     # n F_n at a point: the entries up to its last copy, minus those of the fixed grid.
@@ -268,7 +275,9 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     eta = np.maximum(farthest[:-1], farthest[1:])
     steps = eta[:-1] - eta[1:]
     terms = np.zeros(len(grid))
-    terms[1:-1] = np.maximum(steps * above[1:-1], steps * below[1:-1])  # above where d_i > 0, else below
+    terms[1:-1] = np.maximum(
+        steps * above[1:-1], steps * below[1:-1]
+    )  # above where d_i > 0, else below
     terms[first] = terms[last] = 0
     return eta[last - 1] + np.add.reduceat(terms, first)
 
@@ -282,7 +291,9 @@ def possible(bound: Bound) -> Bound:
     return replace(bound, value=min(bound.value, LARGEST))
 
 
-def sd_upper(scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst"] = "refuse") -> np.ndarray:
+def sd_upper(
+    scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst"] = "refuse"
+) -> np.ndarray:
     """(P,) upper bound of each row's standard deviation over the two-sided DKW band, with probability 1 - alpha.
 
     The largest variance in the band is the minimum over centres a of the largest E(X - a)^2. At each level u the quantile
@@ -298,7 +309,9 @@ def sd_upper(scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst
 def _largest_variance(scores: np.ndarray, e: float) -> np.ndarray:
     n = scores.shape[1]
     low, high = (np.sort(np.where(np.isnan(scores), fill, scores), axis=1) for fill in (0.0, 1.0))
-    low, high = (np.pad(side, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))) for side in (low, high))
+    low, high = (
+        np.pad(side, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))) for side in (low, high)
+    )
     ranks = np.arange(n + 1) / n
     # Between two neighbouring levels both edges' quantiles are constant.
     levels = np.unique(np.clip(np.concatenate([[0.0, 1.0], ranks - e, ranks + e]), 0, 1))
@@ -374,7 +387,11 @@ def tighter_bounds(
     # F(x) is at least the band's value at the largest draw up to x; below the smallest draw, the band gives no information.
     below = np.concatenate([[0.0], below])
     absent = np.isnan(scores)
-    high, low = (np.where(absent, fill, scores) for fill in (1.0, 0.0)) if absent.any() else (scores, scores)
+    high, low = (
+        (np.where(absent, fill, scores) for fill in (1.0, 0.0))
+        if absent.any()
+        else (scores, scores)
+    )
     least, most, squares = betting.all_ends(low, high, alpha, betting.predictable_squares(scores))
     return TighterBounds(
         n=n,

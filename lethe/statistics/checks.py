@@ -13,7 +13,9 @@ BLOCK = 1 << 16  # scores
 
 def check_alpha(alpha: float) -> None:
     """Raise `BadValue` outside [`SMALLEST_ALPHA`, 0.5]: the one-sided bounds are proven only up to one half."""
-    check(SMALLEST_ALPHA <= alpha <= 0.5, "alpha", alpha, f"a number from {SMALLEST_ALPHA:g} to 0.5")
+    check(
+        SMALLEST_ALPHA <= alpha <= 0.5, "alpha", alpha, f"a number from {SMALLEST_ALPHA:g} to 0.5"
+    )
 
 
 def check_share(name: str, value: float) -> None:
@@ -32,12 +34,19 @@ def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
     check(missing in ("refuse", "worst"), "missing", missing, "refuse or worst")
     scores = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     if scores.ndim != 2 or not scores.shape[1]:
-        raise BadValue("scores", f"shape {scores.shape}", "of shape (prompts, n), with a score for each prompt")
-    low, high = np.fmin.reduce(scores, axis=None, initial=0.0), np.fmax.reduce(scores, axis=None, initial=0.0)
+        raise BadValue(
+            "scores", f"shape {scores.shape}", "of shape (prompts, n), with a score for each prompt"
+        )
+    low, high = (
+        np.fmin.reduce(scores, axis=None, initial=0.0),
+        np.fmax.reduce(scores, axis=None, initial=0.0),
+    )
     if low < 0 or high > 1:
         raise BadValue("scores", float(low if low < 0 else high), "numbers in [0, 1]")
     if missing == "refuse" and np.isnan(scores.sum()):
-        raise BadValue("scores", "NaN", "numbers in [0, 1]", "Decide how missing scores count (--missing).")
+        raise BadValue(
+            "scores", "NaN", "numbers in [0, 1]", "Decide how missing scores count (--missing)."
+        )
     return scores
 
 
@@ -46,5 +55,7 @@ def in_blocks(
 ) -> dict[str, np.ndarray]:
     """Apply ``function`` to a few rows at a time, so that its working set fits in the CPU cache, and join the arrays."""
     rows = max(1, BLOCK // scores.shape[1])
-    parts = [function(scores[first : first + rows]) for first in range(0, max(len(scores), 1), rows)]
+    parts = [
+        function(scores[first : first + rows]) for first in range(0, max(len(scores), 1), rows)
+    ]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

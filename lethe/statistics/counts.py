@@ -47,15 +47,21 @@ def pooled_bounds(
     """
     several = np.size(leaks) > 1
     low, high = (pooled_lower, pooled_upper) if several else (binary_lower, binary_upper)
-    hits, total, gone = (np.sum(np.broadcast_to(each, np.shape(leaks))) for each in (leaks, n, missing))
-    return np.atleast_1d(low(hits, int(total), alpha)), np.atleast_1d(high(hits + gone, int(total), alpha))
+    hits, total, gone = (
+        np.sum(np.broadcast_to(each, np.shape(leaks))) for each in (leaks, n, missing)
+    )
+    return np.atleast_1d(low(hits, int(total), alpha)), np.atleast_1d(
+        high(hits + gone, int(total), alpha)
+    )
 
 
 def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
     """1 - (1 - p)^k for every p, (...), and every k, (K,), to full relative precision at any p; NaN stays NaN."""
     p, k = np.asarray(p, dtype=np.float64)[..., None], np.asarray(ks, dtype=np.float64)
     with np.errstate(divide="ignore"):  # p = 1
-        return np.where(k == 1, p, -np.expm1(k * np.log1p(-p)))  # for k = 1 the logarithm would round p
+        return np.where(
+            k == 1, p, -np.expm1(k * np.log1p(-p))
+        )  # for k = 1 the logarithm would round p
 
 
 def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
@@ -78,7 +84,9 @@ def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
                 logs = np.log1p(-k / np.arange(size, size - longest, -1.0))
                 sums = np.concatenate([[0.0], np.cumsum(logs)])
                 estimate = -np.expm1(sums[np.minimum(counts, longest)])
-                estimates[rows, place] = np.where(counts > size - k, 1.0, estimate) + 0.0  # no negative zero
+                estimates[rows, place] = (
+                    np.where(counts > size - k, 1.0, estimate) + 0.0
+                )  # no negative zero
     return estimates
 
 
@@ -101,7 +109,9 @@ def check_counts(
         raise BadValue("n and missing", (np.shape(n), np.shape(missing)), legal) from None
     check(leaks.ndim == 1, "leaks", f"shape {leaks.shape}", "one count per question")
     for name, counts, least in (("leaks", leaks, 0), ("n", n, 1), ("missing", missing, 0)):
-        wrong = (counts < least) | (np.floor(counts) != counts) & ~(np.isnan(counts) & (name == "leaks"))
+        wrong = (counts < least) | (np.floor(counts) != counts) & ~(
+            np.isnan(counts) & (name == "leaks")
+        )
         if wrong.any():
             raise BadValue(name, counts[wrong][0].item(), f"a whole number of at least {least}")
     over = leaks + missing > n
@@ -129,7 +139,11 @@ METHOD_AT_RANDOM = "Clopper-Pearson on the labels"
 
 
 def labelled_average(
-    leaks: np.ndarray, rest: np.ndarray, n: np.ndarray, of_rest: tuple[int, int] | None, alpha: float
+    leaks: np.ndarray,
+    rest: np.ndarray,
+    n: np.ndarray,
+    of_rest: tuple[int, int] | None,
+    alpha: float,
 ) -> tuple[float, float]:
     """Ends (lower, upper) of the average leak probability over questions with equally many counted draws; alpha at most 1/4.
 

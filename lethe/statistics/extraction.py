@@ -45,14 +45,18 @@ class Distance:
 
     def kind_of(self, tokens: np.ndarray) -> np.ndarray:
         """The kind of each token: its place among the target's tokens, or that of all others."""
-        return np.where(np.isin(tokens, self.kinds), np.searchsorted(self.kinds, tokens), self.other)
+        return np.where(
+            np.isin(tokens, self.kinds), np.searchsorted(self.kinds, tokens), self.other
+        )
 
     def after(self, rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
         """The rows (m, T + 1) of sequences with one more token of the given kinds (m,)."""
         new = np.empty_like(rows)
         new[:, 0] = rows[:, 0] + 1
         new[:, 1:] = np.minimum(rows[:, 1:] + 1, rows[:, :-1] + self.mismatch[kinds])
-        new = np.minimum.accumulate(new - self.steps, axis=1) + self.steps  # tokens of the target left out
+        new = (
+            np.minimum.accumulate(new - self.steps, axis=1) + self.steps
+        )  # tokens of the target left out
         return np.minimum(new, self.most + 1)
 
     def step(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -103,12 +107,17 @@ class Words(Distance):
         self.pieces, self.most_words = pieces, max(len(piece.split()) for piece in pieces)
         beginnings = sorted({word[: end + 1] for word in words for end in range(len(word))})
         self.texts = [b"", *beginnings]
-        self.places, self.unknown = {text: place for place, text in enumerate(self.texts)}, len(self.texts)
+        self.places, self.unknown = (
+            {text: place for place, text in enumerate(self.texts)},
+            len(self.texts),
+        )
         whole = [words.index(text) if text in words else self.other for text in self.texts]
         self.whole = np.array([*whole, self.other])  # the kind of each open word, if it ends
         # row ``other`` + place: what the open word cannot become
         never = [[not word.startswith(text) for word in target] for text in beginnings]
-        self.mismatch = np.array([*self.mismatch, *never, [True] * len(target)]).reshape(-1, len(target))
+        self.mismatch = np.array([*self.mismatch, *never, [True] * len(target)]).reshape(
+            -1, len(target)
+        )
         self.start = np.append(self.start, 0)
         self._by_place: dict[int, tuple[np.ndarray, dict[tuple[int, ...], int]]] = {}
 
@@ -127,7 +136,9 @@ class Words(Distance):
         """The outcome of every token behind an open word, read for ``tokens`` and those before."""
         number, outcomes = self._by_place.setdefault(place, (np.full(len(self.pieces), -1), {}))
         for token in tokens[number[tokens] < 0].tolist():
-            number[token] = outcomes.setdefault(self._read(place, self.pieces[token]), len(outcomes))
+            number[token] = outcomes.setdefault(
+                self._read(place, self.pieces[token]), len(outcomes)
+            )
         return number, list(outcomes)
 
     def _moved(self, states: np.ndarray, outcomes: Sequence[tuple[int, ...]]) -> np.ndarray:
@@ -149,7 +160,9 @@ class Words(Distance):
         read = [self._outcomes(place, np.flatnonzero(mass)) for place, mass in each]
         most = max((len(outcomes) for _, outcomes in read), default=0)
         padded = [[*outcomes, *[(0,)] * (most - len(outcomes))] for _, outcomes in read]
-        after = self._moved(np.repeat(rows, most, axis=0), [outcome for row in padded for outcome in row])
+        after = self._moved(
+            np.repeat(rows, most, axis=0), [outcome for row in padded for outcome in row]
+        )
         return after.reshape(len(rows), most, -1), np.array([number for number, _ in read])
 
     def least(self, rows: np.ndarray) -> np.ndarray:

@@ -32,7 +32,9 @@ ASSUMES = (
 )
 IN_EVERY_QUESTION = "in every question"
 OTHER_ANSWERS = "; the calibration answers are of another run"
-METHOD = "Clopper-Pearson on the verdicts, the sensitivity and the false positive rate, alpha / 3 each"
+METHOD = (
+    "Clopper-Pearson on the verdicts, the sensitivity and the false positive rate, alpha / 3 each"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ class Calibration:
         for name in ("leaks", "clean"):
             try:
                 check_counts(
-                    getattr(self, f"{name}_called"), getattr(self, name), getattr(self, f"{name}_unjudged")
+                    getattr(self, f"{name}_called"),
+                    getattr(self, name),
+                    getattr(self, f"{name}_unjudged"),
                 )
             except BadValue as error:
                 legal = "whole numbers: at least one answer, and called plus unjudged at most all answers"
@@ -68,17 +72,28 @@ class Calibration:
 
     @classmethod
     def of(
-        cls, labels: ArrayLike, verdicts: ArrayLike, of_this_run: bool = False, judge: str | None = None
+        cls,
+        labels: ArrayLike,
+        verdicts: ArrayLike,
+        of_this_run: bool = False,
+        judge: str | None = None,
     ) -> Calibration:
         """Count a person's labels (0 or 1) and the judge's verdicts (0, 1, or NaN where it gave none) on the same answers."""
-        labels, verdicts = np.asarray(labels, dtype=np.float64), np.asarray(verdicts, dtype=np.float64)
+        labels, verdicts = (
+            np.asarray(labels, dtype=np.float64),
+            np.asarray(verdicts, dtype=np.float64),
+        )
         if labels.ndim != 1 or labels.shape != verdicts.shape:
-            raise BadValue("labels and verdicts", (labels.shape, verdicts.shape), "two vectors of one length")
+            raise BadValue(
+                "labels and verdicts", (labels.shape, verdicts.shape), "two vectors of one length"
+            )
         if not np.isin(labels, (0, 1)).all():
             raise BadValue("labels", labels[~np.isin(labels, (0, 1))][0].item(), "0 or 1")
         absent = np.isnan(verdicts)
         if not (np.isin(verdicts, (0, 1)) | absent).all():
-            raise BadValue("verdicts", verdicts[~np.isin(verdicts, (0, 1)) & ~absent][0].item(), "0, 1 or NaN")
+            raise BadValue(
+                "verdicts", verdicts[~np.isin(verdicts, (0, 1)) & ~absent][0].item(), "0, 1 or NaN"
+            )
         leak = labels == 1
         return cls(
             leaks=int(leak.sum()),
@@ -113,7 +128,9 @@ class Calibration:
             (self.leaks_called, self.leaks, self.leaks_unjudged),
             (self.clean_called, self.clean, self.clean_unjudged),
         )
-        (se, fp) = ([float(side) for side in rate_bounds(hits, n, alpha, gone)] for hits, n, gone in counts)
+        (se, fp) = (
+            [float(side) for side in rate_bounds(hits, n, alpha, gone)] for hits, n, gone in counts
+        )
         return JudgeError(sensitivity=(se[0], se[1]), false_positive=(fp[0], fp[1]), alpha=alpha)
 
 
@@ -141,7 +158,9 @@ class JudgeError:
         return ~((upper < least) | (lower > most))
 
 
-def true_rate(called: ArrayLike, sensitivity: float, false_positive: float, useless: float) -> np.ndarray:
+def true_rate(
+    called: ArrayLike, sensitivity: float, false_positive: float, useless: float
+) -> np.ndarray:
     """p = (q - fp) / (se - fp), clipped to [0, 1]; ``useless`` where se <= fp. NaN stays NaN."""
     called, room = np.asarray(called, dtype=np.float64), sensitivity - false_positive
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

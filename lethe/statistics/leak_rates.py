@@ -25,7 +25,15 @@ from lethe.statistics.judge_error import IN_EVERY_QUESTION, METHOD, Calibration,
 from lethe.statistics.two_sample import kl_upper
 
 QUERIES = (*(digit * 10**power for power in range(6) for digit in (1, 2, 5)), 10**6)
-SUBSETS = (2, 5, 10, 20, 50, 100, 200)  # the k at which subsets of the answers bound the mean of leak@k
+SUBSETS = (
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+)  # the k at which subsets of the answers bound the mean of leak@k
 INDEPENDENT = "independent answers to each question"
 CLOPPER_PEARSON = "Clopper-Pearson on one answer, carried to k"
 LARGEST = "the largest upper bound; the largest lower bound, Bonferroni over the questions"
@@ -59,10 +67,14 @@ class Band:
 
     def bounds(self, row: int | None = None, k: int = 0) -> tuple[Bound, Bound] | None:
         """Both ends at the ``k``-th number of answers, of question ``row`` where there are several; None for NaN."""
-        lower, upper = (float(table[k] if row is None else table[row, k]) for table in (self.lower, self.upper))
+        lower, upper = (
+            float(table[k] if row is None else table[row, k]) for table in (self.lower, self.upper)
+        )
         if math.isnan(upper):
             return None
-        return both_ends(lower, upper, self.alpha, self.covers, self.assumes, self.method, self.n[row or 0])
+        return both_ends(
+            lower, upper, self.alpha, self.covers, self.assumes, self.method, self.n[row or 0]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +104,13 @@ class Rate:
     judge: Calibration | None = None
 
     @classmethod
-    def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, judge: Calibration | None = None) -> Self:
+    def of(
+        cls,
+        leaks: ArrayLike,
+        n: ArrayLike,
+        missing: ArrayLike = 0,
+        judge: Calibration | None = None,
+    ) -> Self:
         """The rate of checked counts; ``n`` and ``missing`` are one number or one per question."""
         return cls(*counts.check_counts(leaks, n, missing), judge)
 
@@ -115,7 +133,9 @@ class Rate:
         upper, lower = self._ends(alpha)[1], self._ends(alpha, 1 / len(self.leaks))[0]
         ends = (counts.at_least_once(lower.max(), k), counts.at_least_once(upper.max(), k))
         place, estimate = int(np.argmax(upper)), np.fmax.reduce(self._estimate(k), axis=0)
-        return self._band(k, estimate, ends, alpha, Covers.WORST_PROMPT, LARGEST, INDEPENDENT, place)
+        return self._band(
+            k, estimate, ends, alpha, Covers.WORST_PROMPT, LARGEST, INDEPENDENT, place
+        )
 
     def average(self, alpha: float) -> Band:
         """The average leak probability, by `pooled_bounds` (without a judge alpha is at most 1/4); needs equal n.
@@ -126,10 +146,15 @@ class Rate:
         lower, upper = self._pooled(alpha)
         share = np.atleast_1d(self.leaks.sum() / max(1, (self.n - self.missing).sum()))
         if self.judge:
-            share = true_rate(share, self.judge.sensitivity, self.judge.false_positive, useless=math.nan)
+            share = true_rate(
+                share, self.judge.sensitivity, self.judge.false_positive, useless=math.nan
+            )
             method, assumes = METHOD, self.judge.assumes()
         else:
-            method, assumes = "Clopper-Pearson on the pooled count", f"{INDEPENDENT} and between them"
+            method, assumes = (
+                "Clopper-Pearson on the pooled count",
+                f"{INDEPENDENT} and between them",
+            )
         n = (int(self.n.sum()),)
         return Band(k, share, lower, upper, alpha, Covers.AVERAGE, method, assumes, n)
 
@@ -153,10 +178,16 @@ class Rate:
         pooled = m > 1 and bool((self.n == self.n[0]).all())
         share = (1 - pooled / 2) / (1 + bool(grid))  # of alpha, for each bound but the pooled one
         low, high = self._ends(alpha, share / m)
-        lower, upper = counts.at_least_once(low, k).mean(axis=0), counts.at_least_once(high, k).mean(axis=0)
+        lower, upper = (
+            counts.at_least_once(low, k).mean(axis=0),
+            counts.at_least_once(high, k).mean(axis=0),
+        )
         if pooled:
             low, high = self._pooled(alpha, 1 / 2)
-            lower, upper = np.maximum(lower, low), np.minimum(upper, counts.at_least_once(high, k)[0])
+            lower, upper = (
+                np.maximum(lower, low),
+                np.minimum(upper, counts.at_least_once(high, k)[0]),
+            )
         if grid:
             low, high = self._subsets(grid, k, alpha * share)
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
@@ -175,7 +206,9 @@ class Rate:
         if self.judge is None:
             return np.ones(len(self.leaks), dtype=bool)
         error, level = self.judge.error(alpha / 3), alpha / 3
-        each = error.fits(*counts.rate_bounds(self.leaks, self.n, level / max(1, len(self.leaks)), self.missing))
+        each = error.fits(
+            *counts.rate_bounds(self.leaks, self.n, level / max(1, len(self.leaks)), self.missing)
+        )
         return each & error.fits(*self._counted(level)) if len(set(self.n.tolist())) == 1 else each
 
     def _ends(self, alpha: float, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -201,7 +234,9 @@ class Rate:
     def _counted(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         return counts.pooled_bounds(self.leaks, self.n, level, self.missing)
 
-    def _subsets(self, grid: Sequence[int], ks: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    def _subsets(
+        self, grid: Sequence[int], ks: np.ndarray, alpha: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(K,) both ends of the mean of leak@k from the k-subsets of the answers, at each k of the grid together."""
         lower, upper = np.zeros(len(ks)), np.ones(len(ks))
         hits = (self.leaks, self.leaks + self.missing)
@@ -244,11 +279,15 @@ class Rate:
 
     def _of_all(self, ks: ArrayLike) -> np.ndarray:
         if not self.leaks.size or np.isnan(self.leaks).any():
-            raise BadValue("leaks", "NaN" if self.leaks.size else "none", "a count of at least one question")
+            raise BadValue(
+                "leaks", "NaN" if self.leaks.size else "none", "a count of at least one question"
+            )
         return counts.check_queries(ks)
 
 
-def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: float, ks: Sequence[int]) -> Band:
+def pass_hat_k(
+    right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: float, ks: Sequence[int]
+) -> Band:
     """The mean of pass^k over the questions, the probability that all of k answers are right; alpha and ks as in `Rate.mean`.
 
     All of k answers are right unless one of them fails, so pass^k of the right answers is 1 - leak@k of the failures. An
@@ -263,7 +302,9 @@ def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: flo
     failed = np.asarray(n) - np.asarray(right) - np.asarray(missing)
     band = Rate.of(failed, n, missing).mean(alpha, ks)
     estimate, lower, upper = 1 - band.estimate, 1 - band.upper, 1 - np.minimum(band.lower, BELOW_1)
-    return Band(band.k, estimate, lower, upper, alpha, band.covers, band.method, band.assumes, band.n)
+    return Band(
+        band.k, estimate, lower, upper, alpha, band.covers, band.method, band.assumes, band.n
+    )
 
 
 # beta of the upper side: its share of alpha; the first is for prompts that never leak
@@ -295,7 +336,9 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
     check_alpha(alpha)
     prompts, assumes, level = len(rate.leaks), RANDOM_PROMPTS, alpha
     if not prompts or np.isnan(rate.leaks).any():
-        raise BadValue("leaks", f"{prompts} counts", "one count per prompt, and at least one prompt")
+        raise BadValue(
+            "leaks", f"{prompts} counts", "one count per prompt, and at least one prompt"
+        )
     check_share("tau", tau)
     betas, how = (CERTIFY, "certified") if side == "upper" else (DETECT, "detected")
     method = SHARE_METHOD.format(how=how, betas=" or ".join(f"{beta:g}" for beta in betas))
@@ -316,7 +359,9 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
                 left = float(binary_upper(np.count_nonzero(upper > tau), prompts, share * level))
                 ends.append(min(1.0, left / (1 - beta)))
             else:
-                detected = float(binary_lower(np.count_nonzero(lower > tau), prompts, share * level))
+                detected = float(
+                    binary_lower(np.count_nonzero(lower > tau), prompts, share * level)
+                )
                 ends.append(max(0.0, (detected - beta) / (1 - beta)))
         value = min(ends) if side == "upper" else max(ends)
     return Bound(value, side, alpha, Covers.PROMPTS_OF_LANGUAGE, assumes, method, prompts)

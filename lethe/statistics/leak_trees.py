@@ -32,7 +32,10 @@ from lethe.statistics.checks import check
 METHOD = "answer tree"
 POISSON = "answer tree, Poisson sample of the rest"
 AS_STATED = "the probabilities are as the server states them"
-PROVED = (1e-6, 1e-4)  # thresholds of ``certain_leaks``; the metric ``tree_certain_leaks`` counts at the first
+PROVED = (
+    1e-6,
+    1e-4,
+)  # thresholds of ``certain_leaks``; the metric ``tree_certain_leaks`` counts at the first
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,13 @@ class AnswerTree:
 
     @classmethod
     def of(
-        cls, name: str, ends: LeakInterval, masses: Masses, rest: Remainder, queries: Sequence[int], **more: Any
+        cls,
+        name: str,
+        ends: LeakInterval,
+        masses: Masses,
+        rest: Remainder,
+        queries: Sequence[int],
+        **more: Any,
     ) -> AnswerTree:
         """The tree with its derived numbers; ``more`` are the other fields, where they are not the usual ones."""
         first, last = queries_until(np.array([ends.upper, ends.lower])).tolist()
@@ -119,7 +128,9 @@ class AnswerTree:
         return Remainder(self.rho, self.sampled, self.sampled_leaks)
 
 
-def _certain(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT, assumes: str = EXACT) -> Bound:
+def _certain(
+    value: float, side: Side, covers: Covers = Covers.ONE_PROMPT, assumes: str = EXACT
+) -> Bound:
     return Bound(value, side, CERTAIN, covers, assumes, METHOD)
 
 
@@ -167,16 +178,24 @@ class ModelTree:
         if self.pooled is not None:
             mean = _sampled(self, self.pooled.upper, "upper", Covers.AVERAGE, self.pooled.assumes)
         return {
-            "tree_lower_worst": _certain(self.lower_worst, "lower", Covers.WORST_PROMPT, self.assumes),
+            "tree_lower_worst": _certain(
+                self.lower_worst, "lower", Covers.WORST_PROMPT, self.assumes
+            ),
             "tree_upper_worst": _sampled(self, self.upper_worst, "upper", Covers.WORST_PROMPT),
             "tree_upper_mean": mean,
         }
 
 
-def joint_verdicts(trees: Sequence[AnswerTree], tau: float, rounding: Rounding) -> dict[str, TreeVerdict]:
+def joint_verdicts(
+    trees: Sequence[AnswerTree], tau: float, rounding: Rounding
+) -> dict[str, TreeVerdict]:
     """The verdict of each question. All bounded questions are bounded together at alpha, by Holm."""
-    below = together_below([(tree.masses, tree.remainder) for tree in trees], tau, trees[0].alpha, rounding)
-    ends = [(tree.lower, tree.upper if under else 1.0) for tree, under in zip(trees, below, strict=True)]
+    below = together_below(
+        [(tree.masses, tree.remainder) for tree in trees], tau, trees[0].alpha, rounding
+    )
+    ends = [
+        (tree.lower, tree.upper if under else 1.0) for tree, under in zip(trees, below, strict=True)
+    ]
     return {tree.id: verdict(*own, tau) for tree, own in zip(trees, ends, strict=True)}
 
 
@@ -204,7 +223,9 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
         rho=trees[0].rho,
         rows=sum(tree.rows for tree in trees),
         sampled=sum(tree.sampled for tree in trees),
-        pooled=pooled_leak(masses, trees[0].alpha, rounding) if all(tree.rho for tree in trees) else None,
+        pooled=pooled_leak(masses, trees[0].alpha, rounding)
+        if all(tree.rho for tree in trees)
+        else None,
         assumes=trees[0].assumes,
     )
 
@@ -262,6 +283,8 @@ class Certificates:
         if self.how.note:
             lines.append(self.how.note)
         if self.skipped:
-            lines.append(f"{plural(len(self.skipped), 'question')} left out, which {self.how.leak} cannot judge.")
+            lines.append(
+                f"{plural(len(self.skipped), 'question')} left out, which {self.how.leak} cannot judge."
+            )
         notes = list(dict.fromkeys(tree.note for tree in self.trees if tree.note))
         return lines + notes

@@ -51,17 +51,29 @@ def worst_prompt(bounds: Sequence[Bound | None]) -> tuple[int, Bound]:
 def every_prompt_under(bounds: Sequence[Bound | None], tau: float) -> tuple[bool, Bound]:
     """Whether every prompt is certified to leak at most ``tau``; wrong with probability at most alpha."""
     worst = worst_prompt(bounds)[1]
-    claim = replace(worst, value=tau, covers=Covers.EVERY_PROMPT, method=f"{worst.method}, intersection of tests")
+    claim = replace(
+        worst,
+        value=tau,
+        covers=Covers.EVERY_PROMPT,
+        method=f"{worst.method}, intersection of tests",
+    )
     return worst.value <= tau, claim
 
 
 def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upper") -> Bound:
     """`counts.pooled_bounds` of the average leak probability over prompts with ``n`` answers each; alpha at most 1/4."""
     check_alpha(alpha)
-    check(alpha <= LARGEST_POOLED_ALPHA, "alpha", alpha, f"at most {LARGEST_POOLED_ALPHA} for a pooled bound")
+    check(
+        alpha <= LARGEST_POOLED_ALPHA,
+        "alpha",
+        alpha,
+        f"at most {LARGEST_POOLED_ALPHA} for a pooled bound",
+    )
     (value,) = pooled_bounds(successes, n, alpha)[side == "upper"].tolist()
     total = np.size(successes) * n
-    return Bound(value, side, alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN_AND_BETWEEN, POOLED, total)
+    return Bound(
+        value, side, alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN_AND_BETWEEN, POOLED, total
+    )
 
 
 def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float) -> Bound | None:
@@ -69,7 +81,12 @@ def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float
     alpha of at most 1/4.
     """
     counts = [count for count in successes if count is not None]
-    if not counts or len(counts) < len(successes) or len(set(sizes)) > 1 or alpha > LARGEST_POOLED_ALPHA:
+    if (
+        not counts
+        or len(counts) < len(successes)
+        or len(set(sizes)) > 1
+        or alpha > LARGEST_POOLED_ALPHA
+    ):
         return None
     return pooled_average(np.array(counts), sizes[0], alpha)
 
@@ -80,11 +97,15 @@ def share_above(bounds: Sequence[Bound | None], threshold: float) -> float | Non
     return sum(above) / len(above) if above else None
 
 
-def bonferroni(bound: Callable[[float], Sequence[Bound]], prompts: int, alpha: float) -> list[Bound]:
+def bonferroni(
+    bound: Callable[[float], Sequence[Bound]], prompts: int, alpha: float
+) -> list[Bound]:
     """Return one bound per prompt such that all hold together."""
     check_alpha(alpha)
     return [
-        replace(_covering(each, Covers.EVERY_PROMPT), alpha=alpha, method=f"{each.method}, Bonferroni")
+        replace(
+            _covering(each, Covers.EVERY_PROMPT), alpha=alpha, method=f"{each.method}, Bonferroni"
+        )
         for each in bound(alpha / prompts)
     ]
 
@@ -100,14 +121,20 @@ def holm(p_values: ArrayLike, tau: float, alpha: float) -> tuple[np.ndarray, Bou
     order = np.argsort(p_values, kind="stable")
     passed = p_values[order] <= alpha / np.arange(len(p_values), 0, -1)
     certified = np.zeros(len(p_values), dtype=bool)
-    certified[order[np.logical_and.accumulate(passed)]] = True  # step down: the first failure ends the list
+    certified[order[np.logical_and.accumulate(passed)]] = (
+        True  # step down: the first failure ends the list
+    )
     return certified, Bound(tau, "upper", alpha, Covers.CERTIFIED, Assumes.DRAWS_WITHIN, "Holm")
 
 
 def binary_p_value(successes: ArrayLike, n: ArrayLike, tau: ArrayLike) -> np.ndarray:
     """P(Bin(n, tau) <= S): the p-value of "the prompt leaks with probability at least tau"."""
     successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
-    return np.where(successes >= n, 1.0, betainc(np.maximum(n - successes, 1), successes + 1, 1 - np.asarray(tau)))
+    return np.where(
+        successes >= n,
+        1.0,
+        betainc(np.maximum(n - successes, 1), successes + 1, 1 - np.asarray(tau)),
+    )
 
 
 def population_ends(
@@ -149,7 +176,11 @@ def rank_ranges(above: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _covering(bound: Bound, covers: Covers) -> Bound:
-    within = Assumes.DRAWS_WITHIN_IN_ORDER if bound.assumes == Assumes.DRAWS_IN_ORDER else Assumes.DRAWS_WITHIN
+    within = (
+        Assumes.DRAWS_WITHIN_IN_ORDER
+        if bound.assumes == Assumes.DRAWS_IN_ORDER
+        else Assumes.DRAWS_WITHIN
+    )
     return replace(bound, covers=covers, assumes=within)
 
 
@@ -206,7 +237,9 @@ def band(counts: Sequence[Counted], alpha: float) -> list[Point]:
     """
     check_alpha(alpha)
     if not counts or any(one.n < 1 for one in counts):
-        raise BadValue("answers", [one.n for one in counts], "at least one per point, and at least one point")
+        raise BadValue(
+            "answers", [one.n for one in counts], "at least one per point, and at least one point"
+        )
     return [_point(one, alpha / (2 * len(counts)), alpha) for one in counts]
 
 
@@ -214,7 +247,10 @@ def half_life(curve: Sequence[Point], reference: Point) -> HalfLife:
     """The budget that restores half of the leakage of ``reference``, the unattacked model before unlearning."""
 
     def first(values: Sequence[float], goal: float) -> float | None:
-        return next((point.budget for point, value in zip(curve, values, strict=True) if value >= goal), None)
+        return next(
+            (point.budget for point, value in zip(curve, values, strict=True) if value >= goal),
+            None,
+        )
 
     return HalfLife(
         first([point.mean for point in curve], reference.mean / 2),
@@ -225,13 +261,24 @@ def half_life(curve: Sequence[Point], reference: Point) -> HalfLife:
 
 def excess(counts: Sequence[Counted], reference: Sequence[Counted], alpha: float) -> list[Excess]:
     """The excess leakage over the reference under the same attack at their common budgets; each band takes half of alpha."""
-    curve, other = band(counts, alpha / 2), {point.budget: point for point in band(reference, alpha / 2)}
+    curve, other = (
+        band(counts, alpha / 2),
+        {point.budget: point for point in band(reference, alpha / 2)},
+    )
     differences = []
     for point in curve:
         if (same := other.get(point.budget)) is not None:
             low, high = point.lower.value - same.upper.value, point.upper.value - same.lower.value
-            rest = (alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN, "difference of two bands", point.lower.n)
-            differences.append(Excess(point.budget, point.mean - same.mean, *both_ends(low, high, *rest)))
+            rest = (
+                alpha,
+                Covers.AVERAGE,
+                Assumes.DRAWS_WITHIN,
+                "difference of two bands",
+                point.lower.n,
+            )
+            differences.append(
+                Excess(point.budget, point.mean - same.mean, *both_ends(low, high, *rest))
+            )
     return differences
 
 
@@ -254,7 +301,9 @@ Groups = Sequence[np.ndarray]
 def share_interval(groups: Groups, alpha: float) -> Interval:
     """Interval of the probability of 1, averaged over questions, from draws of 0 or 1: `pooled_average` at alpha / 2."""
     low, high, value = _filled(groups)
-    check(np.isin(low, (0.0, 1.0)).all(), "groups", "numbers between 0 and 1", "draws that are 0 or 1")
+    check(
+        np.isin(low, (0.0, 1.0)).all(), "groups", "numbers between 0 and 1", "draws that are 0 or 1"
+    )
     check_alpha(alpha)
     n = low.shape[1]
     lower = pooled_average(low.sum(axis=1), n, alpha / 2, "lower").value
@@ -288,10 +337,14 @@ def within_variance_interval(groups: Groups, alpha: float) -> Interval:
     lower = max(0.0, float(low.mean()) - empirical_width(low, alpha / 2))
     upper = min(1.0, float(high.mean()) + empirical_width(high, alpha / 2))
     value = float(np.nanmean(squares)) / 2
-    return Interval(value, lower / 2, upper / 2, squares.size, alpha, "empirical Bernstein on disjoint pairs")
+    return Interval(
+        value, lower / 2, upper / 2, squares.size, alpha, "empirical Bernstein on disjoint pairs"
+    )
 
 
-def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha: float) -> Interval:
+def distinct_share_interval(
+    distinct: Sequence[int], drawn: Sequence[int], alpha: float
+) -> Interval:
     """Interval of the expected number of distinct answers per drawn answer; ``distinct`` and ``drawn`` are by question.
 
     The number of distinct answers is a self-bounding function of the draws, so its deviations are at most those of a
@@ -301,13 +354,21 @@ def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha
     check_alpha(alpha)
     different, sizes = np.asarray(distinct, dtype=np.float64), np.asarray(drawn, dtype=np.float64)
     if different.size == 0 or different.size != sizes.size:
-        raise BadValue("distinct", f"{different.size} counts", f"one count per question ({sizes.size} questions)")
+        raise BadValue(
+            "distinct",
+            f"{different.size} counts",
+            f"one count per question ({sizes.size} questions)",
+        )
     if (sizes < 1).any() or (different < 1).any() or (different > sizes).any():
-        raise BadValue("distinct", different.tolist(), "between 1 and the number of draws of each question")
+        raise BadValue(
+            "distinct", different.tolist(), "between 1 and the number of draws of each question"
+        )
     total, n, log = float(different.sum()), float(sizes.sum()), math.log(2 / alpha)
     fewest = total - (math.sqrt((2 / 3 * log) ** 2 + 2 * log * total) - 2 / 3 * log)
     most = total + log + math.sqrt(log**2 + 2 * log * total)
-    return Interval(total / n, max(0.0, fewest / n), min(1.0, most / n), int(n), alpha, "self-bounding function")
+    return Interval(
+        total / n, max(0.0, fewest / n), min(1.0, most / n), int(n), alpha, "self-bounding function"
+    )
 
 
 def compare(left: Interval, right: Interval) -> Outcome:
@@ -352,6 +413,8 @@ def _checked(groups: Groups) -> np.ndarray:
         legal = "groups of equal size, at least two draws each and four in all"
         raise BadValue("groups", f"groups of {sizes} draws", legal)
     values = np.array(groups, dtype=np.float64)
-    check(not np.isnan(values).all(), "groups", "only missing values", "draws with at least one value")
+    check(
+        not np.isnan(values).all(), "groups", "only missing values", "draws with at least one value"
+    )
     check_scores(np.nan_to_num(values, nan=0.0))
     return values

@@ -43,9 +43,15 @@ ASSUMES: dict[Draws, str] = {
     "apart": f"{WITHIN}; two models with seeds of their own",
     "pairs": f"{WITHIN}; two models with one seed, whose j-th answers share random numbers with each other only",
 }
-LARGEST_RATIO = 16  # of the numbers of answers, up to which combined sides are narrower than four bounds
+LARGEST_RATIO = (
+    16  # of the numbers of answers, up to which combined sides are narrower than four bounds
+)
 STEPS = 45  # bisection steps: down to 2^-45 of the unit interval
-CLOPPER_PEARSON, FISHER, PAIRED = "Clopper-Pearson", "Fisher's combination", "betting on paired differences"
+CLOPPER_PEARSON, FISHER, PAIRED = (
+    "Clopper-Pearson",
+    "Fisher's combination",
+    "betting on paired differences",
+)
 
 
 @dataclass(frozen=True)
@@ -106,17 +112,28 @@ def difference(
     a, b = check_scores(a, "worst")[0], check_scores(b, "worst")[0]
     if binary and not all(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all() for own in (a, b)):
         raise BadValue("scores", "numbers between 0 and 1", "0 or 1 if binary is set")
-    if any(stopped) or (draws == "apart" and not 1 / LARGEST_RATIO <= len(a) / len(b) <= LARGEST_RATIO):
+    if any(stopped) or (
+        draws == "apart" and not 1 / LARGEST_RATIO <= len(a) / len(b) <= LARGEST_RATIO
+    ):
         draws = "any"
     method, rises, falls = _evidence(a, b, alpha, binary, stopped, draws)
-    first, second = (float(np.nanmean(own)) if not np.isnan(own).all() else math.nan for own in (a, b))
+    first, second = (
+        float(np.nanmean(own)) if not np.isnan(own).all() else math.nan for own in (a, b)
+    )
     p = (rises if second >= first else falls).p_value()
     low, high = rises.low(alpha / 2), -falls.low(alpha / 2)
-    return Difference(first, second, low, high, min(1.0, 2 * p), alpha, method, assumptions(draws, stopped))
+    return Difference(
+        first, second, low, high, min(1.0, 2 * p), alpha, method, assumptions(draws, stopped)
+    )
 
 
 def _evidence(
-    a: np.ndarray, b: np.ndarray, alpha: float, binary: bool, stopped: tuple[bool, bool], draws: Draws
+    a: np.ndarray,
+    b: np.ndarray,
+    alpha: float,
+    binary: bool,
+    stopped: tuple[bool, bool],
+    draws: Draws,
 ) -> tuple[str, Rise, Rise]:
     if draws == "pairs":
         size = min(len(a), len(b))
@@ -124,7 +141,9 @@ def _evidence(
         (low_a, high_a), (low_b, high_b) = _ends_of(a), _ends_of(b)
         return PAIRED, _PairedBets(high_a, low_b, alpha / 2), _PairedBets(high_b, low_a, alpha / 2)
     stakes = math.sqrt(product_threshold(alpha / 2)) if draws == "apart" else alpha / 4
-    first, second = (_sides(own, stakes, binary, rule) for own, rule in zip((a, b), stopped, strict=True))
+    first, second = (
+        _sides(own, stakes, binary, rule) for own, rule in zip((a, b), stopped, strict=True)
+    )
     fixed = CLOPPER_PEARSON if binary else "betting"
     if draws == "apart":
         return f"{fixed}, {FISHER}", _TwoSides(first[0], second[1]), _TwoSides(second[0], first[1])
@@ -136,7 +155,10 @@ def methods(fixed: str, at_the_stop: str, stopped: tuple[bool, bool]) -> str:
     """The method of both sides, or that of each where only one was stopped."""
     if stopped[0] == stopped[1]:
         return at_the_stop if stopped[0] else fixed
-    return "; ".join(f"{name}: {at_the_stop if rule else fixed}" for name, rule in zip("AB", stopped, strict=True))
+    return "; ".join(
+        f"{name}: {at_the_stop if rule else fixed}"
+        for name, rule in zip("AB", stopped, strict=True)
+    )
 
 
 def assumptions(draws: Draws, stopped: tuple[bool, bool], more: str = "") -> str:
@@ -163,14 +185,20 @@ class _Upper:
             return np.array([float(self.stopped.p_values(np.array([mean]))[0]) for mean in means])
         if self.binary:
             return many_prompts.binary_p_value(self.values.sum(), self.n, means)
-        return betting.p_value(np.broadcast_to(self.values, (len(means), self.n)), means, self.level)
+        return betting.p_value(
+            np.broadcast_to(self.values, (len(means), self.n)), means, self.level
+        )
 
     def bounds(self, levels: np.ndarray) -> np.ndarray:
         """Upper bounds at descending confidence; those by betting are rounded up to a grid."""
         if self.binary:
-            return np.array([float(binary_upper(self.values.sum(), self.n, level)) for level in levels])
+            return np.array(
+                [float(binary_upper(self.values.sum(), self.n, level)) for level in levels]
+            )
         grid, p = self._grid
-        places = np.searchsorted(-p, -levels, side="left")  # the first mean whose p-value is at most the level
+        places = np.searchsorted(
+            -p, -levels, side="left"
+        )  # the first mean whose p-value is at most the level
         return np.append(grid, 1.0)[places]
 
     @cached_property
@@ -200,7 +228,9 @@ class _FourBounds:
     b: _Upper
 
     def low(self, level: float) -> float:
-        return (1 - self.b.bound()) - self.a.bound()  # whose stakes are sized for half of this level
+        return (
+            1 - self.b.bound()
+        ) - self.a.bound()  # whose stakes are sized for half of this level
 
     def p_value(self) -> float:
         """Twice the largest p-value over common means of "a's mean is at least m or b's at most m", rounded up."""
@@ -245,7 +275,9 @@ class _PairedBets:
         return float(betting.p_value(1 - self.halves, 0.5, self.level)[0])
 
 
-Rise = _FourBounds | _TwoSides | _PairedBets  # the evidence that the second of two means is the larger one
+Rise = (
+    _FourBounds | _TwoSides | _PairedBets
+)  # the evidence that the second of two means is the larger one
 
 
 SIGN_TEST = "exact sign test over the questions; interval: "
@@ -281,7 +313,12 @@ def mean_of_differences(
     are linear in their means, is at most that of equal questions, so it is at most 1 if the average is as claimed.
     """
     check_alpha(alpha)
-    check(len(a) == len(b) > 0, "questions", (len(a), len(b)), "the same number on both sides, at least one")
+    check(
+        len(a) == len(b) > 0,
+        "questions",
+        (len(a), len(b)),
+        "the same number on both sides, at least one",
+    )
     names = groups if groups is not None else [""] * len(a)
     check(len(names) == len(a), "groups", len(names), f"one for each of the {len(a)} questions")
     sizes = {len(own) for own in (*a, *b)}
@@ -290,13 +327,18 @@ def mean_of_differences(
     if any(stopped) or (draws == "pairs" and len(sizes) > 1):
         draws = "any"
     fixed_interval = many_prompts.share_interval if binary else many_prompts.mean_interval
-    parts = [_Part(_of(model, a, names), _of(model, b, names), fixed_interval) for model in dict.fromkeys(names)]
+    parts = [
+        _Part(_of(model, a, names), _of(model, b, names), fixed_interval)
+        for model in dict.fromkeys(names)
+    ]
     if not all(part.has_interval(stopped) for part in parts):
         return None
     weights = np.array([len(part.a) for part in parts]) / len(a)
 
     def ends(level: float) -> tuple[float, float]:
-        low, high = weights @ np.array([part.interval(level / len(parts), stopped, draws) for part in parts])
+        low, high = weights @ np.array(
+            [part.interval(level / len(parts), stopped, draws) for part in parts]
+        )
         return float(low), float(high)
 
     low, high = ends(alpha)
@@ -308,7 +350,9 @@ def mean_of_differences(
     steps = 16 if any(stopped) else 20 if draws == "apart" else 40
     p = _smallest_level(lambda level: (both := ends(level))[0] > 0 or both[1] < 0, steps)
     method += ", Bonferroni over the models" if several else ""
-    assumes = assumptions(draws, stopped, "; independent questions" + (" within each model" if several else ""))
+    assumes = assumptions(
+        draws, stopped, "; independent questions" + (" within each model" if several else "")
+    )
     return Difference(float(first), float(second), low, high, p, alpha, method, assumes)
 
 
@@ -322,22 +366,36 @@ class _Part:
 
     def has_interval(self, stopped: tuple[bool, bool]) -> bool:
         """Whether both intervals are proven: equally many answers per question, at least two, not all missing."""
-        for side in (side for side, rule in zip((self.a, self.b), stopped, strict=True) if not rule):
+        for side in (
+            side for side, rule in zip((self.a, self.b), stopped, strict=True) if not rule
+        ):
             least, most = min(map(len, side)), max(map(len, side))
-            if not 2 <= least == most or least * len(side) < 4 or np.isnan(np.concatenate(side)).all():
+            if (
+                not 2 <= least == most
+                or least * len(side) < 4
+                or np.isnan(np.concatenate(side)).all()
+            ):
                 return False
         return True
 
-    def interval(self, level: float, stopped: tuple[bool, bool], draws: Draws) -> tuple[float, float]:
+    def interval(
+        self, level: float, stopped: tuple[bool, bool], draws: Draws
+    ) -> tuple[float, float]:
         if draws == "apart":
             return self._low(self.a, self.b, level / 2), -self._low(self.b, self.a, level / 2)
         if draws == "pairs" and self.fixed is many_prompts.mean_interval:
-            halves = [(1 + second - first) / 2 for first, second in zip(self.a, self.b, strict=True)]
+            halves = [
+                (1 + second - first) / 2 for first, second in zip(self.a, self.b, strict=True)
+            ]
             half = many_prompts.mean_interval(halves, level)
             return 2 * half.lower - 1, 2 * half.upper - 1
-        sides = (_only(self.a, self.b), _only(self.b, self.a)) if draws == "pairs" else (self.a, self.b)
+        sides = (
+            (_only(self.a, self.b), _only(self.b, self.a)) if draws == "pairs" else (self.a, self.b)
+        )
         how = [stopped_average if rule else self.fixed for rule in stopped]
-        first, second = (interval(side, level / 2) for interval, side in zip(how, sides, strict=True))
+        first, second = (
+            interval(side, level / 2) for interval, side in zip(how, sides, strict=True)
+        )
         return second.lower - first.upper, second.upper - first.lower
 
     def _low(self, a: Sequence[np.ndarray], b: Sequence[np.ndarray], level: float) -> float:
@@ -355,7 +413,10 @@ def _of(model: str, side: Sequence[np.ndarray], names: Sequence[str]) -> list[np
 def _only(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
     """1 where the first score is 1 and the second 0, NaN where one is missing."""
     pairs = zip(a, b, strict=True)
-    return [np.where(np.isnan(first) | np.isnan(second), np.nan, first > second) for first, second in pairs]
+    return [
+        np.where(np.isnan(first) | np.isnan(second), np.nan, first > second)
+        for first, second in pairs
+    ]
 
 
 def _mean(side: Sequence[np.ndarray]) -> float:
@@ -397,7 +458,11 @@ def population_difference(
 
 def _sign_test(a: np.ndarray, b: np.ndarray) -> tuple[int, int, int, float]:
     """The rises, the falls, the pairs without a score, and the two-sided p-value; NaN counts against the estimate."""
-    rises, falls, none = int((b > a).sum()), int((a > b).sum()), int((np.isnan(a) | np.isnan(b)).sum())
+    rises, falls, none = (
+        int((b > a).sum()),
+        int((a > b).sum()),
+        int((np.isnan(a) | np.isnan(b)).sum()),
+    )
     differ = rises + falls + none
     most = rises if _mean([b]) >= _mean([a]) else falls
     p = float(many_prompts.binary_p_value(differ - most, differ, 0.5)) if differ else 1.0
@@ -414,8 +479,13 @@ def _over_questions(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool) ->
         high = pooled_upper(up + none, count, share) - pooled_lower(down, count, share)
     else:
         (low_a, high_a), (low_b, high_b) = _ends_of(a), _ends_of(b)
-        rises, falls = (StoppedSamples([own]) for own in ((1 + high_a - low_b) / 2, (1 + high_b - low_a) / 2))
-        low, high = 1 - 2 * float(rises.uppers(alpha / 2)[0]), 2 * float(falls.uppers(alpha / 2)[0]) - 1
+        rises, falls = (
+            StoppedSamples([own]) for own in ((1 + high_a - low_b) / 2, (1 + high_b - low_a) / 2)
+        )
+        low, high = (
+            1 - 2 * float(rises.uppers(alpha / 2)[0]),
+            2 * float(falls.uppers(alpha / 2)[0]) - 1,
+        )
         p = 2 * float((rises if first <= second else falls).p_values(np.array([0.5]))[0])
         method = AT_FIXED_STAKES
     assumes = assumptions("any", NEITHER, ONE_EACH)

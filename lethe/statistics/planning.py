@@ -46,7 +46,10 @@ def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap
     _check_probability("p", p)
     floors = stopping_counts(tau, False, alpha, cap)
     ceilings = stopping_counts(tau_leak, True, alpha, cap)
-    first, going = 0, np.ones(1)  # going[k]: probability of ``first + k`` leaks and no verdict so far
+    first, going = (
+        0,
+        np.ones(1),
+    )  # going[k]: probability of ``first + k`` leaks and no verdict so far
     samples = certified = leaks = 0.0
     for floor, ceiling in zip(floors.tolist(), ceilings.tolist(), strict=True):
         samples += going.sum()
@@ -100,12 +103,16 @@ def _check_probability(name: str, value: float) -> None:
 
 
 MOST = 1 << 17  # answers
-POINTS = 257  # common leak probabilities at which a difference must be refuted, uniform in the angle
+POINTS = (
+    257  # common leak probabilities at which a difference must be refuted, uniform in the angle
+)
 COUNTS = 128
 TAIL = 1e-6  # probability of the counts that are left out on each end
 
 
-def answers_to_see(leak: float, difference: float, power: float, alpha: float, prompts: int, apart: bool) -> int:
+def answers_to_see(
+    leak: float, difference: float, power: float, alpha: float, prompts: int, apart: bool
+) -> int:
     """Answers to each question of both sides after which `mean_difference.difference` shows a rise, for 0/1 scores.
 
     Side a leaks with probability ``leak``, side b with ``difference`` more, which shows with probability ``power``.
@@ -130,7 +137,11 @@ def answers_to_see(leak: float, difference: float, power: float, alpha: float, p
     check(high < MOST, "difference", difference, f"large enough to be seen with {MOST:,} answers")
     while high - low > max(1, high // 200):
         middle = (low + high) // 2
-        low, high = (low, middle) if chance(middle, leak, difference, level, apart) >= power else (middle, high)
+        low, high = (
+            (low, middle)
+            if chance(middle, leak, difference, level, apart) >= power
+            else (middle, high)
+        )
     return high
 
 

@@ -71,7 +71,9 @@ class SequentialTest:
     def __init__(self, tau: float, tau_leak: float, alpha: float, cap: int):
         check_alpha(alpha)
         check_count("cap", cap)
-        check(0 < tau <= tau_leak < 1, "tau and tau_leak", (tau, tau_leak), "0 < tau <= tau_leak < 1")
+        check(
+            0 < tau <= tau_leak < 1, "tau and tau_leak", (tau, tau_leak), "0 < tau <= tau_leak < 1"
+        )
         self.tau, self.tau_leak, self.alpha, self.cap = tau, tau_leak, alpha, cap
         self.verdict, self.scores, self.low = UNDECIDED, np.empty(0), np.empty(0)
         self._certify = Capital(tau, above=False)
@@ -100,7 +102,10 @@ class SequentialTest:
         verdict, stop = min(times.items(), key=lambda item: item[1])
         if stop < len(scores):
             self.verdict, scores, low = verdict, scores[: stop + 1], low[: stop + 1]
-        self.scores, self.low = np.concatenate([self.scores, scores]), np.concatenate([self.low, low])
+        self.scores, self.low = (
+            np.concatenate([self.scores, scores]),
+            np.concatenate([self.low, low]),
+        )
         return self.verdict
 
     def decision(self) -> Decision:
@@ -249,7 +254,9 @@ class StoppedSamples:
 
     def __init__(self, samples: Sequence[np.ndarray]):
         if not samples or any(len(own) == 0 for own in samples):
-            raise BadValue("samples", [len(own) for own in samples], "at least one sample, and a draw in each")
+            raise BadValue(
+                "samples", [len(own) for own in samples], "at least one sample, and a draw in each"
+            )
         parts = [np.unique(check_scores(own)[0], return_counts=True) for own in samples]
         self.values = np.concatenate([values for values, _ in parts])
         self.counts = np.concatenate([counts for _, counts in parts])
@@ -268,7 +275,9 @@ class StoppedSamples:
         steps += level[self.of]
         np.log(steps, out=steps)
         steps *= self.counts[:, None]
-        return np.asarray(logsumexp(np.add.reduceat(steps, self.starts, axis=0) + log_weights, axis=1))
+        return np.asarray(
+            logsumexp(np.add.reduceat(steps, self.starts, axis=0) + log_weights, axis=1)
+        )
 
     def p_values(self, means: np.ndarray) -> np.ndarray:
         """(samples,) the p-value of "the mean of each sample is at least ``means``", by Markov's inequality at the stop."""

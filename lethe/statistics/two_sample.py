@@ -21,7 +21,11 @@ def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> float:
     """
     members, nonmembers = np.asarray(members, float), np.asarray(nonmembers, float)
     if not len(members) or not len(nonmembers):
-        raise BadValue("scores", f"{len(members)} members, {len(nonmembers)} nonmembers", "at least one of each")
+        raise BadValue(
+            "scores",
+            f"{len(members)} members, {len(nonmembers)} nonmembers",
+            "at least one of each",
+        )
     observed = np.concatenate([members, nonmembers])
     check(not np.isnan(observed).any(), "scores", "NaN", "numbers")
     accepted = len(members) - np.searchsorted(np.sort(members), observed)
@@ -79,8 +83,13 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     check_share("alpha", alpha)
     value = auc(members, nonmembers)
     n = min(len(members), len(nonmembers))
-    low, high = (1 - kl_upper(1 - value, math.log(2 / alpha) / n), kl_upper(value, math.log(2 / alpha) / n))
-    return Interval(value, low, high, n, alpha, "kl", "independent values in each sample", Covers.HELD_OUT)
+    low, high = (
+        1 - kl_upper(1 - value, math.log(2 / alpha) / n),
+        kl_upper(value, math.log(2 / alpha) / n),
+    )
+    return Interval(
+        value, low, high, n, alpha, "kl", "independent values in each sample", Covers.HELD_OUT
+    )
 
 
 def kl_upper(value: float, level: float) -> float:
@@ -136,7 +145,11 @@ def trend(
     first, second = np.asarray(x, float), np.asarray(y, float)
     members = [0] * len(first) if groups is None else list(groups)
     if first.shape != second.shape or first.ndim != 1 or len(members) != len(first):
-        raise BadValue("y", f"{len(second)} values", f"as many as x and groups ({len(first)} and {len(members)})")
+        raise BadValue(
+            "y",
+            f"{len(second)} values",
+            f"as many as x and groups ({len(first)} and {len(members)})",
+        )
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise BadValue("x and y", "a value that is not finite", "numbers")
     rng = np.random.default_rng(seed)
@@ -145,7 +158,10 @@ def trend(
         own = np.array([member == group for member in members])
         signs_x, signs_y = _signs(first[own]), _signs(second[own])
         total += float((signs_x * signs_y).sum()) / 2
-        pairs_x, pairs_y = pairs_x + float(abs(signs_x).sum()) / 2, pairs_y + float(abs(signs_y).sum()) / 2
+        pairs_x, pairs_y = (
+            pairs_x + float(abs(signs_x).sum()) / 2,
+            pairs_y + float(abs(signs_y).sum()) / 2,
+        )
         for number in range(permutations):
             order = rng.permutation(len(signs_y))
             permuted[number] += float((signs_x * signs_y[np.ix_(order, order)]).sum()) / 2

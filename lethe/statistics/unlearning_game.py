@@ -41,7 +41,9 @@ class Split:
         _equal_sizes(len(self.forget), len(self.test))
         everything = np.concatenate([self.retain, self.forget, self.test])
         if len(np.unique(everything)) != len(everything):
-            raise BadValue("split", "sets that overlap", "retain, forget and test set with no point in common")
+            raise BadValue(
+                "split", "sets that overlap", "retain, forget and test set with no point in common"
+            )
 
     def swapped(self) -> Split:
         return Split(self.retain, self.test, self.forget)
@@ -60,7 +62,9 @@ def forget_size(n: int, portion: float) -> int:
     a = Fraction(repr(float(portion)))
     size = math.floor(n * a / (1 + a))
     if size < 1 or n - 2 * size < 1:
-        raise BadValue("n", n, f"enough points to forget one and retain one at least, at portion {portion}")
+        raise BadValue(
+            "n", n, f"enough points to forget one and retain one at least, at portion {portion}"
+        )
     return size
 
 
@@ -82,7 +86,9 @@ def signed_advantage(
     The weights are the sensitivity distribution, normalised within each set, and uniform by default.
     """
     _equal_sizes(len(forget), len(test))
-    return _mean_acceptance("forget", forget, forget_weights) - _mean_acceptance("test", test, test_weights)
+    return _mean_acceptance("forget", forget, forget_weights) - _mean_acceptance(
+        "test", test, test_weights
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +116,12 @@ class Measured:
 
     @classmethod
     def interval(
-        cls, low: float | None, high: float | None, alpha: float, assumes: str = "", method: str = ""
+        cls,
+        low: float | None,
+        high: float | None,
+        alpha: float,
+        assumes: str = "",
+        method: str = "",
     ) -> tuple[Bound, Bound] | None:
         """The same from the ends alone, as a headline holds them."""
         if low is None or high is None:
@@ -152,13 +163,21 @@ def swap_advantage(
     one value of the i-th seeds of both halves, valid for equal and for independent seeds. Otherwise (one pair only) the
     halves are two independent samples (Welch).
     """
-    original, swapped = np.atleast_2d(np.asarray(original, float)), np.atleast_2d(np.asarray(swapped, float))
+    original, swapped = (
+        np.atleast_2d(np.asarray(original, float)),
+        np.atleast_2d(np.asarray(swapped, float)),
+    )
     if paired and original.shape != swapped.shape:
-        raise BadValue("swapped", swapped.shape, f"the shape of original, {original.shape} (pairs, seeds)")
+        raise BadValue(
+            "swapped", swapped.shape, f"the shape of original, {original.shape} (pairs, seeds)"
+        )
     a_original, a_swapped = float(original.mean()), float(swapped.mean())
     value = abs((a_original + a_swapped) / 2)
     if not paired:
-        half_width, unit = _welch(original.ravel(), swapped.ravel(), alpha), "the seeds of either half"
+        half_width, unit = (
+            _welch(original.ravel(), swapped.ravel(), alpha),
+            "the seeds of either half",
+        )
     else:
         halves = (original + swapped) / 2
         unit = "pairs of splits" if len(halves) > 1 else "seeds"
@@ -189,9 +208,14 @@ def unlearning_quality(
     The interval takes alpha / (number of adversaries) for each (Bonferroni): the strongest is chosen on the same numbers.
     """
     if not original or set(original) != set(swapped):
-        raise BadValue("swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}")
+        raise BadValue(
+            "swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}"
+        )
     by_attack, shared = (
-        {name: swap_advantage(original[name], swapped[name], paired=paired, alpha=level) for name in original}
+        {
+            name: swap_advantage(original[name], swapped[name], paired=paired, alpha=level)
+            for name in original
+        }
         for level in (alpha, alpha / len(original))
     )
     attack = max(by_attack, key=lambda name: by_attack[name].value)
@@ -231,10 +255,16 @@ def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) 
     if weights is None:
         return float(accept.mean())
     weights, name = np.asarray(weights, float), f"weights of the {name} set"
-    check(weights.shape == accept.shape, name, weights.shape, f"one weight per point, {accept.shape}")
+    check(
+        weights.shape == accept.shape, name, weights.shape, f"one weight per point, {accept.shape}"
+    )
     broken = weights[~(np.isfinite(weights) & (weights >= 0))]
     if broken.size or not weights.any():
-        raise BadValue(name, float(broken[0]) if broken.size else 0.0, "finite and not negative, and not all zero")
+        raise BadValue(
+            name,
+            float(broken[0]) if broken.size else 0.0,
+            "finite and not negative, and not all zero",
+        )
     weights = weights / weights.max()  # the sum of the weights may overflow
     shares = weights / weights.sum()
     # Divide by the sum once more, so that the mean of ones is 1 and not 1 - 1e-16.
@@ -287,7 +317,9 @@ class CertifiedBound:
 
     @property
     def quality(self) -> Bound:
-        return Bound(self.quality_lower, "lower", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
+        return Bound(
+            self.quality_lower, "lower", CERTAIN, Covers.ADVERSARY, self.assumes, self.method
+        )
 
 
 def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:

@@ -25,7 +25,9 @@ from lethe.sampling.engine import parameter_count
 from lethe.sampling.tasks import UTILITY_SPLITS
 from lethe.unlearning.protocol import Method
 
-PROMPT_TOKENS = 64  # of a question, assumed for the cache where only the number of questions is known
+PROMPT_TOKENS = (
+    64  # of a question, assumed for the cache where only the number of questions is known
+)
 CHARACTERS = 3  # per token, where the tokenizer is missing
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Questions of published data sets, for a plan without the data: the forget set and what is asked for utility.
@@ -46,8 +48,12 @@ def questions_of(params: Params, questions: int | None) -> dict[str, int]:
     try:
         splits = load_splits(data)
     except BadInput as error:
-        raise BadInput(f"The questions cannot be counted: {error} Or give their number (--questions).") from None
-    return {split: len(rows) for split, rows in splits.items() if split in ("forget", *UTILITY_SPLITS)}
+        raise BadInput(
+            f"The questions cannot be counted: {error} Or give their number (--questions)."
+        ) from None
+    return {
+        split: len(rows) for split, rows in splits.items() if split in ("forget", *UTILITY_SPLITS)
+    }
 
 
 class ModelSize(NamedTuple):
@@ -71,13 +77,17 @@ def size_of(folder: Path) -> ModelSize | None:
         keys = stated.get("num_key_value_heads") or heads
         cache = 2 * (stated.get("num_hidden_layers") or 0) * keys * width * 2
     except (AttributeError, TypeError):
-        raise BadFile(folder / "config.json", "states no whole numbers of layers, heads and sizes") from None
+        raise BadFile(
+            folder / "config.json", "states no whole numbers of layers, heads and sizes"
+        ) from None
     stored = str(stated.get("dtype") or stated.get("torch_dtype") or "float32")
     return ModelSize(parameter_count(folder), cache, stored)
 
 
 def _stated(folder: Path | None) -> dict[str, Json]:
-    return read_json(folder / "config.json") if folder and (folder / "config.json").is_file() else {}
+    return (
+        read_json(folder / "config.json") if folder and (folder / "config.json").is_file() else {}
+    )
 
 
 def model_costs(
@@ -90,21 +100,37 @@ def model_costs(
     positions = min(sample.max_rows, questions["forget"] * (sample.most + 1)) * longest
     costs = []
     for name, model in params.models.items():
-        size = size_of(Path(model.path)) or (size_of(Path(start)) if start and model.path in made else None)
+        size = size_of(Path(model.path)) or (
+            size_of(Path(start)) if start and model.path in made else None
+        )
         size = size or missing
         number = size.number(sample.dtype) if size else 0
-        cost: Cost = {"model": name, "path": model.path, "parameters": size.parameters if size else None}
+        cost: Cost = {
+            "model": name,
+            "path": model.path,
+            "parameters": size.parameters if size else None,
+        }
         cost["weight_bytes"] = size.parameters * number if size else None
         cache = size.cache_bytes_per_token * number // 2 * positions if size else 0
-        cost |= {"cache_bytes_at_most": cache or None, "generations": answers, "tokens_at_most": tokens}
-        costs.append(cost | {"tokens_per_second": rate, "seconds_at_most": tokens / rate if rate else None})
+        cost |= {
+            "cache_bytes_at_most": cache or None,
+            "generations": answers,
+            "tokens_at_most": tokens,
+        }
+        costs.append(
+            cost | {"tokens_per_second": rate, "seconds_at_most": tokens / rate if rate else None}
+        )
     return costs
 
 
 def _generations(sample: Sample, questions: Mapping[str, int]) -> int:
     share = read_language(sample.language).share if sample.language else None
     second = share.prompts * share.answers if share else 0
-    utility = sum(min(count, sample.utility_questions) for split, count in questions.items() if split != "forget")
+    utility = sum(
+        min(count, sample.utility_questions)
+        for split, count in questions.items()
+        if split != "forget"
+    )
     return questions["forget"] * (sample.most + 1) + utility * (sample.utility_n + 1) + second
 
 
@@ -115,32 +141,51 @@ def drawing(params: Params, stages: Collection[str]) -> str:
     except BadInput:
         return ""
     costs = [one for one in costs if f"sample@{one['model']}" in stages]
-    sizes = [one["weight_bytes"] and one["weight_bytes"] + (one["cache_bytes_at_most"] or 0) for one in costs]
-    memory = f"at most {max(sizes) / (1 << 30):.1f} GiB" if all(sizes) and sizes else "unknown before training"
+    sizes = [
+        one["weight_bytes"] and one["weight_bytes"] + (one["cache_bytes_at_most"] or 0)
+        for one in costs
+    ]
+    memory = (
+        f"at most {max(sizes) / (1 << 30):.1f} GiB"
+        if all(sizes) and sizes
+        else "unknown before training"
+    )
     answers = sum(one["generations"] for one in costs)
     return f"Answers to draw: at most {answers:,}. Memory of a model and its rows: {memory}. "
 
 
-def judge_costs(params: Params, answers: int, rate: float | None, missing: ModelSize | None = None) -> list[Cost]:
+def judge_costs(
+    params: Params, answers: int, rate: float | None, missing: ModelSize | None = None
+) -> list[Cost]:
     """The cost of every judge that reads ``answers`` drawn answers, and those that measure its error."""
     judges: list[tuple[str, str, ScorerParams, str | None]] = [
         (name, entry.judge, entry.params, entry.labelled) for name, entry in params.judges.items()
     ]
-    judges += [(name, name, own, None) for name, own in params.score.params.items() if name in JUDGES]
+    judges += [
+        (name, name, own, None) for name, own in params.score.params.items() if name in JUDGES
+    ]
     costs = []
     for name, kind, own, labelled in judges:
         model, count = str(getattr(own, "model", "")), answers
         size = size_of(Path(model)) or missing
         if labelled is not None and Path(labelled).is_file():
-            count += sum(1 for line in Path(labelled).read_text(encoding="utf-8").splitlines() if line.strip())
-        longest = min(params.sample.max_new_tokens, int(getattr(own, "clip", params.sample.max_new_tokens)))
+            count += sum(
+                1
+                for line in Path(labelled).read_text(encoding="utf-8").splitlines()
+                if line.strip()
+            )
+        longest = min(
+            params.sample.max_new_tokens, int(getattr(own, "clip", params.sample.max_new_tokens))
+        )
         around = _counter(Path(model))(JUDGES[kind].around(own))
         number = size.number(str(getattr(own, "dtype", "auto"))) if size else 0
         cost: Cost = {"name": name, "kind": kind, "model": model, "answers_at_most": count}
         cost["tokens_at_most"] = count * (around + PROMPT_TOKENS + longest)
         cost["parameters"] = size.parameters if size else None
         cost["weight_bytes"] = size.parameters * number if size else None
-        costs.append(cost | {"answers_per_second": rate, "seconds_at_most": count / rate if rate else None})
+        costs.append(
+            cost | {"answers_per_second": rate, "seconds_at_most": count / rate if rate else None}
+        )
     return costs
 
 
@@ -171,9 +216,18 @@ def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None)
         rows = [row for name in names for row in splits.get(name, [])]
         return sum(count(f"{row['question']} {row['answer']}") for row in rows)
 
-    def cost(stage: str, name: str, trained: int, answers: int, reference: Cost | None = None) -> Cost:
-        seconds = answers * params.sample.max_new_tokens / rate if rate and stage == "attack" else None
-        numbers = {"tokens": trained, "answers": answers, "seconds": seconds, "reference": reference}
+    def cost(
+        stage: str, name: str, trained: int, answers: int, reference: Cost | None = None
+    ) -> Cost:
+        seconds = (
+            answers * params.sample.max_new_tokens / rate if rate and stage == "attack" else None
+        )
+        numbers = {
+            "tokens": trained,
+            "answers": answers,
+            "seconds": seconds,
+            "reference": reference,
+        }
         return {"stage": stage, "name": name, **numbers}
 
     for name, entry in params.train.models.items():
@@ -183,12 +237,23 @@ def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None)
     for name, method in params.unlearn.methods.items():
         # the forget set once per epoch, and the retain rows beside it
         steps = method.epochs * -(-len(splits["forget"]) // params.unlearn.recipe.forget_batch)
-        beside = steps * params.unlearn.recipe.retain_batch * tokens("retain") / max(1, len(splits["retain"]))
+        beside = (
+            steps
+            * params.unlearn.recipe.retain_batch
+            * tokens("retain")
+            / max(1, len(splits["retain"]))
+        )
         trained = method.epochs * tokens("forget") + round(beside)
-        yield cost("unlearn", name, trained, 0, _reference(params, method, start, sum(map(count, answers))))
+        yield cost(
+            "unlearn", name, trained, 0, _reference(params, method, start, sum(map(count, answers)))
+        )
     for name, attack in params.attacks.items():
         # every budget and seed is asked anew, the model before the attack too
-        lists = [value for value in attack.after.model_dump().values() if isinstance(value, (list, tuple))]
+        lists = [
+            value
+            for value in attack.after.model_dump().values()
+            if isinstance(value, (list, tuple))
+        ]
         asked = len(attack.seeds) * ((len(lists[0]) if lists else 1) + 1) * len(splits["forget"])
         yield cost("attack", name, 0, asked * (attack.n + 1))
 

@@ -46,7 +46,9 @@ ABOVE = "above"  # the 0/1 scorer made of a graded one
 How = Mapping[str, Json]
 
 
-def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -> dict[str, list[Row]]:
+def checked(
+    forget: Sequence[Row], retain: Sequence[Row] | None, source: Path
+) -> dict[str, list[Row]]:
     if not forget:
         raise BadFile(source, "holds no question", "Give one row per question of the forget set.")
     splits = {"forget": list(forget), "retain": list(retain or [])}
@@ -56,7 +58,14 @@ def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -
 
 
 def evaluate(
-    name: str, source: Origin, splits: Mapping[str, list[Row]], how: How, root: Path, *, scratch: Path, page: bool
+    name: str,
+    source: Origin,
+    splits: Mapping[str, list[Row]],
+    how: How,
+    root: Path,
+    *,
+    scratch: Path,
+    page: bool,
 ) -> dict[str, Any]:
     """Sample, score and measure a model; return the fields that `lethe.api.evaluating.Evaluation` adds to a run."""
     params = params_of(how, name, source, splits["forget"], how["prompt"] or default_prompt(source))
@@ -70,7 +79,9 @@ def evaluate(
     with _place(root, scratch):
         if not isinstance(source, InMemory):
             write_json(root / EVALUATED, _about(source, params))
-        named = Path(how["data"]).name if isinstance(how["data"], str) else "rows"  # as the page names the data
+        named = (
+            Path(how["data"]).name if isinstance(how["data"], str) else "rows"
+        )  # as the page names the data
         write_splits(splits, named, root / "dataset")
         # The stages' messages are for people; standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
@@ -100,17 +111,25 @@ def evaluate(
         run = load(params, root, {})
     (model,), (standing,) = run.models, standings(run, findings(run))
     tau = standing.verdict.tau if standing.verdict else params.report.tau
-    words = {"verdict": standing.sentence, "forgetting": standing.word, "utility": standing.utility.word}
+    words = {
+        "verdict": standing.sentence,
+        "forgetting": standing.word,
+        "utility": standing.utility.word,
+    }
     return {"numbers": model.numbers, **words, "tau": tau, "skipped": skipped}
 
 
-def _looked(params: EvaluationParams, source: Origin, forget: Sequence[Row], root: Path) -> EvaluationParams:
+def _looked(
+    params: EvaluationParams, source: Origin, forget: Sequence[Row], root: Path
+) -> EvaluationParams:
     """The params with the number of this look at the model's answers; a model in memory is always new."""
     if isinstance(source, InMemory):
         return params
     settings = params.sample.model_dump(exclude={"n", "utility_n"})
     asked = digest(model_digest(source), [dict(row) for row in forget], settings)
-    report = params.report.model_copy(update={"look": look(root / LOOKS, asked, params.sample.most)})
+    report = params.report.model_copy(
+        update={"look": look(root / LOOKS, asked, params.sample.most)}
+    )
     return params.model_copy(update={"report": report})
 
 
@@ -130,7 +149,8 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
     new, remedy = not root.exists(), "Wait for it, or give this one a name of its own (--name)."
     try:
         with alone(
-            root / ".lock", lambda pid: LetheError(f"Another evaluation (process {pid}) works in {root}. {remedy}")
+            root / ".lock",
+            lambda pid: LetheError(f"Another evaluation (process {pid}) works in {root}. {remedy}"),
         ):
             yield
     except BadInput:
@@ -161,12 +181,16 @@ def _check_files(how: How, name: str, forget: Sequence[Row], params: EvaluationP
         as_json(read_language(params.sample.language), forget)
     if (calibration := how["calibration"]) is not None:
         if params.metrics.binary is None:
-            raise BadValue("calibration", calibration, "left out where no forget question has keywords")
+            raise BadValue(
+                "calibration", calibration, "left out where no forget question has keywords"
+            )
         read_calibration(calibration, missing="worst")
     if (folder := params.metrics.labels.folder) is not None:
         place = Path(folder, f"{name}.jsonl")
         if not place.is_file():
-            raise BadFile(place, "is no file", f"`lethe label data/eval/{name}/generations/{name}` writes it.")
+            raise BadFile(
+                place, "is no file", f"`lethe label data/eval/{name}/generations/{name}` writes it."
+            )
         read_labels(place)
 
 
@@ -184,7 +208,10 @@ def _fitting(
     if context is None:
         return dict(splits), ()
     turns = defaultdict(list, {row["id"]: row.get("followups") or [] for row in splits["forget"]})
-    lengths = {row["id"]: len(_last_prompt(encoder, row, turns[row["id"]])) for row in chain(*splits.values())}
+    lengths = {
+        row["id"]: len(_last_prompt(encoder, row, turns[row["id"]]))
+        for row in chain(*splits.values())
+    }
     long = tuple(name for name, length in lengths.items() if length >= context)
     if long and not skip:
         more = f" and {len(long) - 1} more" if len(long) > 1 else ""
@@ -192,14 +219,20 @@ def _fitting(
             f"Question {long[0]!r}{more}: got {lengths[long[0]]} tokens, the model's context is {context}. Shorten the text, "
             "or leave such questions out (--skip-too-long)."
         )
-    asked = {split: [row for row in rows if row["id"] not in long] for split, rows in splits.items()}
+    asked = {
+        split: [row for row in rows if row["id"] not in long] for split, rows in splits.items()
+    }
     if not asked["forget"]:
         raise BadInput(
             f"Every forget question has more tokens than the model's context of {context}: none is left."
         )
     if long:
         tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
-    rooms = {name: (context - lengths[name]) // (1 + len(turns[name])) for name in lengths if name not in long}
+    rooms = {
+        name: (context - lengths[name]) // (1 + len(turns[name]))
+        for name in lengths
+        if name not in long
+    }
     longest = min(rooms, key=rooms.__getitem__)
     if (room := rooms[longest]) < sample.longest:
         legal = f"at most {room}: the model's context is {context} tokens and question {longest!r} has {lengths[longest]}"
@@ -209,7 +242,9 @@ def _fitting(
 
 def _last_prompt(encoder: Encoder, row: Row, followups: Sequence[str]) -> tuple[int, ...]:
     questions: list[Asked] = [row, *(Asked(question=text) for text in followups)]
-    return encoder.conversation(questions[-1], before=[(question, "") for question in questions[:-1]])
+    return encoder.conversation(
+        questions[-1], before=[(question, "") for question in questions[:-1]]
+    )
 
 
 def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationParams:
@@ -230,7 +265,11 @@ def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationPara
 def _marked(params: EvaluationParams, root: Path) -> EvaluationParams:
     """The params with the marks of thinking that a server's answers have."""
     for table in sorted((root / "generations").glob("*/forget.parquet")):
-        texts = [text for part in read_parts(table, ["prompt_id", "text"]) for text in part["text"].dropna()]
+        texts = [
+            text
+            for part in read_parts(table, ["prompt_id", "text"])
+            for text in part["text"].dropna()
+        ]
         marks = next((marks for marks in MARKS if any(marks[1] in text for text in texts)), None)
         if marks:  # where no text has the first one, the prompt opens each thinking
             opened = not any(marks[0] in text for text in texts if marks[1] in text)
@@ -252,14 +291,20 @@ def _within(
         for turns in [row.get("followups") or []]
     )
     rows = rows_within(memory, source, longest, sample.dtype)
-    return params.model_copy(update={"sample": sample.model_copy(update={"max_rows": min(rows, sample.max_rows)})})
+    return params.model_copy(
+        update={"sample": sample.model_copy(update={"max_rows": min(rows, sample.max_rows)})}
+    )
 
 
 def _check_draws(params: EvaluationParams) -> None:
     most, tau, level = params.sample.most, params.report.tau, level_of(params.metrics.alpha)
-    if params.metrics.binary and binary_lower(most, most, level) <= tau < binary_upper(0, most, level):
+    if params.metrics.binary and binary_lower(most, most, level) <= tau < binary_upper(
+        0, most, level
+    ):
         least = next(n for n in range(most + 1, most + 1000) if binary_lower(n, n, level) > tau)
-        raise BadValue("n", most, f"at least {least}: with fewer answers each model stays open at tau {tau:g}")
+        raise BadValue(
+            "n", most, f"at least {least}: with fewer answers each model stays open at tau {tau:g}"
+        )
 
 
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
@@ -282,17 +327,23 @@ def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
         tell("paraphrased_question is not asked: only a language of prompts reads it (--language).")
 
 
-def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt: str) -> EvaluationParams:
+def params_of(
+    how: How, name: str, source: Origin, forget: Sequence[Row], prompt: str
+) -> EvaluationParams:
     """All parameters of an evaluation, checked as params.yaml is; an error names the argument that sets the parameter."""
     if how["scorer"] is not None:
         check_scorer(how["scorer"], how["above"])
-    scorer = how["scorer"] or ("keyword_leak" if any(row.get("keywords") for row in forget) else None)
+    scorer = how["scorer"] or (
+        "keyword_leak" if any(row.get("keywords") for row in forget) else None
+    )
     binary = scorer if scorer is None or is_binary(scorer) else ABOVE
     entry = {ABOVE: {"scorer": scorer, "above": how["above"]}} if binary == ABOVE else binary
     n = how["n"]
     sections: dict[str, object] = {
         "models": {
-            name: {"path": SERVED, "served": source} if isinstance(source, Endpoint) else {"path": str(source)}
+            name: {"path": SERVED, "served": source}
+            if isinstance(source, Endpoint)
+            else {"path": str(source)}
         },
         "sample": {key: value for key, value in how.items() if key in Sample.model_fields}
         | {"prompt": prompt, "utility_n": min(n, SAMPLE.utility_n) if isinstance(n, int) else n},

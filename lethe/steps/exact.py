@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lethe.config.evaluating import EXACT, SAMPLE, Drawing, Endpoint, Exact, Exploring, Model, Sample, Threshold
+from lethe.config.evaluating import (
+    EXACT,
+    SAMPLE,
+    Drawing,
+    Endpoint,
+    Exact,
+    Exploring,
+    Model,
+    Sample,
+    Threshold,
+)
 from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
 from lethe.io.artifacts import Row, read_split
@@ -37,7 +47,11 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 PILOT = 64  # rows whose time gives that of all
 WORTH = 1 << 14  # rows; less work ends before an estimate helps
-READ = ("lethe.sampling.answer_tree", "lethe.sampling.answer_tree.asking", "lethe.sampling.predictor")
+READ = (
+    "lethe.sampling.answer_tree",
+    "lethe.sampling.answer_tree.asking",
+    "lethe.sampling.predictor",
+)
 LAW = (*Drawing.model_fields, "adaptive_threshold")  # what decides the probability of an answer
 
 
@@ -84,8 +98,12 @@ def run(
         except (NoBounds, engine.NoKeys) as refusal:
             reason = str(refusal)
     without = [table.result(name, "model", "queried", "exact", text=reason)]
-    table.write(table.place(root, "exact", name), rows_of(certificates) if certificates else without)
-    print(f"{name}: {' '.join(certificates.sentences()[:3]) if certificates else f'no exact bounds: {reason}'}")
+    table.write(
+        table.place(root, "exact", name), rows_of(certificates) if certificates else without
+    )
+    print(
+        f"{name}: {' '.join(certificates.sentences()[:3]) if certificates else f'no exact bounds: {reason}'}"
+    )
 
 
 def of_params(
@@ -126,7 +144,9 @@ def certify(
     options = engine.Options(dtype=settings.dtype, max_rows=settings.max_rows)
     predictor = ModelPredictor(source, options, settings.memory * MIB)
     law = Law(predictor.checkpoint.end_ids, **{name: getattr(settings, name) for name in LAW})
-    asker = Asker(predictor.checkpoint, settings.prompt or default_prompt(source), settings.keyword_match)
+    asker = Asker(
+        predictor.checkpoint, settings.prompt or default_prompt(source), settings.keyword_match
+    )
     if asker.encoder.template == CHAT and marks_of(asker.tokenizer):
         raise NoBounds(
             "Exact bounds cannot tell thinking from the answer, and this model's chat template has thinking: sample it "
@@ -140,7 +160,9 @@ def certify(
     drawn = engine.Settings(n=1, max_new_tokens=settings.max_new_tokens)
     engine.check_prompts(prompts, drawn, predictor.checkpoint.context, predictor.vocabulary)
     starts = [np.array(question.prompt) for question in questions]
-    how = _how(settings, predictor.dtype, measured_allowance(predictor, starts, settings.max_new_tokens))
+    how = _how(
+        settings, predictor.dtype, measured_allowance(predictor, starts, settings.max_new_tokens)
+    )
     finished = engine.finished_of(
         scratch,
         source,
@@ -149,13 +171,17 @@ def certify(
         settings=[law, effort, how, predictor.forward.device.type],
         scorer=[settings.scorer, settings.above, settings.keyword_match],
         room=[settings.memory, settings.max_rows],
-        questions=[[question.question_id, question.prompt, question.seeds] for question in questions],
+        questions=[
+            [question.question_id, question.prompt, question.seeds] for question in questions
+        ],
         rows=[dict(row) for row in rows if asked[row["id"]] is not None],
     )
     if estimate and settings.rows * len(questions) >= WORTH:
         _announce(predictor, questions, settings)
     trees = tuple(
-        enumerate_answers(questions, law, predictor, effort, how.logit_allowance, finished, label=f"exact {name}")
+        enumerate_answers(
+            questions, law, predictor, effort, how.logit_allowance, finished, label=f"exact {name}"
+        )
     )
     finished.clear()
     skipped = tuple(key for key, question in asked.items() if question is None)
@@ -192,11 +218,15 @@ def certify_served(
         "upper end is 1 minus the clean mass that was walked."
     )
     how = replace(_how(settings, "as served", 0.0), adaptive_threshold=None, note=note)
-    skipped = tuple(sorted(row["id"] for row, rule in zip(rows, rules, strict=True) if rule is None))
+    skipped = tuple(
+        sorted(row["id"] for row, rule in zip(rows, rules, strict=True) if rule is None)
+    )
     return Certificates(name, trees, how, settings.tau, skipped)
 
 
-def _announce(predictor: ModelPredictor, questions: Sequence[Question], settings: ExactSettings) -> None:
+def _announce(
+    predictor: ModelPredictor, questions: Sequence[Question], settings: ExactSettings
+) -> None:
     prompt = np.tile(np.array(questions[len(questions) // 2].prompt), (PILOT, 1))
     predictor.begin(prompt, prompt.shape[1] + settings.max_new_tokens)
     begun = time.perf_counter()

@@ -11,7 +11,9 @@ from lethe.models.likelihood import given_answers
 from lethe.sampling.tasks import chosen, heldout
 
 
-def run(name: str, sample: Sample, model: Model, root: Path = Path("data"), source: Origin | None = None) -> None:
+def run(
+    name: str, sample: Sample, model: Model, root: Path = Path("data"), source: Origin | None = None
+) -> None:
     """Write the likelihood of the answers of all sampled and held-out rows; ``source`` replaces the folder ``model.path``."""
     if isinstance(source, Endpoint) or (source is None and model.path == SERVED):
         reason = "a server does not state the likelihood of a given answer"
@@ -26,4 +28,7 @@ def run(name: str, sample: Sample, model: Model, root: Path = Path("data"), sour
     with atomic_folder(root / "likelihood" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)
-    print(f"{name}: given answers read:", ", ".join(f"{split} {len(table)}" for split, table in tables.items()))
+    print(
+        f"{name}: given answers read:",
+        ", ".join(f"{split} {len(table)}" for split, table in tables.items()),
+    )

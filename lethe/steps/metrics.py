@@ -85,7 +85,9 @@ def _calibration(metrics: Metrics, root: Path) -> Calibration | None:
     return Calibration.of(labelled.labels, labelled.verdicts, judge=labelled.judge)
 
 
-def _add_labelled(rows: Rows, generations: Tables, scores: Tables, metrics: Metrics, root: Path) -> None:
+def _add_labelled(
+    rows: Rows, generations: Tables, scores: Tables, metrics: Metrics, root: Path
+) -> None:
     folder = metrics.labels.folder
     place = Path(folder or "", f"{rows.model}.jsonl")
     if folder is None or not place.is_file():
@@ -94,7 +96,9 @@ def _add_labelled(rows: Rows, generations: Tables, scores: Tables, metrics: Metr
     drawn = generations["forget"]
     table = drawn[drawn["sample"] != GREEDY].sort_values("sample", kind="stable")
     if metrics.binary is not None:
-        verdicts = scores["forget"][[*KEYS, metrics.binary]].rename(columns={metrics.binary: "verdict"})
+        verdicts = scores["forget"][[*KEYS, metrics.binary]].rename(
+            columns={metrics.binary: "verdict"}
+        )
         table = table.merge(verdicts, on=[*KEYS], how="left", validate="one_to_one")
     draws = labels.draws_of(table, {})
     queue = labels.Queue(draws, metrics.labels.mass, metrics.labels.rest)

@@ -55,34 +55,62 @@ def run(
     engine, options = _opened(source, sample, place, choice), Options.from_params(sample)
     store = AnswerStore.of(source, engine, options, place)
     if sample.n == "auto":
-        sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
+        sample = sample.model_copy(
+            update={"n": _affordable(name, source, sample, model, rows["forget"], engine)}
+        )
     work = drawing.tasks(source, rows, sample, model)
     seconds = _announce(name, engine, work, store, conversations, estimate)
     fresh = not any((one, task.settings) in store for task in work for one in task.prompts)
-    if choice and fresh and not recall(choice) and isinstance(source, Path) and engine.name == "prefix":
+    if (
+        choice
+        and fresh
+        and not recall(choice)
+        and isinstance(source, Path)
+        and engine.name == "prefix"
+    ):
         engine = quickest(engine, seconds, source, options, work, choice)
         store = AnswerStore.of(source, engine, options, place)
-    forget, prompts, decisions = _drawn(name, work, rows["forget"], source, sample, language, engine, store)
+    forget, prompts, decisions = _drawn(
+        name, work, rows["forget"], source, sample, language, engine, store
+    )
     shorten = _within_budgets(parts, sample, source)
     turns = None
     if conversations:
         (task,) = (task for task in work if task.split == "forget")
-        first = pd.concat(drawing.drawn_parts(store, task), ignore_index=True) if forget is None else forget
-        asking = drawing.Asking(drawing.speaker(source, sample.prompt), task.settings, engine, store)
-        turns = drawing.draw_turns(shorten(first), conversations, asking, f"sample {name} forget", shorten)
+        first = (
+            pd.concat(drawing.drawn_parts(store, task), ignore_index=True)
+            if forget is None
+            else forget
+        )
+        asking = drawing.Asking(
+            drawing.speaker(source, sample.prompt), task.settings, engine, store
+        )
+        turns = drawing.draw_turns(
+            shorten(first), conversations, asking, f"sample {name} forget", shorten
+        )
     counts: dict[str, int] = {}
     with atomic_folder(root / "generations" / name) as out:
         for task in work:
-            tables = drawing.drawn_parts(store, task) if forget is None or task.split != "forget" else [forget]
+            tables = (
+                drawing.drawn_parts(store, task)
+                if forget is None or task.split != "forget"
+                else [forget]
+            )
             counts[task.split] = write_parts(out / f"{task.split}.parquet", map(shorten, tables))
         if language is not None:
-            write_json(out / "language.json", {"schema": SCHEMA_VERSION, **as_json(language, rows["forget"])})
+            write_json(
+                out / "language.json",
+                {"schema": SCHEMA_VERSION, **as_json(language, rows["forget"])},
+            )
         if prompts is not None:
             write_parquet(out / "prompts" / "forget.parquet", prompts)
         if turns is not None:
             write_parquet(out / TURNS, turns)
         if decisions:
-            write_json(out / "sequential.json", {"decisions": decisions, "decided_by": sample.sequential.scorer})
+            write_json(
+                out / "sequential.json",
+                {"decisions": decisions, "decided_by": sample.sequential.scorer},
+            )
         write_json(out / "about.json", drawing.about(work, engine, sample, model))
     if scratch is None:
         store.clear()
@@ -91,7 +119,9 @@ def run(
     print(f"{name}: answers drawn:", ", ".join(f"{split} {rows}" for split, rows in counts.items()))
 
 
-def _within_budgets(parts: Parts | None, sample: Sample, source: Origin) -> Callable[[pd.DataFrame], pd.DataFrame]:
+def _within_budgets(
+    parts: Parts | None, sample: Sample, source: Origin
+) -> Callable[[pd.DataFrame], pd.DataFrame]:
     if parts is None or not sample.max_thinking_tokens or isinstance(source, Endpoint):
         return lambda table: table
     tokenizer = tokenizer_of(source)
@@ -99,7 +129,12 @@ def _within_budgets(parts: Parts | None, sample: Sample, source: Origin) -> Call
 
 
 def _announce(
-    name: str, engine: Engine, work: Sequence[Task], store: AnswerStore, conversations: Mapping, estimate: bool
+    name: str,
+    engine: Engine,
+    work: Sequence[Task],
+    store: AnswerStore,
+    conversations: Mapping,
+    estimate: bool,
 ) -> float:
     """Say what the draws will take, and return the seconds; 0 where nothing tells them."""
     if isinstance(engine, EndpointEngine):
@@ -142,12 +177,18 @@ def _drawn(
             label = f"sample {name} {task.split}"
             if sample.stop == "sequential" and task.split == "forget":
                 items = {row["id"]: row for row in forget}
-                table, decisions = drawing.draw_sequentially(task, items, engine, store, sample.sequential, label)
+                table, decisions = drawing.draw_sequentially(
+                    task, items, engine, store, sample.sequential, label
+                )
             elif language is not None and task.split == "forget":
-                asking = drawing.Asking(drawing.speaker(source, sample.prompt), task.settings, engine, store)
+                asking = drawing.Asking(
+                    drawing.speaker(source, sample.prompt), task.settings, engine, store
+                )
                 table = drawing.draw_in_language(language, forget, asking, label)
                 if language.share is not None:  # its prompts are drawn over all questions
-                    prompts = drawing.draw_prompts(language, forget, asking, f"{label}, random prompts")
+                    prompts = drawing.draw_prompts(
+                        language, forget, asking, f"{label}, random prompts"
+                    )
             else:
                 drawing.draw_into(store, task, engine, label)
     except Diverged:
@@ -167,7 +208,9 @@ def _opened(source: Origin, sample: Sample, scratch: Path, choice: Path | None) 
     return EndpointEngine(source, scratch, sample.prompt == CHAT)
 
 
-def _affordable(name: str, source: Origin, sample: Sample, model: Model, rows: list[Row], engine: Engine) -> int:
+def _affordable(
+    name: str, source: Origin, sample: Sample, model: Model, rows: list[Row], engine: Engine
+) -> int:
     """The number of answers per forget question for ``sample.n: auto``, fixed before any is drawn."""
     (task,) = drawing.tasks(source, {"forget": rows}, sample, model)
     n = affordable(engine, task.prompts, task.settings, sample.row_budget)

@@ -38,12 +38,19 @@ def run(
     second = root / "generations" / name / artifacts.SECOND
     if second.is_file():
         drawn = read_table(second)
-        answers, items = scoring.answers_of(drawn, score.parts), artifacts.read_items("forget", root)
+        answers, items = (
+            scoring.answers_of(drawn, score.parts),
+            artifacts.read_items("forget", root),
+        )
         scored = scoring.score_answers(answers, items, *how)
-        prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
+        prompts = scored.assign(
+            prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy()
+        )
         for judge in judges or {}:
             place = root / "judged" / judge / name / artifacts.SECOND
-            prompts = _joined(prompts, read_table(_there(place, judge)), place, ("prompt_id", "prompt", "sample"))
+            prompts = _joined(
+                prompts, read_table(_there(place, judge)), place, ("prompt_id", "prompt", "sample")
+            )
     missing: dict[str, Counter[str]] = {}
     rows: dict[str, int] = {}
     with atomic_folder(root / "scores" / name) as folder:
@@ -52,18 +59,28 @@ def run(
         for split, path in generations.paths.items():
             missing[split] = Counter()
             items = artifacts.read_items(split, root)
-            places = {judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()}
+            places = {
+                judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()
+            }
             label = f"score {name} {split}"
             parts = _counted(_scored(label, path, score, (items, *how), places), missing[split])
             rows[split] = artifacts.write_parts(folder / f"{split}.parquet", parts)
         if not likelihoods:
-            given_none = (root / "likelihood" / name / artifacts.NO_TABLES).read_text(encoding="utf-8")
+            given_none = (root / "likelihood" / name / artifacts.NO_TABLES).read_text(
+                encoding="utf-8"
+            )
             write_text(folder / "likelihood" / artifacts.NO_TABLES, given_none)
         for split, table in likelihoods.items():
             write_parquet(folder / "likelihood" / f"{split}.parquet", table)
-        about = {"schema": SCHEMA_VERSION, "scorers": [*score.names, *(judges or ())], "missing": missing}
+        about = {
+            "schema": SCHEMA_VERSION,
+            "scorers": [*score.names, *(judges or ())],
+            "missing": missing,
+        }
         write_json(folder / "about.json", about)
-    print(f"{name}: answers scored:", ", ".join(f"{split} {count}" for split, count in rows.items()))
+    print(
+        f"{name}: answers scored:", ", ".join(f"{split} {count}" for split, count in rows.items())
+    )
 
 
 def _scored(
@@ -78,9 +95,13 @@ def _scored(
     for judge, place in judged.items():
         _there(place, judge)
     total = -(-artifacts.rows_of(path) // artifacts.ROWS)
-    for part in progress(_columns(path, score, how), label, f"parts of {artifacts.ROWS:,} answers", total):
+    for part in progress(
+        _columns(path, score, how), label, f"parts of {artifacts.ROWS:,} answers", total
+    ):
         for place in judged.values():
-            part = _joined(part, read_arrow(place, part["prompt_id"].unique().tolist()).to_pandas(), place)
+            part = _joined(
+                part, read_arrow(place, part["prompt_id"].unique().tolist()).to_pandas(), place
+            )
         yield part
 
 
@@ -91,7 +112,8 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
     turns, thinks = _turns(path), score.parts is not None
     if "thinking" in columns:
         thinks |= any(
-            part["thinking"].notna().any() for part in artifacts.read_parts(path, ["prompt_id", "thinking"])
+            part["thinking"].notna().any()
+            for part in artifacts.read_parts(path, ["prompt_id", "thinking"])
         )
     if not turns and not thinks:
         yield from scoring.scored_parts(lambda: artifacts.read_parts(path, columns), *how)
@@ -101,11 +123,15 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
         return _of_turn(path, [*columns, "finish_reason"], turn)
 
     def scored_of(turn: int, texts_of: Callable[..., pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        return scoring.scored_parts(lambda: (texts_of(one, score.parts) for one in drawn(turn)), *how)
+        return scoring.scored_parts(
+            lambda: (texts_of(one, score.parts) for one in drawn(turn)), *how
+        )
 
     every = []
     for turn in range(1, turns + 2):
-        thoughts: Iterator = scored_of(turn, scoring.thinking_of) if thinks else itertools.repeat(None)
+        thoughts: Iterator = (
+            scored_of(turn, scoring.thinking_of) if thinks else itertools.repeat(None)
+        )
         every.append(zip(drawn(turn), scored_of(turn, scoring.answers_of), thoughts, strict=False))
     for part in zip(*every, strict=True):
         asked = [texts["asked"].to_numpy() for texts, _, _ in part]
@@ -113,18 +139,28 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
         names = [name for name in part[0][1] if name not in artifacts.KEYS]
         for name in names:
             scores = [scored[name].to_numpy() for _, scored, _ in part]
-            made[name] = scoring.worst_turn(list(zip(asked, scores, strict=True))) if turns else scores[0]
+            made[name] = (
+                scoring.worst_turn(list(zip(asked, scores, strict=True))) if turns else scores[0]
+            )
             if turns:
-                made |= {name + scoring.TURN.format(turn): own for turn, own in enumerate(scores, start=1)}
+                made |= {
+                    name + scoring.TURN.format(turn): own
+                    for turn, own in enumerate(scores, start=1)
+                }
         for name in names if thinks else ():
             scores = [thought[name].to_numpy() for _, _, thought in part]
-            made[name + scoring.THINKING] = scoring.worst_turn(list(zip(asked, scores, strict=True)))
+            made[name + scoring.THINKING] = scoring.worst_turn(
+                list(zip(asked, scores, strict=True))
+            )
         open_ended = [
-            scoring.unclosed(texts, score.parts) & own for (texts, _, _), own in zip(part, asked, strict=True)
+            scoring.unclosed(texts, score.parts) & own
+            for (texts, _, _), own in zip(part, asked, strict=True)
         ]
         cut = [(texts["finish_reason"] == artifacts.CUT_OFF).to_numpy() for texts, _, _ in part]
         made[scoring.ASKED] = np.sum(asked, axis=0)
-        made[scoring.CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(np.float64)
+        made[scoring.CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(
+            np.float64
+        )
         if thinks:
             made[scoring.UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
         yield part[0][1][[*artifacts.KEYS]].assign(**made)
@@ -134,7 +170,10 @@ def _turns(path: Path) -> int:
     later = path.parent / artifacts.TURNS
     if path.stem != "forget" or not later.is_file():
         return 0
-    return int(max(part["turn"].max() for part in artifacts.read_parts(later, ["prompt_id", "turn"]))) - 1
+    return (
+        int(max(part["turn"].max() for part in artifacts.read_parts(later, ["prompt_id", "turn"])))
+        - 1
+    )
 
 
 def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataFrame]:
@@ -143,7 +182,9 @@ def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataF
         if turn == 1:
             yield part.assign(asked=True)
             continue
-        own = read_arrow(path.parent / artifacts.TURNS, part["prompt_id"].unique().tolist()).to_pandas()
+        own = read_arrow(
+            path.parent / artifacts.TURNS, part["prompt_id"].unique().tolist()
+        ).to_pandas()
         first = part[[name for name in part if name in (*artifacts.KEYS, "production")]]
         given = [name for name in own if name in (*artifacts.KEYS, *columns)]
         yield first.merge(
@@ -153,7 +194,13 @@ def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataF
 
 def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:
     for part in parts:
-        missing.update({column: int(part[column].isna().sum()) for column in part if column not in artifacts.KEYS})
+        missing.update(
+            {
+                column: int(part[column].isna().sum())
+                for column in part
+                if column not in artifacts.KEYS
+            }
+        )
         yield part
 
 

@@ -30,7 +30,9 @@ MEASURING = ("sample", "likelihood", "score", "exact", "extract", "metrics", "ep
 
 
 def log_new(
-    workspace: Path | None = None, home: Path | None = None, unfinished: Mapping[str, str] | None = None
+    workspace: Path | None = None,
+    home: Path | None = None,
+    unfinished: Mapping[str, str] | None = None,
 ) -> str:
     """Log the models that were not logged before; returns a line about it, or "". Never raises: the artifacts matter more."""
     if os.environ.get("LETHE_TRACKING") == "off":
@@ -42,7 +44,11 @@ def log_new(
         with in_turn(home):
             pipeline, left = _finished(read_pipeline(workspace, unfinished or {}), unfinished or {})
             sentence = _log_new(pipeline, workspace, home)
-            return f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}." if left else sentence
+            return (
+                f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}."
+                if left
+                else sentence
+            )
     except Exception as error:  # whatever MLflow raises, the pipeline's work is done
         return f"MLflow: nothing logged, the next run tries again ({type(error).__name__}: {_first_line(error)})"
 
@@ -64,7 +70,9 @@ def mark_newest(change: str, text: str, home: Path) -> str:
             client.set_tag(run.info.run_id, CHANGE_TAG, change)
             client.set_tag(run.info.run_id, f"{CHANGE_TAG}.text", text[: runs.MAX_TAG])
     except Exception as error:  # whatever MLflow raises
-        return f"MLflow: the change is not marked at {without_password(uri)} ({type(error).__name__})."
+        return (
+            f"MLflow: the change is not marked at {without_password(uri)} ({type(error).__name__})."
+        )
     return ""
 
 
@@ -74,7 +82,9 @@ def log_file(results: FromFile) -> str:
     uri = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
     address = without_password(uri)
     if not answers(uri):
-        raise LetheError(f"MLflow: {address} does not answer. Start the server, or unset MLFLOW_TRACKING_URI.")
+        raise LetheError(
+            f"MLflow: {address} does not answer. Start the server, or unset MLFLOW_TRACKING_URI."
+        )
     from lethe.tracking import runs
 
     place = (home / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
@@ -95,12 +105,18 @@ def pages(home: Path) -> list[str]:
 def without_password(uri: str) -> str:
     """An address that is safe to show or keep: without any user name and password."""
     address = urlsplit(uri)
-    return urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2])) if "@" in address.netloc else uri
+    return (
+        urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2]))
+        if "@" in address.netloc
+        else uri
+    )
 
 
 def _finished(pipeline: Pipeline, unfinished: Mapping[str, str]) -> tuple[Pipeline, list[str]]:
     reasons = [_outdated(entry, unfinished) for entry in pipeline.entries]
-    left = [f"{entry.name} ({why})" for entry, why in zip(pipeline.entries, reasons, strict=True) if why]
+    left = [
+        f"{entry.name} ({why})" for entry, why in zip(pipeline.entries, reasons, strict=True) if why
+    ]
     entries = [entry for entry, why in zip(pipeline.entries, reasons, strict=True) if not why]
     if "report" in unfinished:
         pipeline = dataclasses.replace(pipeline, report=None, report_digest="")
@@ -183,7 +199,9 @@ def _tracked(home: Path) -> dict[str, list[str]]:
         tracked = read_json(path) if path.exists() else {}
     except BadInput:
         return {}
-    whole = isinstance(tracked, dict) and all(isinstance(states, list) for states in tracked.values())
+    whole = isinstance(tracked, dict) and all(
+        isinstance(states, list) for states in tracked.values()
+    )
     return tracked if whole else {}
 
 

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 MOST = 15  # metrics of a run of an audit or game
 SOLE = ("audit", "game")  # stages whose result belongs to no model
 TRAINING = ("train", "unlearn")
-WHOLE = ("epsilon_star", "attacks", "audits", "games")  # folders of data/ that are kept whole with a run
+WHOLE = (
+    "epsilon_star",
+    "attacks",
+    "audits",
+    "games",
+)  # folders of data/ that are kept whole with a run
 NO_CURVE = ("step", "epoch", "lr")
 
 
@@ -65,7 +70,11 @@ class Entry:
         if self.kind != "model":
             first = sorted(self.numbers, key=lambda key: not key.endswith(".quality"))[:MOST]
             return {key: self.numbers[key] for key in first}
-        shown = {[name for name in row.names() if name][-1] for row in self._whole.rows if row.kind.headlines}
+        shown = {
+            [name for name in row.names() if name][-1]
+            for row in self._whole.rows
+            if row.kind.headlines
+        }
         return {key: value for key, value in self.numbers.items() if key in shown}
 
     @cached_property
@@ -99,15 +108,28 @@ def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline
     path, report = workspace / "params.yaml", workspace / "data" / "report"
     params = flat(load_yaml(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
     files = sorted(path for path in report.rglob("*") if path.is_file()) if report.is_dir() else []
-    parts = [f"{path.relative_to(report)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
-    return Pipeline(read_entries(workspace, unfinished), params, report if files else None, _mark(parts))
+    parts = [
+        f"{path.relative_to(report)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        for path in files
+    ]
+    return Pipeline(
+        read_entries(workspace, unfinished), params, report if files else None, _mark(parts)
+    )
 
 
 def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entry]:
     """The entries of dvc.lock whose outputs exist; what stages that are ``unfinished`` left behind is an earlier run's."""
     lock = workspace / "dvc.lock"
-    stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
-    made = {name: stage for name, stage in stages.items() if all(out.exists() for out in _outs(stage, workspace))}
+    stages = (
+        (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {})
+        if lock.exists()
+        else {}
+    )
+    made = {
+        name: stage
+        for name, stage in stages.items()
+        if all(out.exists() for out in _outs(stage, workspace))
+    }
     place = table.place(workspace / "data", "compare", "models")
     old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
     compared = table.read_rows(place) if place.is_file() and not old else []
@@ -129,9 +151,13 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entr
 
 def read_before(stage: LockedStage, stages: Iterable[LockedStage]) -> str:
     """A path of which the stage read another content than one of ``stages`` has made since; empty if there is none."""
-    made = {out["path"].rstrip("/"): out.get("md5") for one in stages for out in one.get("outs", [])}
+    made = {
+        out["path"].rstrip("/"): out.get("md5") for one in stages for out in one.get("outs", [])
+    }
     read = {dep["path"].rstrip("/"): dep.get("md5") for dep in stage.get("deps", [])}
-    return next((path for path, content in read.items() if made.get(path) not in (None, content)), "")
+    return next(
+        (path for path, content in read.items() if made.get(path) not in (None, content)), ""
+    )
 
 
 def _by_model(made: Mapping[str, LockedStage]) -> dict[str, dict[str, LockedStage]]:
@@ -153,7 +179,11 @@ def _by_model(made: Mapping[str, LockedStage]) -> dict[str, dict[str, LockedStag
 
 
 def _entry(
-    kind: str, name: str, stages: dict[str, LockedStage], workspace: Path, compared: Sequence[Result] = ()
+    kind: str,
+    name: str,
+    stages: dict[str, LockedStage],
+    workspace: Path,
+    compared: Sequence[Result] = (),
 ) -> Entry:
     params: dict[str, str] = {}
     rows: list[Result] = []
@@ -172,7 +202,11 @@ def _entry(
                 artifacts.append((address.partition("@")[0], path if whole else training))
     # The hashes of outputs: an edit of the code that changes no output makes no run.
     hashes = [
-        [address, stage.get("params"), [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]]
+        [
+            address,
+            stage.get("params"),
+            [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])],
+        ]
         for address, stage in stages.items()
     ]
     fingerprint = _mark([kind, name, hashes, flat_numbers(Numbers(compared).values)])
@@ -189,7 +223,11 @@ def _params(address: str, stage: LockedStage) -> dict[str, str]:
     params: dict[str, str] = {}
     for values in stage.get("params", {}).values():
         for key, value in flat(values).items():
-            for section, short in (("unlearn.methods", "unlearn"), ("train.models", "train"), ("models", "model")):
+            for section, short in (
+                ("unlearn.methods", "unlearn"),
+                ("train.models", "train"),
+                ("models", "model"),
+            ):
                 start = f"{section}.{subject}"
                 if key == start or key.startswith(f"{start}."):
                     key = short + key[len(start) :]

@@ -24,7 +24,10 @@ from lethe.tracking.tables import shown, worded
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
 CHANGES = 20  # changed params that are listed
-EXPERIMENT, LOGS = "lethe", "lethe logs"  # the experiments of pipelines, and of results read from a file
+EXPERIMENT, LOGS = (
+    "lethe",
+    "lethe logs",
+)  # the experiments of pipelines, and of results read from a file
 STANDINGS = "lethe.standings"  # tag of a pipeline's run: the two words on each model, as JSON
 FINGERPRINT, STANDING, NOTE = "lethe.fingerprint", "lethe.standing", "mlflow.note.content"
 BEFORE = "lethe.before"  # tag of a model's run whose words differ from those of the pipeline before
@@ -33,7 +36,10 @@ MAX_VALUE, MAX_TAG = 6000, 7900  # characters of a param and of a tag
 # MLflow 3 opens an experiment without a kind on its page of traces, which would be empty.
 KIND = ("mlflow.experimentKind", "custom_model_development")
 WORKFLOW = "machine_learning"  # the side of MLflow's pages that has runs first
-MODELS, PIPELINES = "lethe-models", "lethe-pipelines"  # the keys of the views, which an address names
+MODELS, PIPELINES = (
+    "lethe-models",
+    "lethe-pipelines",
+)  # the keys of the views, which an address names
 ABOUT = Path(__file__).with_name("about.md").read_text(encoding="utf-8").strip()
 
 
@@ -86,7 +92,9 @@ def _finished(client: MlflowClient, experiment: str, fingerprint: str) -> str | 
     return finished
 
 
-def _pipeline_run(client: MlflowClient, experiment: str, pipeline: Pipeline, workspace: Path, home: Path) -> str:
+def _pipeline_run(
+    client: MlflowClient, experiment: str, pipeline: Pipeline, workspace: Path, home: Path
+) -> str:
     """The pipeline's run: the existing one, if only the report has changed since or its logging was interrupted."""
     query = f"tags.`{FINGERPRINT}` = '{pipeline.fingerprint}'"
     for run in client.search_runs([experiment], query, max_results=1):
@@ -113,11 +121,15 @@ def _pipeline_run(client: MlflowClient, experiment: str, pipeline: Pipeline, wor
 
 def newest_pipeline(client: MlflowClient, experiment: str) -> Run | None:
     query = "tags.`lethe.kind` = 'pipeline' and attributes.status = 'FINISHED'"
-    runs = client.search_runs([experiment], query, max_results=1, order_by=["attributes.start_time DESC"])
+    runs = client.search_runs(
+        [experiment], query, max_results=1, order_by=["attributes.start_time DESC"]
+    )
     return runs[0] if runs else None
 
 
-def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry, workspace: Path) -> str:
+def _log_entry(
+    client: MlflowClient, experiment: str, parent: str, entry: Entry, workspace: Path
+) -> str:
     stages = {}
     for address, stage in entry.stages.items():
         outs = (f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", []))
@@ -149,7 +161,9 @@ def log_file(uri: str, place: str | None, results: FromFile) -> str:
     """Log results read from a file; return the start of a sentence that says where."""
     client = client_of(uri)
     tags = _guarantees(results.bounds) | {"lethe.kind": "log"}
-    run_id = client.create_run(experiment_of(client, place, LOGS), run_name=results.name, tags=tags).info.run_id
+    run_id = client.create_run(
+        experiment_of(client, place, LOGS), run_name=results.name, tags=tags
+    ).info.run_id
     values = {**results.numbers, **{key: bound.value for key, bound in results.bounds.items()}}
     own = {key: str(value) for key, value in results.params.items() if value is not None}
     _log_numbers(client, run_id, values, own)
@@ -159,7 +173,9 @@ def log_file(uri: str, place: str | None, results: FromFile) -> str:
 
 
 def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:
-    return {f"bound.{_name(key)}": json.dumps(bound.guarantee_dict()) for key, bound in bounds.items()}
+    return {
+        f"bound.{_name(key)}": json.dumps(bound.guarantee_dict()) for key, bound in bounds.items()
+    }
 
 
 def _log_numbers(
@@ -171,7 +187,9 @@ def _log_numbers(
 ) -> None:
     """Log numbers, those of the steps of training, and params in as many calls as MLflow needs; NaN is left out."""
     named = [(_name(key), value, 0) for key, value in numbers.items()]
-    named += [(f"training/{_name(key)}", value, step) for step, row in steps for key, value in row.items()]
+    named += [
+        (f"training/{_name(key)}", value, step) for step, row in steps for key, value in row.items()
+    ]
     now = int(time.time() * 1000)
     metrics = [Metric(key, value, now, step) for key, value, step in named if value == value]
     for start in range(0, len(metrics), MAX_METRICS):
@@ -220,25 +238,38 @@ def _describe_pipeline(
         for name, old in turned.items():
             client.set_tag(runs[name], BEFORE, old)
         logged = json.loads(before.data.tags.get("lethe.runs", "{}"))
-        changed = {name: run_id for name, run_id in logged.items() if name in runs and runs[name] != run_id}
+        changed = {
+            name: run_id for name, run_id in logged.items() if name in runs and runs[name] != run_id
+        }
         earlier = {name: client.get_run(run_id).data.metrics for name, run_id in changed.items()}
-        lines += [f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**", ""]
+        lines += [
+            f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**",
+            "",
+        ]
         lines += _changes(pipeline, links, before, earlier, turned)
     keys = _shown(pipeline)
     lines += ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
     lines += [
-        _row(links[entry.name], escaped(entry.standing or entry.kind), *(shown(entry, key) for key in keys))
+        _row(
+            links[entry.name],
+            escaped(entry.standing or entry.kind),
+            *(shown(entry, key) for key in keys),
+        )
         for entry in pipeline.entries
     ]
     client.set_tag(parent, NOTE, "\n".join(lines).strip()[:MAX_TAG])
-    words = Counter(entry.standing.partition(",")[0] for entry in pipeline.entries if "," in entry.standing)
+    words = Counter(
+        entry.standing.partition(",")[0] for entry in pipeline.entries if "," in entry.standing
+    )
     _log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
     if words:
         counts = ", ".join(f"{count} {word}" for word, count in words.items())
         change = f"changed: {', '.join(turned)}; " if turned else ""
         client.set_tag(parent, STANDING, f"{change}{counts}"[:MAX_TAG])
     client.set_tag(parent, "lethe.runs", _fitting(runs))
-    client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
+    client.set_tag(
+        parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries})
+    )
     _log_tables(client, parent, {"models.json": tables.models(pipeline)})
     if pipeline.report is not None:
         client.log_artifacts(parent, str(pipeline.report), "report")
@@ -277,10 +308,22 @@ def _changes(
     old, new = before.data.params, _params(pipeline.params)
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     lines += [*_head("param", "before", "now")] if keys else ["No param changed."]
-    lines += [_row(*map(escaped, (key, old.get(key, "none"), new.get(key, "none")))) for key in keys[:CHANGES]]
-    lines += ["", f"{len(keys) - CHANGES} more params: Compare shows them."] if len(keys) > CHANGES else []
+    lines += [
+        _row(*map(escaped, (key, old.get(key, "none"), new.get(key, "none"))))
+        for key in keys[:CHANGES]
+    ]
+    lines += (
+        ["", f"{len(keys) - CHANGES} more params: Compare shows them."]
+        if len(keys) > CHANGES
+        else []
+    )
     rows = [
-        _row(links[entry.name], key, worded(earlier[entry.name][key], entry.bounds.get(key)), shown(entry, key))
+        _row(
+            links[entry.name],
+            key,
+            worded(earlier[entry.name][key], entry.bounds.get(key)),
+            shown(entry, key),
+        )
         for entry in pipeline.entries
         for key in _shown(pipeline)
         if key in earlier.get(entry.name, {})
@@ -291,7 +334,9 @@ def _changes(
 
 def _shown(pipeline: Pipeline) -> list[str]:
     models = [entry for entry in pipeline.entries if entry.kind == "model"]
-    return list(dict.fromkeys(key for entry in models for key in quantities.headline(entry.numbers)))
+    return list(
+        dict.fromkeys(key for entry in models for key in quantities.headline(entry.numbers))
+    )
 
 
 def _head(*cells: str) -> list[str]:
@@ -318,19 +363,31 @@ def _save_views(client: MlflowClient, experiment_id: str) -> None:
     widths = {columns[0]: 220, columns[1]: 140}  # words need room
     shared = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
     views = {
-        MODELS: {"orderByKey": f"metrics.`{leak}`", "orderByAsc": True, "searchFilter": only_models},
+        MODELS: {
+            "orderByKey": f"metrics.`{leak}`",
+            "orderByAsc": True,
+            "searchFilter": only_models,
+        },
         # MLflow nests runs only in this order.
-        PIPELINES: {"orderByKey": "attributes.start_time", "orderByAsc": False, "columnWidths": {columns[0]: 400}},
+        PIPELINES: {
+            "orderByKey": "attributes.start_time",
+            "orderByAsc": False,
+            "columnWidths": {columns[0]: 400},
+        },
     }
     client.set_experiment_tag(experiment_id, *KIND)
     client.set_experiment_tag(experiment_id, NOTE, ABOUT)
     for key, state in views.items():
-        client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{key}", json.dumps(shared | state))
+        client.set_experiment_tag(
+            experiment_id, f"mlflow.sharedViewState.{key}", json.dumps(shared | state)
+        )
 
 
 def pages(uri: str) -> list[str]:
     experiment = client_of(uri).get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         return ["/"]
-    place = f"/#/experiments/{experiment.experiment_id}/runs?workflowType={WORKFLOW}&viewStateShareKey="
+    place = (
+        f"/#/experiments/{experiment.experiment_id}/runs?workflowType={WORKFLOW}&viewStateShareKey="
+    )
     return [place + key for key in (MODELS, PIPELINES)]

@@ -37,7 +37,10 @@ def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
 
 
 def models(pipeline: Pipeline) -> pd.DataFrame:
-    rows = [{"model": one.name, "verdict": one.standing or one.kind, **one.metrics} for one in pipeline.entries]
+    rows = [
+        {"model": one.name, "verdict": one.standing or one.kind, **one.metrics}
+        for one in pipeline.entries
+    ]
     return pd.DataFrame(rows)
 
 
@@ -46,7 +49,9 @@ def metrics(entry: Entry) -> pd.DataFrame:
     for key, value in entry.numbers.items():
         bound = entry.bounds.get(key)
         guarantee = bound.guarantee_dict() if bound else {}
-        facts = {name: guarantee.get(name) for name in ("side", "alpha", "covers", "assumes", "method")}
+        facts = {
+            name: guarantee.get(name) for name in ("side", "alpha", "covers", "assumes", "method")
+        }
         rows.append({"metric": key, "value": shown(entry, key), "exact": value, **facts})
     return pd.DataFrame(rows)
 
@@ -69,12 +74,19 @@ def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
         {
             "prompt_id": plain(item),
             "question": _question(asked, item),
-            **{key: plain(own) if isinstance(own, str) else own for key, own in numbers.values.items()},
+            **{
+                key: plain(own) if isinstance(own, str) else own
+                for key, own in numbers.values.items()
+            },
         }
         for item, numbers in measured.items()
     ]
     table = pd.DataFrame(rows).dropna(axis="columns", how="all")
-    uppers = [name for row in reversed(QUESTION) if row.basis in SAME_DRAWS and (name := row.names[2]) in table]
+    uppers = [
+        name
+        for row in reversed(QUESTION)
+        if row.basis in SAME_DRAWS and (name := row.names[2]) in table
+    ]
     by = [name for kind in ("leak", "score") for name in uppers if name in _names(kind)]
     table = table.sort_values(by, ascending=False, kind="stable") if by else table
     first = [key for key in table if key in ("prompt_id", "question", *_names("leak"))]
@@ -91,7 +103,10 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     The 0/1 score decides, then the score whose distribution is bounded; among equals the answer drawn most often. An
     answer that scores 0 throughout is left out, and so is one that was not judged; ``answers`` counts all draws.
     """
-    files = tuple(workspace / "data" / kind / entry.name / "forget.parquet" for kind in ("generations", "scores"))
+    files = tuple(
+        workspace / "data" / kind / entry.name / "forget.parquet"
+        for kind in ("generations", "scores")
+    )
     if not all(file.is_file() for file in files):
         return pd.DataFrame()
     tables = AnswerTables({"forget": (files[0], files[1])})
@@ -105,7 +120,9 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
         {
             "question": _question(asked, worst.prompt_id),
             "worst_answer": plain(worst.text),
-            "expected": plain(expected(asked[worst.prompt_id], references) if worst.prompt_id in asked else ""),
+            "expected": plain(
+                expected(asked[worst.prompt_id], references) if worst.prompt_id in asked else ""
+            ),
             **dict(zip(scorers, worst.scores, strict=True)),
             "drawn": worst.times,
             "answers": drawn[worst.prompt_id].drawn,
@@ -120,7 +137,9 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
 def plain(text: str) -> str:
     names = (named(character) or character for character in text[:LONGEST])
     visible = "".join(name if len(name) == 1 else f"<{name}>" for name in names)
-    return visible + (f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else "")
+    return visible + (
+        f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else ""
+    )
 
 
 def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
@@ -144,7 +163,9 @@ def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
     """A row per question, the worst first: queries until an even chance of a leak, and leak@N from and to."""
     rows: list[dict[str, object]] = []
     for question, tree in sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower):
-        first, last = (queries if math.isfinite(queries) else None for queries in tree.queries_until_half)
+        first, last = (
+            queries if math.isfinite(queries) else None for queries in tree.queries_until_half
+        )
         row: dict[str, object] = {"question": question, "queries_from": first, "queries_to": last}
         for n, (low, high) in tree.leak_at.items():
             row |= {f"leak@{n} from": low, f"leak@{n} to": high}
@@ -154,7 +175,11 @@ def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
 
 def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
     path = table.place(workspace / "data", "exact", name)
-    exact = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
+    exact = (
+        certificates_of(table.Results({name: tuple(table.read_rows(path))}), name)
+        if path.is_file()
+        else None
+    )
     asked = _asked(workspace)
     return [(_question(asked, tree.id), tree) for tree in (exact.trees if exact else ())]
 

@@ -47,22 +47,31 @@ def unlearn(
     watch: Watch | None = None,
 ) -> list[StepRecord]:
     run = _Loop(model, forget, retain, recipe, params, padding, second, watch)
-    facts = {"rows": digest([*_plain(forget), *_plain(retain), *(_plain(one) for one in second or ())])}
+    facts = {
+        "rows": digest([*_plain(forget), *_plain(retain), *(_plain(one) for one in second or ())])
+    }
     modules = (__name__, module_of(METHODS[params.loss]))
     saved_state = resumable(SCRATCH, model, recipe.compute, modules, recipe, params, **facts)
-    history = optimise(model, run.steps, run.loss, recipe, params.lr, label, run.after, saved_state, run)
+    history = optimise(
+        model, run.steps, run.loss, recipe, params.lr, label, run.after, saved_state, run
+    )
     if saved_state:
         saved_state.clear()
     return history
 
 
-def second_answers(params: MethodParams, rows: Sequence[Row], before: Before) -> list[list[Example]] | None:
+def second_answers(
+    params: MethodParams, rows: Sequence[Row], before: Before
+) -> list[list[Example]] | None:
     """The second answers to each row, encoded like the rows; None for a method that needs none."""
     method: Method = METHODS[params.loss](params)
     if not method.needs.second_answers:
         return None
     answers = method.all_second_answers(rows, before)
-    return [[before.encoder.example(row, one) for one in own] for row, own in zip(rows, answers, strict=True)]
+    return [
+        [before.encoder.example(row, one) for one in own]
+        for row, own in zip(rows, answers, strict=True)
+    ]
 
 
 class _Loop:
@@ -84,7 +93,13 @@ class _Loop:
         streams = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4))
         order, self.draws, self.own, self.tokens = streams
         self.steps = list(batches(len(forget), recipe.forget_batch, params.epochs, order))
-        self.model, self.retain, self.recipe, self.params, self.watch = model, retain, recipe, params, watch
+        self.model, self.retain, self.recipe, self.params, self.watch = (
+            model,
+            retain,
+            recipe,
+            params,
+            watch,
+        )
         self.method, self.team = METHODS[params.loss](params), Team()
         self.uses_retain = self.method.uses_retain or bool(params.entropy and params.entropy.retain)
         self.longest = max(len(one.answer) for one in forget)  # of a continuation
@@ -94,10 +109,17 @@ class _Loop:
         self.method.prepare(protocol.Run(model, len(self.steps), self.own))
         with evaluating(model), precision(model, recipe.compute):
             self.before = Reference(model, self.method, recipe, padding, [*forget, *retain])
-            self.forget, self.retain_pool = Pool(self.before, forget), Pool(self.before, retain, scored=False)
+            self.forget, self.retain_pool = (
+                Pool(self.before, forget),
+                Pool(self.before, retain, scored=False),
+            )
             each = second if second and self.method.needs.second_answers else ()
             self.counts = np.array([len(answers) for answers in each])
-            self.second = Pool(self.before, [answer for answers in each for answer in answers]) if each else None
+            self.second = (
+                Pool(self.before, [answer for answers in each for answer in answers])
+                if each
+                else None
+            )
 
     def loss(self, number: int, picked: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
         """The parts of a step that this process takes; their losses add up to the step's."""
@@ -109,7 +131,9 @@ class _Loop:
             else picked
         )
         own = self._own_prefixes(picked)
-        parts = min(self.recipe.compute.accumulate * self.team.size, len(picked), size or len(picked))
+        parts = min(
+            self.recipe.compute.accumulate * self.team.size, len(picked), size or len(picked)
+        )
         places, rests = (np.array_split(np.arange(count), parts) for count in (len(picked), size))
         for place, rest in self.team.share(list(zip(places, rests, strict=True))):
             second = self.second.rows(drawn, place) if self.second else None
@@ -124,7 +148,9 @@ class _Loop:
         entropy = self.params.entropy
         if entropy is None or entropy.prefix == "true":
             return None
-        uniforms = self.tokens.random((len(picked), self.longest)) if entropy.prefix == "sampled" else None
+        uniforms = (
+            self.tokens.random((len(picked), self.longest)) if entropy.prefix == "sampled" else None
+        )
         examples = [self.forget.examples[i] for i in picked]
         with precision(self.model, self.recipe.compute):
             written = continued(self.model, examples, self.longest, self.end, uniforms)
@@ -147,7 +173,9 @@ class _Loop:
 
     def restore(self, state: Mapping[str, object]) -> None:
         generators = cast("list[dict]", state["generators"])
-        for generator, generator_state in zip((self.draws, self.own, self.tokens), generators, strict=True):
+        for generator, generator_state in zip(
+            (self.draws, self.own, self.tokens), generators, strict=True
+        ):
             generator.bit_generator.state = generator_state
         self.method.restore(cast("dict[str, object]", state["method"]))
         if self.watch is not None:
@@ -192,12 +220,18 @@ class Pool:
 
 
 def continued(
-    model: PreTrainedModel, examples: Sequence[Example], longest: int, end: int, uniforms: np.ndarray | None
+    model: PreTrainedModel,
+    examples: Sequence[Example],
+    longest: int,
+    end: int,
+    uniforms: np.ndarray | None,
 ) -> list[Example]:
     """The examples with the model's own continuation, greedy or drawn at temperature 1, as the answer: sampling may reach
     a position that the published optimisation, at the positions of the true answer, never touches."""
     width, rows = max(len(one.prompt) for one in examples), len(examples)
-    ids = torch.zeros((rows, width), dtype=torch.long, device=model.device)  # masked left of the prompt
+    ids = torch.zeros(
+        (rows, width), dtype=torch.long, device=model.device
+    )  # masked left of the prompt
     mask = torch.zeros((rows, width + longest), dtype=torch.long, device=model.device)
     for row, one in enumerate(examples):
         ids[row, width - len(one.prompt) :] = torch.tensor(one.prompt)
@@ -216,13 +250,17 @@ def continued(
                 use_cache=True,
             )
             cache = out.past_key_values
-            ids = chosen(out.logits[:, -1], None if uniforms is None else uniforms[:, number])[:, None]
+            ids = chosen(out.logits[:, -1], None if uniforms is None else uniforms[:, number])[
+                :, None
+            ]
             for tokens, token in zip(written, ids[:, 0].tolist(), strict=True):
                 if tokens[-1:] != [end]:
                     tokens.append(token)
             if all(tokens[-1] == end for tokens in written):
                 break
-    return [Example(one.prompt, tuple(tokens)) for one, tokens in zip(examples, written, strict=True)]
+    return [
+        Example(one.prompt, tuple(tokens)) for one, tokens in zip(examples, written, strict=True)
+    ]
 
 
 def chosen(logits: torch.Tensor, uniforms: np.ndarray | None) -> torch.Tensor:
@@ -240,7 +278,10 @@ def reference_log_probs(
 ) -> torch.Tensor:
     """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded."""
     with torch.no_grad():
-        passes = (forward(model, collate(group, padding, model.device)) for group in in_groups(examples, size))
+        passes = (
+            forward(model, collate(group, padding, model.device))
+            for group in in_groups(examples, size)
+        )
         return torch.cat([one.log_probs for one in passes])
 
 
@@ -258,7 +299,9 @@ class Reference:
         self.model, self.size, self.padding = model, recipe.forget_batch, padding
         self.scored = method.needs.reference_log_probs
         self.before: protocol.Frozen | protocol.Values | None = None
-        if method.needs.reference_model or (method.uses_retain and method.params.retain_loss == "kl"):
+        if method.needs.reference_model or (
+            method.uses_retain and method.params.retain_loss == "kl"
+        ):
             if recipe.reference == "cached":
                 groups = in_groups(examples, self.size)
                 self.before = protocol.Values(model, padding, method.reference_block(model), groups)
@@ -312,7 +355,9 @@ class Watch:
         self.records.append(record)
 
 
-def _observed(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> dict[str, float]:
+def _observed(
+    model: PreTrainedModel, examples: Sequence[Example], padding: int
+) -> dict[str, float]:
     sums = dict.fromkeys(("confidence", "entropy", "probability"), 0.0)
     for group in in_groups(examples, SIZE):
         out = forward(model, collate(group, padding, model.device))

@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-__all__ = ["Before", "Method", "MethodParams", "Needs", "Place", "Positive", "Rows", "Run", "Step", "Weight"]
+__all__ = [
+    "Before",
+    "Method",
+    "MethodParams",
+    "Needs",
+    "Place",
+    "Positive",
+    "Rows",
+    "Run",
+    "Step",
+    "Weight",
+]
 
 P = TypeVar("P", bound=MethodParams)
 
@@ -82,11 +93,17 @@ class Values:
     """Logits, or states of one block, of the model before unlearning on the answers of known examples, in CPU memory."""
 
     def __init__(
-        self, model: PreTrainedModel, padding: int, block: int | None, groups: Iterable[Sequence[Example]]
+        self,
+        model: PreTrainedModel,
+        padding: int,
+        block: int | None,
+        groups: Iterable[Sequence[Example]],
     ):
         import torch
 
-        self.by_row: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
+        self.by_row: dict[
+            tuple[int, ...], torch.Tensor
+        ] = {}  # the row's tokens -> (answer tokens, V or D)
         for group in groups:
             batch = collate(group, padding, model.device)
             with torch.no_grad():
@@ -108,9 +125,12 @@ class Values:
         import torch
 
         rows = [
-            self.by_row[tuple(ids[mask.bool()].tolist())] for ids, mask in zip(batch.ids, batch.mask, strict=True)
+            self.by_row[tuple(ids[mask.bool()].tolist())]
+            for ids, mask in zip(batch.ids, batch.mask, strict=True)
         ]
-        spread = torch.zeros((*on_answer.shape, rows[0].shape[-1]), dtype=rows[0].dtype, device=batch.ids.device)
+        spread = torch.zeros(
+            (*on_answer.shape, rows[0].shape[-1]), dtype=rows[0].dtype, device=batch.ids.device
+        )
         for target, places, values in zip(spread, on_answer, rows, strict=True):
             target[places] = values.to(spread.device)
         return spread
@@ -153,7 +173,11 @@ class Rows:
     @property
     def reference_log_probs(self) -> torch.Tensor:
         """(B,) S_ref: the answers' summed log-probabilities before unlearning."""
-        return self.reference.log_probs if self._reference_log_probs is None else self._reference_log_probs
+        return (
+            self.reference.log_probs
+            if self._reference_log_probs is None
+            else self._reference_log_probs
+        )
 
     @property
     def second(self) -> Rows:
@@ -251,7 +275,9 @@ class Method(WithParams[P]):
 
     def second_answers(self, row: Row) -> Sequence[str]:
         """The second answers to a row of the dataset, at least one; called if ``needs`` requests them."""
-        raise NotImplementedError(f"{type(self).__module__} requests second answers but does not define them")
+        raise NotImplementedError(
+            f"{type(self).__module__} requests second answers but does not define them"
+        )
 
     def all_second_answers(self, rows: Sequence[Row], before: Before) -> list[Sequence[str]]:
         """The second answers to all rows; override for answers that the model before unlearning writes."""
@@ -276,7 +302,9 @@ class Method(WithParams[P]):
 
     def forget_loss(self, rows: Rows) -> torch.Tensor:
         """F, a scalar to minimise."""
-        raise NotImplementedError(f"{type(self).__module__} does not define the method `forget_loss`")
+        raise NotImplementedError(
+            f"{type(self).__module__} does not define the method `forget_loss`"
+        )
 
     def retain_loss(self, rows: Rows) -> torch.Tensor:
         """R: the token mean of the retain rows' NLL, or of KL(reference || model), according to ``retain_loss``."""
@@ -287,7 +315,9 @@ class Method(WithParams[P]):
         values = {"forget_loss": self.forget_loss(step.forget) * self.forget_share(step.forget)}
         total = self.params.gamma * values["forget_loss"]
         if step.retain is not None:  # also at weight 0, for the history
-            values["retain_loss"] = self.retain_loss(step.retain) * step.retain.share(self.retain_mean)
+            values["retain_loss"] = self.retain_loss(step.retain) * step.retain.share(
+                self.retain_mean
+            )
             total = total + self.retain_weight * values["retain_loss"]
         return {"loss": total, **values}
 
@@ -312,7 +342,9 @@ class Method(WithParams[P]):
 
 def kl_from_reference(rows: Rows) -> torch.Tensor:
     """KL(reference || model): the token mean over answer positions of sum_v ref_v (ln ref_v - ln cur_v)."""
-    current, reference = (one.logits.float().log_softmax(-1) for one in (rows.forward, rows.reference))
+    current, reference = (
+        one.logits.float().log_softmax(-1) for one in (rows.forward, rows.reference)
+    )
     divergence = (reference.exp() * (reference - current)).sum(-1)
     return token_mean(divergence, answered(rows.forward))
 

@@ -133,20 +133,29 @@ class Points(NamedTuple):
 
 def points(images: Images, rows: np.ndarray, labels: np.ndarray | None = None) -> Points:
     pixels = torch.from_numpy(images.pixels[rows]).to(device()).float() * (2 / images.white) - 1
-    return Points(pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]).to(device()))
+    return Points(
+        pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]).to(device())
+    )
 
 
 def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def learn(data: Points, classes: int, recipe: ImageLearning, privacy: Privacy | None, seed: int) -> ResNet:
+def learn(
+    data: Points, classes: int, recipe: ImageLearning, privacy: Privacy | None, seed: int
+) -> ResNet:
     """Train a fresh network; equal arguments give equal weights on the CPU."""
-    network = build(recipe.network, data.images.shape[1], classes, seed, privacy is not None).to(device())
+    network = build(recipe.network, data.images.shape[1], classes, seed, privacy is not None).to(
+        device()
+    )
     network.train()
     kind = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}[recipe.optimiser]
     optimiser = kind(
-        network.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+        network.parameters(),
+        lr=recipe.lr,
+        momentum=recipe.momentum,
+        weight_decay=recipe.weight_decay,
     )
     if privacy is not None:
         return _learn_privately(network, optimiser, data, recipe, privacy, seed)
@@ -162,7 +171,12 @@ def learn(data: Points, classes: int, recipe: ImageLearning, privacy: Privacy | 
 
 
 def _learn_privately(
-    network: ResNet, plain: torch.optim.Optimizer, data: Points, recipe: ImageLearning, privacy: Privacy, seed: int
+    network: ResNet,
+    plain: torch.optim.Optimizer,
+    data: Points,
+    recipe: ImageLearning,
+    privacy: Privacy,
+    seed: int,
 ) -> ResNet:
     passes = math.ceil(len(data) / min(recipe.batch, len(data)))
     private, optimiser, loader = make_private(
@@ -170,7 +184,9 @@ def _learn_privately(
         plain,
         data,
         sample_rate=1 / passes,
-        noise_multiplier=noise_multiplier(privacy.epsilon, privacy.delta, 1 / passes, recipe.epochs * passes),
+        noise_multiplier=noise_multiplier(
+            privacy.epsilon, privacy.delta, 1 / passes, recipe.epochs * passes
+        ),
         clip=privacy.clip,
         seed=seed,
     )
@@ -200,7 +216,9 @@ def descend(
 
 @torch.inference_mode()
 def logits(network: nn.Module, images: Images, size: int = 1024) -> np.ndarray:
-    parts = [np.arange(start, min(start + size, len(images))) for start in range(0, len(images), size)]
+    parts = [
+        np.arange(start, min(start + size, len(images))) for start in range(0, len(images), size)
+    ]
     return torch.cat([network(points(images, rows).images) for rows in parts]).cpu().numpy()
 
 
@@ -281,7 +299,9 @@ def fisher_information(
     fixed = dict(network.named_buffers())
 
     def loss(weights: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        return cross_entropy(functional_call(network, (weights, fixed), (image[None],)), label[None])
+        return cross_entropy(
+            functional_call(network, (weights, fixed), (image[None],)), label[None]
+        )
 
     per_sample = vmap(grad(loss), in_dims=(None, 0, 0))
     total = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -297,12 +317,16 @@ def fisher_information(
 def ft_final(task: Task[Descent]) -> ResNet:
     """FtFinal: fine-tune the last layer on the retain set and freeze all earlier layers (Goel et al. 2023)."""
     with torch.no_grad():  # the frozen layers run only once
-        features = torch.cat([task.learned.eval().features(part) for part in task.retain.images.split(1024)])
+        features = torch.cat(
+            [task.learned.eval().features(part) for part in task.retain.images.split(1024)]
+        )
 
     def loss(rows: np.ndarray) -> Tensor:
         return cross_entropy(task.learned.final(features[rows]), task.retain.labels[rows])
 
-    descend(task.learned, task.learned.final.parameters(), loss, len(features), task.settings, task.seed)
+    descend(
+        task.learned, task.learned.final.parameters(), loss, len(features), task.settings, task.seed
+    )
     return task.learned
 
 
@@ -362,11 +386,15 @@ def make(
     else:
         given = None
         if start is not None:
-            given = build(recipe.network, retain.images.shape[1], images.classes, 0, privacy is not None)
+            given = build(
+                recipe.network, retain.images.shape[1], images.classes, 0, privacy is not None
+            )
             given.load_state_dict(load_file(start / WEIGHTS))
             given.to(device())
         forget = points(images, job.forget, job.labels)
-        network = DEFENDERS[entry.method].unlearn(Task(given, retain, forget, learned, entry, job.seed))
+        network = DEFENDERS[entry.method].unlearn(
+            Task(given, retain, forget, learned, entry, job.seed)
+        )
     with atomic_folder(place) as folder:
         save_file(network.state_dict(), folder / WEIGHTS)
         np.save(folder / LOGITS, logits(network.eval(), images))

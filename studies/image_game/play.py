@@ -23,7 +23,15 @@ from scipy.special import log_softmax, logsumexp, xlogy
 from lethe.audits import SCRATCH, AuditResult, Runner, in_processes
 from lethe.audits.unlearning_game import RoundsParams
 from lethe.audits.unlearning_game import result as results
-from lethe.audits.unlearning_game.rounds import NOTHING, Adversary, Game, Job, Played, Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.rounds import (
+    NOTHING,
+    Adversary,
+    Game,
+    Job,
+    Played,
+    Shadow,
+    ThresholdAttack,
+)
 from lethe.config.fields import Count, Integer, MemberOf, Name, NameIn, Section, Seed, Share
 from lethe.config.schema import GameParams
 from lethe.data import images as image_data
@@ -31,10 +39,21 @@ from lethe.data.images import Images
 from lethe.errors import BadParam
 from lethe.io.cache import digest, versions
 from lethe.statistics.unlearning_game import Split, group_bound
-from studies.image_game.models import DEFENDERS, LOGITS, DefenderParams, ImageLearning, Privacy, make
+from studies.image_game.models import (
+    DEFENDERS,
+    LOGITS,
+    DefenderParams,
+    ImageLearning,
+    Privacy,
+    make,
+)
 
-SMALLEST_SPREAD = 1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
-FLOOR = -15.0  # lower log-probabilities add no information and would dominate the attack network's input
+SMALLEST_SPREAD = (
+    1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
+)
+FLOOR = (
+    -15.0
+)  # lower log-probabilities add no information and would dominate the attack network's input
 
 
 @dataclass(frozen=True)
@@ -62,7 +81,9 @@ class View:
 Shadows = Sequence[Shadow[View]]
 
 
-def by_threshold(score: Callable[[View], np.ndarray], shadows: Shadows, seed: int) -> ThresholdAttack[View]:
+def by_threshold(
+    score: Callable[[View], np.ndarray], shadows: Shadows, seed: int
+) -> ThresholdAttack[View]:
     return ThresholdAttack(score, shadows)
 
 
@@ -119,7 +140,9 @@ def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
     from sklearn.preprocessing import StandardScaler
 
     views = [view for one in shadows for view in (one.members, one.nonmembers)]
-    answers = np.concatenate([np.full(len(view.labels), i % 2 == 0, float) for i, view in enumerate(views)])
+    answers = np.concatenate(
+        [np.full(len(view.labels), i % 2 == 0, float) for i, view in enumerate(views)]
+    )
     inputs = np.concatenate([_inputs(view) for view in views])
     labels = np.concatenate([view.labels for view in views])
     networks = {}
@@ -127,7 +150,9 @@ def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
     for label in np.unique(labels).tolist():
         own = labels == label
         if len(np.unique(answers[own])) == 2:
-            network = make_pipeline(StandardScaler(), MLPClassifier((64,), alpha=1e-2, random_state=seed))
+            network = make_pipeline(
+                StandardScaler(), MLPClassifier((64,), alpha=1e-2, random_state=seed)
+            )
             networks[label] = network.fit(inputs[own], answers[own])
 
     def score(view: View) -> np.ndarray:
@@ -222,7 +247,9 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         self.units = len(self.images)
         pair, classes = self.settings.confused_classes, self.images.classes
         if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
-            raise BadParam("confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null")
+            raise BadParam(
+                "confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null"
+            )
 
     def methods(self) -> dict[str, str]:
         return {name: entry.method for name, entry in self.settings.methods.items()}
@@ -237,7 +264,9 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             "data": _content(settings.data),
             "learning": settings.learning,
             "privacy": settings.privacy,
-            "libraries": versions("numpy", "torch", *(("opacus", "dp-accounting") if settings.privacy else ())),
+            "libraries": versions(
+                "numpy", "torch", *(("opacus", "dp-accounting") if settings.privacy else ())
+            ),
         }
         if method is not None:
             facts["method"] = settings.methods[method]
@@ -245,13 +274,25 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
 
     def make(self, job: Job) -> None:
         settings, entry = self.settings, self.settings.methods.get(job.method or "")
-        make(self.images, settings.learning, settings.privacy, entry, job, self.beginning(job), self.place(job))
+        make(
+            self.images,
+            settings.learning,
+            settings.privacy,
+            entry,
+            job,
+            self.beginning(job),
+            self.place(job),
+        )
 
     def observe(self, job: Job) -> np.ndarray:
         return np.load(self.place(job) / LOGITS)
 
     def view(
-        self, job: Job, seen: np.ndarray, units: np.ndarray, shadows: Sequence[tuple[Job, np.ndarray]]
+        self,
+        job: Job,
+        seen: np.ndarray,
+        units: np.ndarray,
+        shadows: Sequence[tuple[Job, np.ndarray]],
     ) -> View:
         reference = np.stack([logits[units] for _, logits in shadows])
         for logits, (shadow, _) in zip(reference, shadows, strict=True):
@@ -284,9 +325,18 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             labels[forget] = a + b - labels[forget]
             retain = np.setdiff1d(split.learned, forget)
             for seed in range(settings.seeds):
-                start = Job(split.learned, NOTHING, self.seed("confusion", pair, "", seed), labels=labels)
+                start = Job(
+                    split.learned, NOTHING, self.seed("confusion", pair, "", seed), labels=labels
+                )
                 for method in settings.methods:
-                    job = Job(retain, forget, self.seed(method, pair, "confusion", seed), method, start, labels)
+                    job = Job(
+                        retain,
+                        forget,
+                        self.seed(method, pair, "confusion", seed),
+                        method,
+                        start,
+                        labels,
+                    )
                     yield Played(method, pair, "confusion", seed, job, split)
 
     def memorisation(self, job: Job) -> float:
@@ -304,11 +354,15 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
             if mine:
                 confusion = results.Confusion(
                     score=1 - float(np.mean([self.memorisation(one.job) for one in mine])),
-                    accuracy=float(np.mean([self.performance(one.job, one.split.test) for one in mine])),
+                    accuracy=float(
+                        np.mean([self.performance(one.job, one.split.test) for one in mine])
+                    ),
                 )
             methods[name] = replace(method, confusion=confusion)
         budget = self.settings.privacy
-        bound = group_bound(budget.epsilon, budget.delta, result.sizes["forget"]) if budget else None
+        bound = (
+            group_bound(budget.epsilon, budget.delta, result.sizes["forget"]) if budget else None
+        )
         return replace(result, methods=methods, privacy=bound)
 
 
@@ -328,7 +382,9 @@ def play_tables(
 
     plain, outcomes = play(base, scratch, run)
     budgets = {
-        f"{privacy.epsilon:g}": variant(privacy=privacy, learning=settings.private_learning, random_splits=False)
+        f"{privacy.epsilon:g}": variant(
+            privacy=privacy, learning=settings.private_learning, random_splits=False
+        )
         for privacy in settings.budgets
     }
     repeated = variant(pairs=settings.repeats, random_splits=True, confused_classes=None)
@@ -336,7 +392,9 @@ def play_tables(
     for points in settings.points:
         data = base.data.model_copy(update={"points": points})
         game = variant(data=data, random_splits=False, confused_classes=None)
-        by_points[points] = {method: values.quality.value for method, values in game.methods.items()}
+        by_points[points] = {
+            method: values.quality.value for method, values in game.methods.items()
+        }
     repeats = {method: values.by_pair for method, values in repeated.methods.items()}
     result = replace(
         plain,
@@ -385,10 +443,15 @@ def _content(data: ImageData) -> str:
 
 
 def _kind(params: type[GameParams], function: Callable[..., tuple]) -> SimpleNamespace:
-    def whole(settings: GameParams, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
+    def whole(
+        settings: GameParams, scratch: Path | None = None, run: Runner | None = None
+    ) -> AuditResult:
         return results.played(*function(settings, scratch or SCRATCH, run or in_processes))
 
     return SimpleNamespace(Params=params, play=whole)
 
 
-KINDS = {"images": _kind(ImageGameParams, play), "image_tables": _kind(ImageTablesParams, play_tables)}
+KINDS = {
+    "images": _kind(ImageGameParams, play),
+    "image_tables": _kind(ImageTablesParams, play_tables),
+}

@@ -98,20 +98,28 @@ Side = tuple[np.ndarray, np.ndarray]  # features and labels
 Loaded = tuple[np.ndarray, np.ndarray, int, str]  # features, labels, number of classes, a note
 
 
-def load(kind: str, source: str | None, points: int | None, population: float, seed: int) -> Classification:
+def load(
+    kind: str, source: str | None, points: int | None, population: float, seed: int
+) -> Classification:
     loaders = {"adult": _adult, "purchase100": _purchase, "digits": _digits}
     if kind not in loaders:
         raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")
     draw, split = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
     features, labels, classes, note = loaders[kind](source, points, draw)
     if points is not None and not 10 <= points <= len(labels):
-        raise BadValue("data.points", points, f"a number from 10 to {len(labels)}, the rows of {kind}, or null")
+        raise BadValue(
+            "data.points", points, f"a number from 10 to {len(labels)}, the rows of {kind}, or null"
+        )
     rows = split.permutation(len(labels))[:points]
     aside = round(population * len(rows))
     if not 2 <= aside <= len(rows) - 2:
-        raise BadValue("data.population", population, "a share that leaves at least 2 rows on each side")
+        raise BadValue(
+            "data.population", population, "a share that leaves at least 2 rows on each side"
+        )
     sides = rows[aside:], rows[:aside]
-    train, others = ((features[part].astype(np.float32), labels[part].astype(np.int64)) for part in sides)
+    train, others = (
+        (features[part].astype(np.float32), labels[part].astype(np.int64)) for part in sides
+    )
     if kind == "adult":
         train, others = _standardised(train, others)
     return Classification(train, others, classes, note)
@@ -129,7 +137,11 @@ def _adult(source: str | None, points: int | None, rng: np.random.Generator) -> 
     labels = complete[INCOME].astype(str).str.rstrip(".")
     names = sorted(labels.unique())
     if len(names) != 2:
-        raise BadFile(source, f"income has the values {', '.join(names[:5])}", "Use two values: <=50K and >50K.")
+        raise BadFile(
+            source,
+            f"income has the values {', '.join(names[:5])}",
+            "Use two values: <=50K and >50K.",
+        )
     features = pd.get_dummies(complete.drop(columns=INCOME), dtype=np.float32)
     if features.empty:
         raise MissingColumn(source, "age", table.columns)
@@ -141,7 +153,9 @@ def _standardised(train: Side, others: Side) -> tuple[Side, Side]:
     """Scale features to mean 0 and standard deviation 1 on the training set; constant features become 0."""
     learned = train[0].astype(float)
     mean, sd = learned.mean(axis=0), learned.std(axis=0)
-    scaled = (((side[0] - mean) / np.where(sd > 0, sd, 1)).astype(np.float32) for side in (train, others))
+    scaled = (
+        ((side[0] - mean) / np.where(sd > 0, sd, 1)).astype(np.float32) for side in (train, others)
+    )
     return (next(scaled), train[1]), (next(scaled), others[1])
 
 
@@ -152,7 +166,9 @@ def _purchase(source: str | None, points: int | None, rng: np.random.Generator) 
         return *_generated(points or GENERATED, rng), PURCHASE_CLASSES, note
     path = Path(source)
     if not path.is_file():
-        raise BadFile(path, "no such file", "Set data.source to the file of Purchase-100, or to null.")
+        raise BadFile(
+            path, "no such file", "Set data.source to the file of Purchase-100, or to null."
+        )
     try:
         values = pd.read_csv(path, header=None, dtype=np.int16).to_numpy()
     except (ValueError, OSError) as error:
@@ -177,7 +193,9 @@ def _generated(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
     features = np.empty((rows, PURCHASE_FEATURES), np.uint8)
     for start in range(0, rows, 10_000):
         part = slice(start, start + 10_000)
-        features[part] = rng.random((len(labels[part]), PURCHASE_FEATURES), np.float32) < chances[labels[part]]
+        features[part] = (
+            rng.random((len(labels[part]), PURCHASE_FEATURES), np.float32) < chances[labels[part]]
+        )
     return features, labels
 
 
@@ -185,10 +203,21 @@ def _digits(source: str | None, points: int | None, rng: np.random.Generator) ->
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    return digits.data / 16, digits.target, 10, "scikit-learn's handwritten digits, 1,797 images of 8 x 8"
+    return (
+        digits.data / 16,
+        digits.target,
+        10,
+        "scikit-learn's handwritten digits, 1,797 images of 8 x 8",
+    )
 
 
-QUANTITIES = ("utility_train", "utility_population", "epsilon_star", "epsilon_star_cut", "epsilon_lower")
+QUANTITIES = (
+    "utility_train",
+    "utility_population",
+    "epsilon_star",
+    "epsilon_star_cut",
+    "epsilon_lower",
+)
 # of a quantity over the runs
 SPREAD: dict[str, Callable[..., np.float64]] = {"mean": np.mean, "min": np.min, "max": np.max}
 OUT = Path("data/landscapes")
@@ -213,14 +242,21 @@ class Landscape:
         grid = product(private.epsilons, private.clips, private.batches, private.microbatches)
         return [
             *(Strategy(epochs, baseline.batch) for epochs in baseline.epochs),
-            *(Strategy(private.epochs, batch, epsilon, clip, groups) for epsilon, clip, batch, groups in grid),
+            *(
+                Strategy(private.epochs, batch, epsilon, clip, groups)
+                for epsilon, clip, batch, groups in grid
+            ),
         ]
 
     def place(self, strategy: Strategy, run: int) -> Path:
         settings = self.settings
         return self.scratch / cache_key(
             "studies.landscape.training",
-            settings={"network": settings.network, "optimiser": settings.optimiser, "seed": settings.seed},
+            settings={
+                "network": settings.network,
+                "optimiser": settings.optimiser,
+                "seed": settings.seed,
+            },
             data=_content(settings.data),
             delta=self.delta,
             strategy=strategy,
@@ -230,7 +266,9 @@ class Landscape:
 
     def make(self, strategy: Strategy, run: int) -> None:
         own, place = self.settings, self.place(strategy, run)
-        training.make(self.data, own.network, own.optimiser, own.seed, self.delta, strategy, run, place)
+        training.make(
+            self.data, own.network, own.optimiser, own.seed, self.delta, strategy, run, place
+        )
 
     def losses(self, strategy: Strategy, run: int) -> tuple[np.ndarray, np.ndarray]:
         with np.load(self.place(strategy, run) / training.LOSSES) as arrays:
@@ -244,7 +282,9 @@ class Landscape:
             cut = audit(*losses, delta=self.delta, cut=self.delta, alpha=alpha)
             utility = read_json(self.place(strategy, run) / training.UTILITY)
             values = (exact.epsilon_star, cut.epsilon_star, exact.epsilon_lower)
-            one = dict(zip(QUANTITIES, (utility["train"], utility["population"], *values), strict=True))
+            one = dict(
+                zip(QUANTITIES, (utility["train"], utility["population"], *values), strict=True)
+            )
             # whether the test of fit rejects the Gaussians behind Epsilon*
             rejected = exact.fit is not None and bool(rejected_sides(exact.fit.ks_p_values))
             runs.append({**one, "fit_rejected": rejected})
@@ -265,10 +305,14 @@ class Landscape:
     def result(self, run: Runner = in_processes) -> Measured:
         """All measured strategies; ``frontier`` has the indices of the strategies on the Pareto frontier."""
         strategies, data = self.strategies(), self.data
-        runs = [(strategy, number) for strategy in strategies for number in range(self.settings.runs)]
+        runs = [
+            (strategy, number) for strategy in strategies for number in range(self.settings.runs)
+        ]
         missing = {place: one for one in runs if not (place := self.place(*one)).is_dir()}
         run(self.make, list(missing.values()), "runs")
-        measured: list[Measured] = run(self.measure, [(strategy,) for strategy in strategies], "Epsilon*")
+        measured: list[Measured] = run(
+            self.measure, [(strategy,) for strategy in strategies], "Epsilon*"
+        )
         cost, benefit = (_ends(measured, key)[1] for key in ("epsilon_star", "utility_population"))
         finite = np.flatnonzero(np.isfinite(cost))
         return {
@@ -287,11 +331,18 @@ class Landscape:
 
     def transformed_losses(self) -> dict[str, np.ndarray]:
         strategies = self.strategies()
-        longest = max((one for one in strategies if one.epsilon is None), key=lambda one: one.epochs)
-        tightest = min((one for one in strategies if one.epsilon is not None), key=lambda one: one.epsilon or 0.0)
+        longest = max(
+            (one for one in strategies if one.epsilon is None), key=lambda one: one.epochs
+        )
+        tightest = min(
+            (one for one in strategies if one.epsilon is not None),
+            key=lambda one: one.epsilon or 0.0,
+        )
         chosen = {"no DP": self.losses(longest, 0), "DP": self.losses(tightest, 0)}
         names = {"no DP": longest.name, "DP": tightest.name}
-        return {f"{side}: {names[side]}": Scale.of(*own).phi(own[0]) for side, own in chosen.items()}
+        return {
+            f"{side}: {names[side]}": Scale.of(*own).phi(own[0]) for side, own in chosen.items()
+        }
 
 
 @lru_cache(maxsize=1)
@@ -334,7 +385,10 @@ def landscape(path: Path, result: Measured) -> None:
     shown = [one for one in result["strategies"] if np.isfinite(one["epsilon_star"]["mean"])]
     groups = dict.fromkeys(one["group"] for one in shown)
     ratios = {"width_ratios": (4, 1), "height_ratios": (1, 4)}
-    with picture(path, 6.6, 4.8, nrows=2, ncols=2, sharex="col", sharey="row", **ratios) as (_, grid):
+    with picture(path, 6.6, 4.8, nrows=2, ncols=2, sharex="col", sharey="row", **ratios) as (
+        _,
+        grid,
+    ):
         (top, corner), (main, side) = grid
         corner.axis("off")
         for group, colour, mark in zip(groups, COLOURS, MARKS, strict=False):
@@ -353,14 +407,21 @@ def landscape(path: Path, result: Measured) -> None:
                 elinewidth=0.7,
                 label=group,
             )
-        best = (_ends([result["strategies"][place] for place in result["frontier"]], key)[1] for key in keys)
+        best = (
+            _ends([result["strategies"][place] for place in result["frontier"]], key)[1]
+            for key in keys
+        )
         main.plot(*best, color="#1c1d1f", linewidth=0.9, linestyle="--", label="Pareto frontier")
-        main.set(xlabel=f"Epsilon* (parametric, no cut, δ = {result['delta']:.2g})", ylabel=result["utility"])
+        main.set(
+            xlabel=f"Epsilon* (parametric, no cut, δ = {result['delta']:.2g})",
+            ylabel=result["utility"],
+        )
         main.set_xlim(left=-0.02 * main.get_xlim()[1])
         main.legend(loc="lower right", fontsize=7, framealpha=0.9, edgecolor="none")
         for private, name, colour in ((False, "no DP", COLOURS[0]), (True, "DP", COLOURS[1])):
             x, y = (
-                _ends([one for one in shown if (one["epsilon"] is not None) == private], key)[1] for key in keys
+                _ends([one for one in shown if (one["epsilon"] is not None) == private], key)[1]
+                for key in keys
             )
             style = {"color": colour, "alpha": 0.3, "linewidth": 0, "label": name}
             for values, limits, fill in (
@@ -380,7 +441,9 @@ def _ends(strategies: Sequence[Measured], key: str) -> np.ndarray:
 
 def _density(values: np.ndarray, limits: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
     """A Gaussian kernel density of the strategies' means, at its own height."""
-    places = np.linspace(max(limits[0], 0), limits[1], PLACES)  # neither Epsilon* nor utility is negative
+    places = np.linspace(
+        max(limits[0], 0), limits[1], PLACES
+    )  # neither Epsilon* nor utility is negative
     heights = gaussian_kde(values, "silverman")(places)
     return places, heights / heights.max()
 

@@ -56,7 +56,11 @@ class Strategy:
     def name(self) -> str:
         if self.epsilon is None:
             return plural(self.epochs, "epoch", "epochs")
-        groups = plural(self.microbatches, "microbatch", "microbatches") if self.microbatches else "single records"
+        groups = (
+            plural(self.microbatches, "microbatch", "microbatches")
+            if self.microbatches
+            else "single records"
+        )
         return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {groups}"
 
 
@@ -90,12 +94,16 @@ def build(inputs: int, hidden: Sequence[int], classes: int, seed: int) -> nn.Seq
 
 def learn(network: nn.Module, features: Tensor, labels: Tensor, recipe: Recipe) -> nn.Module:
     optimiser = torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-    for _, rows in batches(len(labels), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)):
+    for _, rows in batches(
+        len(labels), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)
+    ):
         _step(optimiser, network, features[rows], labels[rows])
     return network.eval()
 
 
-def _step(optimiser: torch.optim.Optimizer, network: nn.Module, features: Tensor, labels: Tensor) -> None:
+def _step(
+    optimiser: torch.optim.Optimizer, network: nn.Module, features: Tensor, labels: Tensor
+) -> None:
     optimiser.zero_grad(set_to_none=True)
     cross_entropy(network(features), labels).backward()
     optimiser.step()
@@ -116,7 +124,12 @@ def negative_logits(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def learn_privately(
-    network: nn.Module, features: Tensor, labels: Tensor, strategy: Strategy, delta: float, recipe: Recipe
+    network: nn.Module,
+    features: Tensor,
+    labels: Tensor,
+    strategy: Strategy,
+    delta: float,
+    recipe: Recipe,
 ) -> nn.Module:
     """Train by DP-SGD within the strategy's budget for adding or removing one record; an epoch has int(n / batch) batches.
 
@@ -153,14 +166,18 @@ def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
     """
     from opacus.optimizers import DPOptimizer
 
-    if not hasattr(DPOptimizer, "_get_flat_grad_sample"):  # private, and the only place to group gradients
+    if not hasattr(
+        DPOptimizer, "_get_flat_grad_sample"
+    ):  # private, and the only place to group gradients
         missing = AttributeError("DPOptimizer._get_flat_grad_sample")
         raise LibraryChanged("opacus", "the gradients of single rows", missing)
 
     class Grouped(DPOptimizer):
         def pre_step(self, closure: object = None) -> bool | None:
             rows = len(super()._get_flat_grad_sample(self.params[0]))
-            group = torch.randint(microbatches, (rows,), generator=self.generator, device=self.generator.device)
+            group = torch.randint(
+                microbatches, (rows,), generator=self.generator, device=self.generator.device
+            )
             member = one_hot(group, microbatches).T.float()
             self.member = member / member.sum(dim=1, keepdim=True).clamp(min=1)
             return super().pre_step(closure)

@@ -35,7 +35,9 @@ QUIET = np.errstate(invalid="ignore", divide="ignore")  # NaN and infinity are v
 ROUND = 1e-12  # a difference below this is rounding error
 EDGE = 1e-6  # the logit scale ends this far from 0 and 1
 LEAST = 4  # models, or groups of models, of a rank correlation
-LEAST_GROUPS = 10  # groups of models of an interval of robustness: with fewer the bootstrap misses 14% to 50%
+LEAST_GROUPS = (
+    10  # groups of models of an interval of robustness: with fewer the bootstrap misses 14% to 50%
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,15 @@ def auc_estimate(positives: ArrayLike, negatives: ArrayLike, alpha: float = 0.05
     value = float(value)
     if not variance > ROUND**2 or not 0 < value < 1:
         safe = auc_interval(own, other, alpha)
-        return Estimate(value, min(safe.lower, value), max(safe.upper, value), alpha, safe.method, safe.assumes, n)
+        return Estimate(
+            value,
+            min(safe.lower, value),
+            max(safe.upper, value),
+            alpha,
+            safe.method,
+            safe.assumes,
+            n,
+        )
     half = -float(ndtri(alpha / 2)) * math.sqrt(variance) / (value * (1 - value))
     low, high = (float(expit(logit(value) + side * half)) for side in (-1, 1))
     return Estimate(value, low, high, alpha, DELONG, MODELS, n)
@@ -153,7 +163,12 @@ def holm_adjusted(p_values: ArrayLike) -> np.ndarray:
 
 
 def mean_auc_over_questions(
-    values: np.ndarray, knows: np.ndarray, groups: ArrayLike, alpha: float = 0.05, draws: int = 1000, seed: int = 0
+    values: np.ndarray,
+    knows: np.ndarray,
+    groups: ArrayLike,
+    alpha: float = 0.05,
+    draws: int = 1000,
+    seed: int = 0,
 ) -> Estimate:
     """The AUC per question, averaged over the questions, with a bootstrap interval over the models of each group.
 
@@ -174,17 +189,24 @@ def mean_auc_over_questions(
     for code, size in enumerate(sizes[: len(names)].tolist()):
         weights[:, codes == code] = rng.multinomial(size, np.full(size, 1 / size), size=draws)
     few = [int(side.sum(axis=1)[pairs.any(axis=(1, 2))].min()) for side in sides]
-    low, high, alike = _of_draws(value, _mean_auc(weights, wins, pairs), int(sizes.min()), min(few), alpha)
+    low, high, alike = _of_draws(
+        value, _mean_auc(weights, wins, pairs), int(sizes.min()), min(few), alpha
+    )
     method, assumes = ("kl", "independent values in each sample") if alike else (BOOTSTRAP, MODELS)
     return Estimate(value, min(low, value), max(high, value), alpha, method, assumes, len(values))
 
 
-def _of_draws(value: float, drawn: np.ndarray, size: int, few: int, alpha: float) -> tuple[float, float, bool]:
+def _of_draws(
+    value: float, drawn: np.ndarray, size: int, few: int, alpha: float
+) -> tuple[float, float, bool]:
     """expit(logit(v) +- t s), s the sd of the drawn logits; for draws all alike, Chernoff's of ``few`` values (True)."""
     low, high = 0.0, 1.0
     if size > 1:
         spread = float(np.nanstd(logit(np.clip(drawn, EDGE, 1 - EDGE))))
-        half, centre = float(students_t.isf(alpha / 2, size - 1)) * spread, logit(np.clip(value, EDGE, 1 - EDGE))
+        half, centre = (
+            float(students_t.isf(alpha / 2, size - 1)) * spread,
+            logit(np.clip(value, EDGE, 1 - EDGE)),
+        )
         low, high = (float(expit(centre + side * half)) for side in (-1, 1))
     if high - low >= ROUND and 0 < value < 1:
         return low, high, False
@@ -194,7 +216,10 @@ def _of_draws(value: float, drawn: np.ndarray, size: int, few: int, alpha: float
 
 def _mean_auc(weights: np.ndarray, wins: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """(draws,) for weights (draws, models); a question without both kinds in a draw is left out of that draw."""
-    won, of = (np.stack([((weights @ one) * weights).sum(axis=1) for one in own], axis=1) for own in (wins, pairs))
+    won, of = (
+        np.stack([((weights @ one) * weights).sum(axis=1) for one in own], axis=1)
+        for own in (wins, pairs)
+    )
     each, count = np.divide(won, of, out=np.zeros_like(won), where=of > 0), (of > 0).sum(axis=1)
     return np.where(count > 0, each.sum(axis=1) / np.maximum(count, 1), np.nan)
 
@@ -265,7 +290,9 @@ def _correlations(ranks: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.where(size > ROUND, rows @ column / np.maximum(size, ROUND), 0.0)
 
 
-def _complete(values: list[ArrayLike], groups: ArrayLike | None) -> tuple[list[np.ndarray], np.ndarray]:
+def _complete(
+    values: list[ArrayLike], groups: ArrayLike | None
+) -> tuple[list[np.ndarray], np.ndarray]:
     given = [np.asarray(each, dtype=np.float64) for each in values]
     own = np.arange(len(given[0])) if groups is None else np.asarray(groups)
     if len({each.shape for each in given}) > 1 or own.shape != given[0].shape:
@@ -291,7 +318,11 @@ def _counts(groups: np.ndarray, draws: int, seed: int) -> np.ndarray:
     """(draws, models): how often each model is in a draw of as many groups as there are."""
     names, codes = np.unique(groups, return_inverse=True)
     shares = np.full(len(names), 1 / len(names))
-    return np.random.default_rng(seed).multinomial(len(names), shares, size=draws)[:, codes].astype(float)
+    return (
+        np.random.default_rng(seed)
+        .multinomial(len(names), shares, size=draws)[:, codes]
+        .astype(float)
+    )
 
 
 @QUIET
@@ -301,14 +332,18 @@ def _drawn(x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
     for values in (x, y):
         below = (values[None, :] < values[:, None]) + 0.5 * (values[None, :] == values[:, None])
         own = counts @ below.T
-        ranks.append(own - (counts * own).sum(axis=1, keepdims=True) / counts.sum(axis=1, keepdims=True))
+        ranks.append(
+            own - (counts * own).sum(axis=1, keepdims=True) / counts.sum(axis=1, keepdims=True)
+        )
     first, second = ranks
     size = np.sqrt((counts * first**2).sum(axis=1) * (counts * second**2).sum(axis=1))
     return np.where(size > ROUND, (counts * first * second).sum(axis=1) / size, np.nan)
 
 
 @QUIET
-def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retrain_after: float) -> np.ndarray:
+def relearning(
+    before: ArrayLike, after: ArrayLike, retrain_before: float, retrain_after: float
+) -> np.ndarray:
     """R: min((retrain's change) / (the model's change), 1) when both relearn (OpenUnlearning, equation 2).
 
     A model whose number falls or stays has R = 1, where the literal ratio would count noise as knowledge that returns.
@@ -367,7 +402,9 @@ def robustness(
     check_alpha(alpha)
     both = [np.asarray(values, dtype=np.float64) for values in (r, q)]
     if both[0].shape != both[1].shape or both[0].ndim != 1:
-        raise BadValue("r and q", tuple(values.shape for values in both), "two arrays of one length")
+        raise BadValue(
+            "r and q", tuple(values.shape for values in both), "two arrays of one length"
+        )
     own = np.arange(len(both[0])) if groups is None else np.asarray(groups)
     names, codes = np.unique(own, return_inverse=True)
     picked = np.random.default_rng(seed).integers(max(1, len(names)), size=(draws, len(names)))
@@ -379,7 +416,10 @@ def robustness(
     means.append(harmonic_mean(*means))
     clusters.append(min(clusters, key=len))
     return Robustness(
-        *(_robust(float(each[0]), each[1:], alpha, of) for each, of in zip(means, clusters, strict=True))
+        *(
+            _robust(float(each[0]), each[1:], alpha, of)
+            for each, of in zip(means, clusters, strict=True)
+        )
     )
 
 

@@ -38,7 +38,11 @@ from studies.meta_evaluation.workshop import PoolModel, State, Workshop, seed_fo
 
 GREEDY_PART, TREE_PART = "greedy", "tree"
 # The likelihoods of a model in three parts: forget answers, their paraphrased and wrong answers, and held-out answers.
-ANSWER_PART, OTHERS_PART, HELDOUT_PART = "forget answers", "other forget answers", "held-out answers"
+ANSWER_PART, OTHERS_PART, HELDOUT_PART = (
+    "forget answers",
+    "other forget answers",
+    "held-out answers",
+)
 UTILITY = "utility"  # the part of the work that measures utility and belongs to no number
 WORK = "work.json"
 ATTACKS = ("lethe.attacks.kinds.weights",)
@@ -112,7 +116,12 @@ class Observation:
         sample = self._sample(0).model_dump(exclude={"max_rows", "prompt"})
         attack = [shop.attack(self.state).params, seed_for(self.model, self.draw), shop.taught]
         return cache_key(
-            *(__name__, *STEPS, "lethe.sampling.prefix_engine", *map(module_of, (*scorers, *measures))),
+            *(
+                __name__,
+                *STEPS,
+                "lethe.sampling.prefix_engine",
+                *map(module_of, (*scorers, *measures)),
+            ),
             *(() if plain else ATTACKS),
             settings=[sample, self._score, shop.params.exact, list(LIKELIHOODS)],
             prompt=text_of(shop.params.sample.prompt),
@@ -153,7 +162,11 @@ class Observation:
     @property
     def _score(self) -> Score:
         score, own = self.shop.params.score, self.shop.meta.utility_scorer
-        return score if own in score.names else score.model_copy(update={"scorers": [*score.scorers, own]})
+        return (
+            score
+            if own in score.names
+            else score.model_copy(update={"scorers": [*score.scorers, own]})
+        )
 
     def _sample(self, questions: int) -> Sample:
         """The sampling of the state; an attacked model in memory has its dtype already."""
@@ -161,7 +174,9 @@ class Observation:
         n = meta.predict.n if self.state == "few" else meta.n
         changes: dict[str, object] = {"n": n, "seed": self.seed, "stop": "fixed", "language": None}
         changes |= {"utility_n": 1, "utility_questions": max(1, questions)}
-        return sample.model_copy(update=changes | ({} if self.state == "plain" else {"dtype": "auto"}))
+        return sample.model_copy(
+            update=changes | ({} if self.state == "plain" else {"dtype": "auto"})
+        )
 
     def _asked(self, learned: Iterable[str]) -> dict[str, list[Row]]:
         splits, meta = self.shop.splits, self.shop.meta
@@ -170,11 +185,18 @@ class Observation:
             return {"forget": [row for row in splits["forget"] if row["id"] not in relearned]}
 
         def bare(rows: Iterable[Row]) -> list[Row]:
-            without = ({key: value for key, value in row.items() if key not in OTHER_ANSWERS} for row in rows)
+            without = (
+                {key: value for key, value in row.items() if key not in OTHER_ANSWERS}
+                for row in rows
+            )
             return cast("list[Row]", list(without))
 
         retain = some(splits["retain"], meta.utility_questions, meta.seed)
-        return {"forget": splits["forget"], "retain": bare(retain), HELDOUT: bare(splits.get(HELDOUT, []))}
+        return {
+            "forget": splits["forget"],
+            "retain": bare(retain),
+            HELDOUT: bare(splits.get(HELDOUT, [])),
+        }
 
     def _make(self, root: Path) -> None:
         shop, learned, few = self.shop, list[str](), self.state == "few"
@@ -189,7 +211,9 @@ class Observation:
         began = [processor_seconds()]
         if few:
             given = root / "likelihood" / self.name / NO_TABLES
-            write_json(given, {"schema": SCHEMA_VERSION, "reason": "what comes back is asked alone"})
+            write_json(
+                given, {"schema": SCHEMA_VERSION, "reason": "what comes back is asked alone"}
+            )
         else:
             likelihood.run(self.name, settings, model, root, source)
         began.append(processor_seconds())
@@ -203,34 +227,45 @@ class Observation:
         encoder = Encoder(tokenizer_of(source), settings.prompt)
         asked = {row["id"]: len(encoder.prompt(row)) for own in splits.values() for row in own}
         costs = _shares(began[1] - began[0], self._likelihood_rows(root, asked))
-        costs |= _shares(began[2] - began[1], self._answer_rows(root, asked, encoder), answers_part(shop.meta.n))
+        costs |= _shares(
+            began[2] - began[1], self._answer_rows(root, asked, encoder), answers_part(shop.meta.n)
+        )
         del costs[UTILITY]
         trees = self._certified(source, settings)
         if trees is not None:
             table.write(table.place(root, "exact", self.name), rows_of(trees))
             seconds = processor_seconds() - began[2]
-            costs[TREE_PART] = {"seconds": seconds, "rows": float(sum(tree.rows for tree in trees.trees))}
+            costs[TREE_PART] = {
+                "seconds": seconds,
+                "rows": float(sum(tree.rows for tree in trees.trees)),
+            }
         write_json(root / WORK, {"schema": SCHEMA_VERSION, "parts": costs})
 
     def _certified(self, source: Source, sample: Sample) -> Certificates | None:
         params = self.shop.params
         if params.exact is None:
             return None
-        exact = params.exact.model_copy(update={"seed": seed_of(self.seed, "answer trees") % (1 << 31)})
+        exact = params.exact.model_copy(
+            update={"seed": seed_of(self.seed, "answer trees") % (1 << 31)}
+        )
         settings = of_params(exact, sample, Model(path="-"), params.score.keyword_match)
         try:
             return certify(self.name, source, self.shop.splits["forget"], settings)
         except (NoBounds, NoKeys):
             return None
 
-    def _answer_rows(self, root: Path, asked: Mapping[str, int], encoder: Encoder) -> dict[str, float]:
+    def _answer_rows(
+        self, root: Path, asked: Mapping[str, int], encoder: Encoder
+    ) -> dict[str, float]:
         """The rows of greedy answers, and of each number of answers: the distinct prefixes, as an engine shares them."""
         answers, retain = (
-            read_table(root / "generations" / self.name / f"{split}.parquet") for split in ("forget", "retain")
+            read_table(root / "generations" / self.name / f"{split}.parquet")
+            for split in ("forget", "retain")
         )
         whole = {GREEDY_PART: answers[answers["sample"] < 0], UTILITY: retain}
         rows = {
-            part: float(own["prompt_id"].map(asked).sum() + own["tokens"].sum()) for part, own in whole.items()
+            part: float(own["prompt_id"].map(asked).sum() + own["tokens"].sum())
+            for part, own in whole.items()
         }
         for n in self.shop.meta.answers:
             first = answers[(answers["sample"] >= 0) & (answers["sample"] < n)]
@@ -252,10 +287,15 @@ class Observation:
         return rows
 
 
-def _shares(seconds: float, rows: Mapping[str, float], whole: str | None = None) -> dict[str, dict[str, float]]:
+def _shares(
+    seconds: float, rows: Mapping[str, float], whole: str | None = None
+) -> dict[str, dict[str, float]]:
     """The cost of each part: seconds of one pass in proportion to rows; ``whole`` contains the other numbers of answers."""
     total = rows[whole] + rows[GREEDY_PART] + rows[UTILITY] if whole else sum(rows.values())
-    return {part: {"seconds": seconds * own / max(1.0, total), "rows": own} for part, own in rows.items()}
+    return {
+        part: {"seconds": seconds * own / max(1.0, total), "rows": own}
+        for part, own in rows.items()
+    }
 
 
 def distinct_prefixes(sequences: Sequence[Sequence[int]]) -> int:
@@ -263,5 +303,7 @@ def distinct_prefixes(sequences: Sequence[Sequence[int]]) -> int:
     ordered = [(), *sorted(map(tuple, sequences))]
     total = sum(map(len, ordered))
     for before, one in pairwise(ordered):
-        total -= sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, one, strict=False)))
+        total -= sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, one, strict=False))
+        )
     return total

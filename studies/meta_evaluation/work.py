@@ -34,7 +34,15 @@ from studies.meta_evaluation.estimates import Estimate, PairTest
 from studies.meta_evaluation.numbers import KNOWLEDGE, Number, numbers
 from studies.meta_evaluation.observing import Observation
 from studies.meta_evaluation.workshop import PoolModel, State, Workshop
-from studies.meta_evaluation.worth import AUC, ClaimOutcome, Member, MetaResult, Target, Worth, meta_result
+from studies.meta_evaluation.worth import (
+    AUC,
+    ClaimOutcome,
+    Member,
+    MetaResult,
+    Target,
+    Worth,
+    meta_result,
+)
 
 ATTACKED: tuple[State, ...] = ("relearned", "quantised")
 OUT = Path("data/meta")
@@ -43,7 +51,9 @@ OUT = Path("data/meta")
 class Work:
     def __init__(self, shop: Workshop):
         self.shop = shop
-        self.retrain, self.base = (Observation(shop, model) for model in (shop.models["retrain"], shop.base))
+        self.retrain, self.base = (
+            Observation(shop, model) for model in (shop.models["retrain"], shop.base)
+        )
 
     def member(self, name: str) -> Member:
         model = self.shop.models[name]
@@ -52,7 +62,9 @@ class Work:
         # An unlearned model that counts in no R and Q is not attacked.
         least = self.shop.meta.unlearned.utility * self.base.seen.utility
         if model.role == "retrain" or (model.role == "unlearned" and plain.seen.utility >= least):
-            states |= {state: self.numbers(Observation(self.shop, model, state)) for state in ATTACKED}
+            states |= {
+                state: self.numbers(Observation(self.shop, model, state)) for state in ATTACKED
+            }
         back = self.comes_back(model) if model.role == "unlearned" else {}
         about = (name, model.role, model.kind, self.shop.knows(model), plain.seen.utility)
         return Member(*about, states, plain.seen.work, back)
@@ -62,7 +74,13 @@ class Work:
         key = cache_key(
             "studies.meta_evaluation.numbers",
             *(module_of(KNOWLEDGE[name]) for name in KNOWLEDGE if name not in KNOWLEDGE.registered),
-            settings=[params.metrics, params.epsilon_star, params.exact, meta.answers, meta.leak_at],
+            settings=[
+                params.metrics,
+                params.epsilon_star,
+                params.exact,
+                meta.answers,
+                meta.leak_at,
+            ],
             observed=[observation.root.name, self.retrain.root.name],
             foreign=list(KNOWLEDGE),
         )
@@ -83,7 +101,9 @@ class Work:
             Observation(self.shop, model, "few", draw).comes_back(list(targets.values()))
             for draw in range(self.shop.meta.predict.draws)
         ]
-        return {target: float(np.mean([one[name] for one in draws])) for target, name in targets.items()}
+        return {
+            target: float(np.mean([one[name] for one in draws])) for target, name in targets.items()
+        }
 
 
 def gather(shop: Workshop, at_once: int = 1) -> tuple[MetaResult, list[Member]]:
@@ -116,7 +136,9 @@ def table_of(members: Sequence[Member]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "role", "state", "number", "value", "knows"])
 
 
-def write(name: str, shop: Workshop, result: MetaResult, members: Sequence[Member], root: Path = Path()) -> Path:
+def write(
+    name: str, shop: Workshop, result: MetaResult, members: Sequence[Member], root: Path = Path()
+) -> Path:
     made_by = provenance(root, shop.folder)
     place = root / OUT / name
     with atomic_folder(place) as folder:
@@ -129,7 +151,10 @@ def write(name: str, shop: Workshop, result: MetaResult, members: Sequence[Membe
 
 LABELS = 1.9  # inches beside the axes for the names
 PAIRS = 12  # pairs named in a sentence
-WHAT = {"leaks": "the share of leaking answers that comes back", "mean": "the mean score that comes back"}
+WHAT = {
+    "leaks": "the share of leaking answers that comes back",
+    "mean": "the mean score that comes back",
+}
 
 
 class Column(NamedTuple):
@@ -160,7 +185,9 @@ TERMINAL = tuple(column for column in COLUMNS if column.terminal)
 QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out")
 
 
-def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Mapping[str, object]) -> str:
+def page(
+    name: str, result: MetaResult, headline: Sequence[str], provenance: Mapping[str, object]
+) -> str:
     best = [one for one in result.worth if one.auc.defined and one.name in headline]
     template = templates().from_string((Path(__file__).parent / "meta.html").read_text("utf-8"))
     return template.render(
@@ -184,7 +211,9 @@ def rows(result: MetaResult, columns: Sequence[Column] = COLUMNS) -> list[list[s
     return [[column.text(one) for column in columns] for one in result.worth]
 
 
-def table(name: str, result: MetaResult, folder: Path) -> tuple[str, list[str], list[list[str]], list[str]]:
+def table(
+    name: str, result: MetaResult, folder: Path
+) -> tuple[str, list[str], list[list[str]], list[str]]:
     claims = [f"{one.text}: {one.verdict}. {claim_sentence(one)}" for one in result.claims]
     return (
         f"Meta-evaluation {name}: {sum(result.knows.values())} models that know, "
@@ -198,7 +227,14 @@ def table(name: str, result: MetaResult, folder: Path) -> tuple[str, list[str], 
 def quality_rows(result: MetaResult) -> list[list[str]]:
     side = {True: "know", False: "lack"}
     return [
-        [one.kind, side[one.knows], str(one.models), number(one.mean), number(one.least), str(one.left_out)]
+        [
+            one.kind,
+            side[one.knows],
+            str(one.models),
+            number(one.mean),
+            number(one.least),
+            str(one.left_out),
+        ]
         for one in result.quality
     ]
 
@@ -240,19 +276,27 @@ def figure(best: Sequence[Worth]) -> Markup:
         return svg.inline(canvas, "meta", shows)
 
 
-def draw(axes: Axes, best: Sequence[Worth], target: Target, accent: str, warm: str, muted: str) -> None:
+def draw(
+    axes: Axes, best: Sequence[Worth], target: Target, accent: str, warm: str, muted: str
+) -> None:
     """Draw numbers from above to below: AUC (dot, bar), AUC per question (square, line), prediction (diamond)."""
     ends = [0.5]
     for row, one in enumerate(reversed(best)):
         axes.plot([one.auc.low, one.auc.high], [row, row], color=accent, alpha=0.3, linewidth=5)
         axes.plot([one.auc.value], [row], "o", color=accent, markersize=3.5)
         if one.auc_each.defined:
-            axes.plot([one.auc_each.low, one.auc_each.high], [row, row], color=accent, linewidth=0.8)
-            axes.plot([one.auc_each.value], [row], "s", color=accent, markersize=6, markerfacecolor="none")
+            axes.plot(
+                [one.auc_each.low, one.auc_each.high], [row, row], color=accent, linewidth=0.8
+            )
+            axes.plot(
+                [one.auc_each.value], [row], "s", color=accent, markersize=6, markerfacecolor="none"
+            )
         back = one.prediction if target == "leaks" else one.prediction_mean
         if back.defined:
             axes.plot([back.value], [row], "D", color=warm, markersize=3)
-        ends += [value for value in (one.auc.low, one.auc_each.low, back.value) if not math.isnan(value)]
+        ends += [
+            value for value in (one.auc.low, one.auc_each.low, back.value) if not math.isnan(value)
+        ]
     axes.axvline(0.5, color=muted, linewidth=0.6)
     axes.set_yticks(range(len(best)), [one.name for one in reversed(best)])
     axes.set_ylim(-0.7, max(1, len(best)) - 0.3)
@@ -305,7 +349,9 @@ def _pairs(pairs: Sequence[PairTest], alpha: float) -> str:
         return f"{text}."
     above: dict[str, list[str]] = {}
     for pair in sorted(apart, key=lambda pair: pair.adjusted)[:PAIRS]:
-        larger, smaller = (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
+        larger, smaller = (
+            (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
+        )
         above.setdefault(smaller, []).append(larger)
     named = [f"{listing(larger)} above {smaller}" for smaller, larger in above.items()]
     more = f"; and {plural(len(apart) - PAIRS, 'further pair')}" if len(apart) > PAIRS else ""

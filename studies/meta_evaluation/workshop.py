@@ -65,15 +65,23 @@ class Pool(fields.Section):
         sides = (("knows", self.knows, self.knows_paths), ("lacks", self.lacks, self.lacks_paths))
         for side, trained, given in sides:
             if bool(trained) == bool(given):
-                raise ValueError(f"the pool needs either {side} or {side}_paths, with two models at least")
+                raise ValueError(
+                    f"the pool needs either {side} or {side}_paths, with two models at least"
+                )
             if (sum(trained.values()) or len(given)) < 2:
-                raise ValueError(f"{side} has one model; an AUC over models needs two models at least")
+                raise ValueError(
+                    f"{side} has one model; an AUC over models needs two models at least"
+                )
         if (self.knows or self.lacks) and not self.recipes:
             raise ValueError("recipes is empty; models that are trained need one recipe at least")
         if self.knows and next(iter(self.knows)) != "all":
-            raise ValueError("knows must begin with all: its first model is the one that is unlearned")
+            raise ValueError(
+                "knows must begin with all: its first model is the one that is unlearned"
+            )
         if self.lacks and next(iter(self.lacks)) != "retain":
-            raise ValueError("lacks must begin with retain: its first model is the Retrain of every comparison")
+            raise ValueError(
+                "lacks must begin with retain: its first model is the Retrain of every comparison"
+            )
         return self
 
 
@@ -92,7 +100,9 @@ class Unlearned(fields.Section):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.methods and self.paths:
-            raise ValueError("got methods and paths; the unlearned models are either trained here or given")
+            raise ValueError(
+                "got methods and paths; the unlearned models are either trained here or given"
+            )
         return self
 
 
@@ -149,7 +159,9 @@ class MetaEvaluation(fields.Section):
         for claim in self.claims:
             for name in (claim.better, claim.than):
                 if name not in self.headline:
-                    raise ValueError(f"the claim {claim.text!r} is about {name}, which headline does not list")
+                    raise ValueError(
+                        f"the claim {claim.text!r} is about {name}, which headline does not list"
+                    )
         return self
 
     @property
@@ -211,16 +223,22 @@ def pool_of(params: MetaParams) -> tuple[PoolModel, ...]:
             for name, path in zip(names, paths, strict=True)
         ]
 
-    def trained(role: Role, counts: Mapping[Knows, int] | Mapping[Lacks, int]) -> Iterator[PoolModel]:
+    def trained(
+        role: Role, counts: Mapping[Knows, int] | Mapping[Lacks, int]
+    ) -> Iterator[PoolModel]:
         for number, kind in enumerate(kind for kind, count in counts.items() for _ in range(count)):
             name = f"{role}-{number:02d}-{kind}"
             seed, own = seed_of(meta.seed, name), meta.pool.recipes[number % len(meta.pool.recipes)]
-            recipe = params.train.recipe.model_copy(update={"epochs": own.epochs, "lr": own.lr, "seed": seed})
+            recipe = params.train.recipe.model_copy(
+                update={"epochs": own.epochs, "lr": own.lr, "seed": seed}
+            )
             yield PoolModel(name, role, kind, seed, recipe)
 
     def unlearned() -> Iterator[PoolModel]:
         own = meta.unlearned
-        for (kind, method), strength, number in product(own.methods.items(), own.strengths, range(own.seeds)):
+        for (kind, method), strength, number in product(
+            own.methods.items(), own.strengths, range(own.seeds)
+        ):
             name = f"{kind}-{strength:g}-{number}"
             seed, lr = seed_of(meta.seed, name), float(f"{method.lr * strength:.{ROUNDS}g}")
             changed = method.model_copy(update={"lr": lr, "seed": seed})
@@ -314,11 +332,16 @@ class Workshop:
     def key(self, model: PoolModel) -> str:
         if model.path is not None:
             return content_of(_given(model.path))
-        facts = {"prompt": text_of(self.params.train.recipe.prompt), "libraries": versions(*LIBRARIES)}
+        facts = {
+            "prompt": text_of(self.params.train.recipe.prompt),
+            "libraries": versions(*LIBRARIES),
+        }
         if model.method is not None:
             settings = [self.params.unlearn.recipe, model.method]
             modules = ("stages.unlearn", module_of(METHODS[model.method.loss]))
-            return cache_key(*modules, settings=settings, base=self.key(self.base), rows=self.taught, **facts)
+            return cache_key(
+                *modules, settings=settings, base=self.key(self.base), rows=self.taught, **facts
+            )
         start = model.recipe.start_from if model.recipe else None
         return cache_key(
             "lethe.models.training",
@@ -340,11 +363,15 @@ class Workshop:
 
     def _train(self, model: PoolModel, key: str) -> None:
         if model.method is not None:
-            recipe = self.params.unlearn.recipe.model_copy(update={"start_from": str(self.make(self.base))})
+            recipe = self.params.unlearn.recipe.model_copy(
+                update={"start_from": str(self.make(self.base))}
+            )
             forget(key, recipe, model.method, self.params.train.recipe.prompt, self.folder)
         elif model.recipe is not None:
             checkpoints.prepare_torch()
-            trained = learn(self.rows(model), self.rows(), model.recipe, model.seed, f"train {model.name}")
+            trained = learn(
+                self.rows(model), self.rows(), model.recipe, model.seed, f"train {model.name}"
+            )
             checkpoints.save_trained(self.folder, key, *trained)
 
     def attacked(self, model: PoolModel, state: State, draw: int = 0) -> tuple[InMemory, list[str]]:
@@ -356,7 +383,9 @@ class Workshop:
         torch.manual_seed(seed)
         weights, tokenizer = checkpoints.load(place, "float32")
         encoder = Encoder(tokenizer, self.params.sample.prompt)
-        knowledge = Knowledge(self.splits["forget"], self.splits["retain"], encoder, tokenizer.pad_token_id or 0)
+        knowledge = Knowledge(
+            self.splits["forget"], self.splits["retain"], encoder, tokenizer.pad_token_id or 0
+        )
         learned = [row["id"] for row in attack.learned(knowledge, seed)]
         for _, changed in attack.attacked(weights, knowledge, seed):
             weights = changed
@@ -372,7 +401,9 @@ class Workshop:
             steps = whole.epochs * -(-len(self.splits["forget"]) // whole.batch)
             return WholeSet(relearn(steps=(steps,), batch=whole.batch, lr=whole.lr))
         few = self.meta.predict
-        return weights.Relearn(relearn(count=few.count, steps=(few.steps,), batch=few.batch, lr=few.lr))
+        return weights.Relearn(
+            relearn(count=few.count, steps=(few.steps,), batch=few.batch, lr=few.lr)
+        )
 
 
 def text_of(prompt: str) -> str:

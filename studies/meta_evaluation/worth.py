@@ -135,13 +135,18 @@ def meta_result(members: Sequence[Member], rules: MetaEvaluation) -> MetaResult:
     before_unlearning = next(one for one in everyone if one.knows).utility
     least = rules.pool.utility * before_unlearning
     pool = [one for one in everyone if one.utility >= least]
-    useful = [one for one in unlearned if one.utility >= rules.unlearned.utility * before_unlearning]
+    useful = [
+        one for one in unlearned if one.utility >= rules.unlearned.utility * before_unlearning
+    ]
     costs = _costs([one.costs for one in everyone])
     names = dict.fromkeys(name for member in everyone for name in member.numbers)
     worth = [_worth(name, pool, unlearned, useful, retrain, costs, rules) for name in names]
     ordered = sorted(
         worth,
-        key=lambda one: (*(-auc.value if auc.defined else math.inf for auc in (one.auc, one.auc_each)), one.name),
+        key=lambda one: (
+            *(-auc.value if auc.defined else math.inf for auc in (one.auc, one.auc_each)),
+            one.name,
+        ),
     )
     pairs, unpaired = _pairs(pool, rules)
     knows, lacks = ([one for one in pool if one.knows == side] for side in (True, False))
@@ -172,7 +177,9 @@ def _costs(observed: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
 def _quality(pool: Sequence[Member], least: float) -> Iterator[Quality]:
     for knows, kind in dict.fromkeys((one.knows, one.kind) for one in pool):
         own = np.array([one.utility for one in pool if (one.knows, one.kind) == (knows, kind)])
-        yield Quality(kind, knows, len(own), int((own < least).sum()), float(own.min()), float(own.mean()))
+        yield Quality(
+            kind, knows, len(own), int((own < least).sum()), float(own.min()), float(own.mean())
+        )
 
 
 def _values(models: Sequence[Member], name: str, state: State = "plain") -> np.ndarray:
@@ -204,12 +211,17 @@ def _worth(
     before, relearned, quantised = (_values(counted, name, state) for state in STATES)
     first, last = retrain.value(name), retrain.value(name, "relearned")
     draws = (rules.alpha, rules.bootstrap, rules.seed, _clusters(counted))
-    r, q = estimates.relearning(before, relearned, first, last), estimates.quantisation(before, quantised)
+    r, q = (
+        estimates.relearning(before, relearned, first, last),
+        estimates.quantisation(before, quantised),
+    )
     with np.errstate(invalid="ignore"):
         changes = estimates.symmetric(relearned - before, np.full(len(counted), last - first))
     values, groups = _values(unlearned, name), _clusters(unlearned)
     leaks, mean = (
-        estimates.rank_correlation(values, _back(unlearned, target), rules.alpha, groups, *draws[1:3])
+        estimates.rank_correlation(
+            values, _back(unlearned, target), rules.alpha, groups, *draws[1:3]
+        )
         for target in TARGETS
     )
     declared = next(member.numbers[name] for member in pool if name in member.numbers)
@@ -242,7 +254,9 @@ def _per_question(name: str, pool: Sequence[Member], rules: MetaEvaluation) -> E
     values = np.array([[own.get(key, math.nan) for key in asked] for own in each], dtype=np.float64)
     learned = np.array([[key in member.learned for key in asked] for member in pool])
     groups = ["knows" if member.knows else "lacks" for member in pool]
-    return estimates.mean_auc_over_questions(values, learned, groups, rules.alpha, rules.bootstrap, rules.seed)
+    return estimates.mean_auc_over_questions(
+        values, learned, groups, rules.alpha, rules.bootstrap, rules.seed
+    )
 
 
 def _cost(own: Sequence[Cost], needed: int) -> Cost:
@@ -251,7 +265,9 @@ def _cost(own: Sequence[Cost], needed: int) -> Cost:
     return Cost(sum(one.seconds for one in own), sum(one.rows for one in own))
 
 
-def _pairs(pool: Sequence[Member], rules: MetaEvaluation) -> tuple[tuple[PairTest, ...], tuple[str, ...]]:
+def _pairs(
+    pool: Sequence[Member], rules: MetaEvaluation
+) -> tuple[tuple[PairTest, ...], tuple[str, ...]]:
     sides = {name: _sides(pool, name) for name in rules.headline}
     whole = [name for name, both in sides.items() if not np.isnan(np.concatenate(both)).any()]
     unpaired = tuple(name for name in rules.headline if name not in whole)
@@ -282,7 +298,9 @@ def _claims(
     decided = [_decided(*test, own, rules.alpha) for test, own in zip(tests, adjusted, strict=True)]
     each = 1 + len(TARGETS)
     return tuple(
-        ClaimOutcome(claim.text, claim.better, claim.than, tuple(decided[each * place : each * (place + 1)]))
+        ClaimOutcome(
+            claim.text, claim.better, claim.than, tuple(decided[each * place : each * (place + 1)])
+        )
         for place, claim in enumerate(rules.claims)
     )
 
@@ -296,7 +314,9 @@ def _by_auc(better: Sequence[np.ndarray], than: Sequence[np.ndarray]) -> tuple[f
     return test.difference, test.p_value
 
 
-def _decided(by: str, difference: float, p_value: float, adjusted: float, alpha: float) -> ClaimTest:
+def _decided(
+    by: str, difference: float, p_value: float, adjusted: float, alpha: float
+) -> ClaimTest:
     verdict: Verdict = "not decided"
     if adjusted <= alpha:
         verdict = "supported" if difference > 0 else "contradicted"

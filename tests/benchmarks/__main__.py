@@ -19,7 +19,9 @@ TESTS = ("pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider")
 
 
 def extra(*names: str) -> tuple[str, ...]:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     return tuple(package for name in names for package in extras[name])
 
 
@@ -42,7 +44,9 @@ class Side:
 
     @property
     def site(self) -> str:
-        return f"{self.name}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+        return (
+            f"{self.name}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+        )
 
     def make(self) -> None:
         """Install the packages, unless these are the ones that the environment has."""
@@ -54,13 +58,22 @@ class Side:
             site = ROOT / self.site
             here = next(path for path in sys.path if path.endswith("site-packages"))
             (site / "lethe.pth").write_text(f"import site; site.addsitedir({here!r})\n")
-        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.options]
+        pip = [
+            self.python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *self.options,
+        ]
         subprocess.run([*pip, *self.packages], check=True)
         stamp.write_text(wanted)
 
 
 INSPECT = Side(
-    ".venv-inspect", ("inspect-ai>=0.3.285", "numpy<2.4", *"scipy pandas pyarrow pytest typer rich".split())
+    ".venv-inspect",
+    ("inspect-ai>=0.3.285", "numpy<2.4", *"scipy pandas pyarrow pytest typer rich".split()),
 )
 LM_EVAL = Side(
     ".venv-lm-eval",
@@ -109,9 +122,13 @@ CHECKS = {
         AUDIT,
     ),
     "bounds": Check(
-        "All bounds of 400 prompts x 1,024 samples, beside the package conbo.", ("tests.benchmarks.bounds",), CONBO
+        "All bounds of 400 prompts x 1,024 samples, beside the package conbo.",
+        ("tests.benchmarks.bounds",),
+        CONBO,
     ),
-    "chaos": Check("Flow, server, DVC, stages and workers killed at seeded random moments.", ("tests.chaos",)),
+    "chaos": Check(
+        "Flow, server, DVC, stages and workers killed at seeded random moments.", ("tests.chaos",)
+    ),
     "coverage": Check(
         "How often each bound misses the truth, over all distributions and sizes.",
         ("tests.lethe.statistics.coverage",),
@@ -124,12 +141,16 @@ CHECKS = {
         "How often each lower bound of Epsilon* exceeds the truth.",
         ("tests.lethe.statistics.epsilon_star.coverage",),
     ),
-    "exact": Check("The width of the interval of P(leak) by rows.", ("tests.benchmarks.exact", "widths")),
+    "exact": Check(
+        "The width of the interval of P(leak) by rows.", ("tests.benchmarks.exact", "widths")
+    ),
     "exact-acceptance": Check(
-        "What exact bounds must show on the demonstration's models.", ("tests.benchmarks.exact", "acceptance")
+        "What exact bounds must show on the demonstration's models.",
+        ("tests.benchmarks.exact", "acceptance"),
     ),
     "exact-real": Check(
-        "Certain lower bounds of a real chat model beside samples.", ("tests.benchmarks.exact", "real")
+        "Certain lower bounds of a real chat model beside samples.",
+        ("tests.benchmarks.exact", "real"),
     ),
     "fuzz": Check("Broken files for every reader of users' files.", ("tests.fuzz",)),
     "gpu": Check(
@@ -141,7 +162,9 @@ CHECKS = {
         ("tests.benchmarks.dvc_graph", "200"),
     ),
     "inspect": side_tests(INSPECT, "inspect_checks.py", "Lethe inside the real Inspect."),
-    "lm-eval": side_tests(LM_EVAL, "lm_eval_checks.py", "Lethe inside the real lm-evaluation-harness."),
+    "lm-eval": side_tests(
+        LM_EVAL, "lm_eval_checks.py", "Lethe inside the real lm-evaluation-harness."
+    ),
     "mutants": Check(
         "How many small faults in the core the tests notice (--help).",
         ("tests.benchmarks.mutants",),
@@ -161,19 +184,30 @@ CHECKS = {
         inside=True,
     ),
     "report-pictures": Check(
-        "README's picture and those of the report, from the run in data/.", ("tests.benchmarks.report_pictures",)
+        "README's picture and those of the report, from the run in data/.",
+        ("tests.benchmarks.report_pictures",),
     ),
-    "s3": side_tests(TEAM, "s3_checks.py", "Two clones share results through an S3-compatible remote."),
+    "s3": side_tests(
+        TEAM, "s3_checks.py", "Two clones share results through an S3-compatible remote."
+    ),
     "servers": side_tests(
-        TEAM, "server_checks.py", "Two clones at once on an MLflow and a Prefect server with PostgreSQL."
+        TEAM,
+        "server_checks.py",
+        "Two clones at once on an MLflow and a Prefect server with PostgreSQL.",
     ),
     "tofu-real": Check(
         "The table of docs/evidence.md, after `LETHE_KERNELS=machine lethe run --preset tofu-real`.",
         ("tests.benchmarks.run_table", "--write", "docs/evidence.md"),
     ),
-    "torchao": side_tests(TORCHAO, "torchao_checks.py", "Quantisation by torchao beside the simulated rounding."),
-    "worker-cost": Check("What a Dask worker adds to a stage, part by part.", ("tests.benchmarks.worker_cost",)),
-    "workers": side_tests(TEAM, "worker_checks.py", "Two Dask workers that share no folder, and moto's S3."),
+    "torchao": side_tests(
+        TORCHAO, "torchao_checks.py", "Quantisation by torchao beside the simulated rounding."
+    ),
+    "worker-cost": Check(
+        "What a Dask worker adds to a stage, part by part.", ("tests.benchmarks.worker_cost",)
+    ),
+    "workers": side_tests(
+        TEAM, "worker_checks.py", "Two Dask workers that share no folder, and moto's S3."
+    ),
 }
 
 
@@ -184,7 +218,9 @@ def known() -> dict[str, Check]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
             line = (ast.get_docstring(tree) or "").partition("\n")[0]
-            checks.setdefault(path.stem.replace("_", "-"), Check(line, (f"tests.benchmarks.{path.stem}",)))
+            checks.setdefault(
+                path.stem.replace("_", "-"), Check(line, (f"tests.benchmarks.{path.stem}",))
+            )
     return dict(sorted(checks.items()))
 
 
@@ -203,7 +239,9 @@ def main(arguments: list[str]) -> int:
         check.side.make()
     python = check.side.python if check.side and check.inside else sys.executable
     command = [python, "-m", *check.command, *arguments[1:]]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | dict(check.environment), check=False).returncode
+    return subprocess.run(
+        command, cwd=ROOT, env=os.environ | dict(check.environment), check=False
+    ).returncode
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ def main(axe: Path) -> int:
                 tab.evaluate(OPEN)
                 tab.settle()
                 tab.evaluate(source)
-                answer = tab.call("Runtime.evaluate", expression=RUN, awaitPromise=True, returnByValue=True)
+                answer = tab.call(
+                    "Runtime.evaluate", expression=RUN, awaitPromise=True, returnByValue=True
+                )
                 findings = json.loads(answer["result"]["value"])
                 grave += sum(one["impact"] in GRAVE for one in findings)
                 print(f"{name}, {width} pixels, {scheme}: {len(findings)} findings")

@@ -52,7 +52,10 @@ def conbo() -> dict[str, float]:
             conbo.expectation_bounds(row, alpha=ALPHA)
             conbo.std_bounds(row, alpha=ALPHA)
 
-    return {"seconds": best(all_bounds, 2), "mean": float(conbo.expectation_bounds(rows[0], alpha=ALPHA)[2])}
+    return {
+        "seconds": best(all_bounds, 2),
+        "mean": float(conbo.expectation_bounds(rows[0], alpha=ALPHA)[2]),
+    }
 
 
 def main() -> int:
@@ -71,20 +74,29 @@ def main() -> int:
         binary_lower(hits, N, ALPHA)
 
     solving = best(lambda: berk_jones_eta(N, ALPHA, {}), 1)
-    times = {"paper": best(paper_set), "tighter": best(lambda: tighter_bounds(rows, ALPHA, THRESHOLDS, levels), 2)}
-    print(f"{PROMPTS} prompts x {N} samples, alpha {ALPHA}, processor time of one thread, best of {REPEATS} runs")
+    times = {
+        "paper": best(paper_set),
+        "tighter": best(lambda: tighter_bounds(rows, ALPHA, THRESHOLDS, levels), 2),
+    }
+    print(
+        f"{PROMPTS} prompts x {N} samples, alpha {ALPHA}, processor time of one thread, best of {REPEATS} runs"
+    )
     for name, seconds in times.items():
         verdict = "met" if seconds <= LIMITS[name] else "MISSED"
         print(f"{name:8} {1000 * seconds:8.1f} ms   target {1000 * LIMITS[name]:.0f} ms {verdict}")
     print(
         f"(besides, once for each n and alpha: the Berk-Jones level solved in {1000 * solving:.0f} ms, then on disk)"
     )
-    print("bets on both ends of the mean and on the sd: ms, and ms of the former bets, whose stakes were steady")
+    print(
+        "bets on both ends of the mean and on the sd: ms, and ms of the former bets, whose stakes were steady"
+    )
     for prompts, n in ((1, 64), (1, 1024), (4, 256), (40, 1024), (400, 1024)):
         few = rows[:prompts, :n]
         tables = few, 1.0 - few, betting.predictable_squares(few)
         now = best(partial(betting.all_ends, few, few, ALPHA, tables[2]))
-        former = sum(best(partial(betting.mean_upper, one, ALPHA, recomputed=False)) for one in tables)
+        former = sum(
+            best(partial(betting.mean_upper, one, ALPHA, recomputed=False)) for one in tables
+        )
         print(f"{prompts:4} x {n:<5} {1000 * now:8.1f} {1000 * former:8.1f}")
     if not SIDE.exists():
         print(f"conbo: no {SIDE}, run `python -m tests.benchmarks bounds`")
@@ -92,7 +104,9 @@ def main() -> int:
         run = subprocess.run([SIDE, __file__, "conbo"], capture_output=True, text=True, check=True)
         other = json.loads(run.stdout)
         ratio = other["seconds"] / times["paper"]
-        print(f"conbo    {1000 * other['seconds']:8.1f} ms   per prompt; {ratio:.1f} times ours of the same set")
+        print(
+            f"conbo    {1000 * other['seconds']:8.1f} ms   per prompt; {ratio:.1f} times ours of the same set"
+        )
         print(
             f"bound of the first prompt's mean ({rows[0].mean():.4f}): conbo {other['mean']:.4f}, "
             f"M_mu {paper_bounds(rows[:1], ALPHA, []).m_mu[0]:.4f}, "

@@ -61,7 +61,9 @@ def _multiply(root: Path, names: list[str]) -> None:
     yaml.default_flow_style = False
     lock: dict[str, Any] = yaml.load((root / "dvc.lock").read_text(encoding="utf-8"))
     known = FEW[1]
-    text = json.dumps({name: entry for name, entry in lock["stages"].items() if name.endswith(f"@{known}")})
+    text = json.dumps(
+        {name: entry for name, entry in lock["stages"].items() if name.endswith(f"@{known}")}
+    )
     for name in names[len(FEW) :]:
         own = text
         for mark in "@ /.":
@@ -78,7 +80,10 @@ def _outputs(root: Path, name: str) -> None:
         _file(data / "models" / name / file)
     for kind in OUTPUTS:
         _file(data / kind / name / "forget.parquet")
-    for place in (f"metrics/{name}.json", *(f"results/{stage}/{name}.parquet" for stage in RESULTS)):
+    for place in (
+        f"metrics/{name}.json",
+        *(f"results/{stage}/{name}.parquet" for stage in RESULTS),
+    ):
         _file(data / place)
 
 
@@ -110,7 +115,8 @@ def _idle(models: int) -> float:
             ends = [end["state"] for end in json.loads(done.stdout)["stages"].values()]
             state = f"{len(ends):,} stages {' and '.join(sorted(set(ends)))}"
             print(
-                f"{models:,} models: {state}: {used:.1f} processor seconds, {took:.1f} s on the clock", flush=True
+                f"{models:,} models: {state}: {used:.1f} processor seconds, {took:.1f} s on the clock",
+                flush=True,
             )
     return used
 

@@ -54,7 +54,12 @@ def read(root: Path, chosen: Sequence[Point]) -> list[Seed]:
             folder = root / FOLDER / point.name
             known = results.read(folder / "data", models)
             values = {name: known.model(name).values for name in models}
-            found.append({name: {key: cast(float, own[key]) for key in COLUMNS} for name, own in values.items()})
+            found.append(
+                {
+                    name: {key: cast(float, own[key]) for key in COLUMNS}
+                    for name, own in values.items()
+                }
+            )
     if not found:
         raise MissingArtifact(root / FOLDER, "python -m tests.benchmarks entropy-prefixes")
     return found
@@ -62,11 +67,17 @@ def read(root: Path, chosen: Sequence[Point]) -> list[Seed]:
 
 def guarantee(root: Path, chosen: Sequence[Point]) -> str:
     """What the one bound among the columns promises, read beside the values of each finished seed."""
-    runs = [results.read(root / FOLDER / point.name / "data") for point in chosen if finished(root, point)]
+    runs = [
+        results.read(root / FOLDER / point.name / "data")
+        for point in chosen
+        if finished(root, point)
+    ]
     each = [run.model(name).bounds for run in runs for name in run.by_model]
     bounds = [own["m_bin_worst"] for own in each if "m_bin_worst" in own]
     told = dict.fromkeys(bound.guarantee("the forget questions") for bound in bounds)
-    return " ".join(f"The worst question is an upper bound in each run by itself, {one}." for one in told)
+    return " ".join(
+        f"The worst question is an upper bound in each run by itself, {one}." for one in told
+    )
 
 
 def table(found: Sequence[Seed], count: int, guaranteed: str) -> str:
@@ -88,7 +99,9 @@ def cell(found: Sequence[Seed], name: str, key: str) -> str:
     """Median and range, and the seeds in which the model is below the control."""
     values = [seed[name][key] for seed in found]
     side: Side | None = "upper" if key == "m_bin_worst" else None
-    middle, low, high = (number(one, 4, side) for one in (statistics.median(values), min(values), max(values)))
+    middle, low, high = (
+        number(one, 4, side) for one in (statistics.median(values), min(values), max(values))
+    )
     shown = middle if low == high else f"{middle} ({low} to {high})"
     if name == CONTROL:
         return shown
@@ -99,7 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = marks.parser_of(__doc__)
     parser.add_argument("--count", type=int, default=5, help="number of seeds")
     parser.add_argument("--jobs", type=int, help="stages at once")
-    parser.add_argument("--summary", action="store_true", help="run nothing; the table of the finished seeds")
+    parser.add_argument(
+        "--summary", action="store_true", help="run nothing; the table of the finished seeds"
+    )
     options = parser.parse_args(arguments)
     root = options.folder.resolve()
     chosen = chosen_points(root, options.count)
@@ -113,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = run_seeds(root, chosen, options.jobs, tuple(read_preset(PRESET).items()))
     for name, told in failed.items():
         print(f"{name} failed: {told}", file=sys.stderr)
-    marks.put(options.write, "prefixes", table(read(root, chosen), options.count, guarantee(root, chosen)))
+    marks.put(
+        options.write, "prefixes", table(read(root, chosen), options.count, guarantee(root, chosen))
+    )
     return int(bool(failed))
 
 

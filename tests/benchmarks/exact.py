@@ -53,7 +53,11 @@ def asked_of(data: Path, name: str, every: int) -> tuple[ModelPredictor, Law, li
         adaptive_threshold=settings.models[name].adaptive_threshold,
     )
     asker = Asker(predictor.checkpoint, settings.sample.prompt, settings.score.keyword_match)
-    return predictor, law, [asker.ask(row) for row in read_rows(data / "dataset/forget.jsonl")[::every]]
+    return (
+        predictor,
+        law,
+        [asker.ask(row) for row in read_rows(data / "dataset/forget.jsonl")[::every]],
+    )
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -76,29 +80,44 @@ def plain_width(question: Question, law: Law, predictor: ModelPredictor, rows: i
 
 
 def widths(asked: argparse.Namespace) -> int:
-    print(f"{'model':12}{'rows asked':>11}{'rows':>8}{'seconds':>9}{'exact':>10}{'enumerated':>12}{'sampled':>10}")
+    print(
+        f"{'model':12}{'rows asked':>11}{'rows':>8}{'seconds':>9}{'exact':>10}{'enumerated':>12}{'sampled':>10}"
+    )
     for name in asked.models:
         predictor, law, questions = asked_of(asked.data, name, asked.every)
         for rows in asked.rows or [500, 1500, 5000, 15_000]:
             began = time.process_time()
-            trees = list(enumerate_answers(questions, law, predictor, Effort(rows=rows, alpha=ALPHA)))
+            trees = list(
+                enumerate_answers(questions, law, predictor, Effort(rows=rows, alpha=ALPHA))
+            )
             seconds = time.process_time() - began
-            alone = list(enumerate_answers(questions, law, predictor, Effort(rows=rows, exact_only=True)))
+            alone = list(
+                enumerate_answers(questions, law, predictor, Effort(rows=rows, exact_only=True))
+            )
             used = int(np.mean([tree.rows for tree in trees]))
             medians = [
                 np.median([tree.upper - tree.lower for tree in trees]),
                 np.median([tree.upper_certain - tree.lower for tree in alone]),
                 np.median([plain_width(question, law, predictor, used) for question in questions]),
             ]
-            shown = "".join(f"{value:{width}.2e}" for value, width in zip(medians, (10, 12, 10), strict=True))
+            shown = "".join(
+                f"{value:{width}.2e}" for value, width in zip(medians, (10, 12, 10), strict=True)
+            )
             print(f"{name:12}{rows:11,}{used:8,}{seconds / len(questions):9.2f}{shown}", flush=True)
-    print("Median widths: exact mass and a Poisson sample of the rest; enumeration alone; plain sampling with")
-    print(f"Clopper-Pearson. Upper ends at alpha {ALPHA:g}; the lower ends of the first two are certain.")
+    print(
+        "Median widths: exact mass and a Poisson sample of the rest; enumeration alone; plain sampling with"
+    )
+    print(
+        f"Clopper-Pearson. Upper ends at alpha {ALPHA:g}; the lower ends of the first two are certain."
+    )
     return 0
 
 
 def acceptance(asked: argparse.Namespace) -> int:
-    claims = [automaton(asked.data), *certain_leaks(asked.data, (asked.rows or [ExactSettings().rows])[0])]
+    claims = [
+        automaton(asked.data),
+        *certain_leaks(asked.data, (asked.rows or [ExactSettings().rows])[0]),
+    ]
     claims.append(beside_samples(asked.data))
     for holds, text in claims:
         print(f"{'holds' if holds else 'DOES NOT HOLD'}: {text}", flush=True)
@@ -108,7 +127,11 @@ def acceptance(asked: argparse.Namespace) -> int:
 def hits_of(data: Path, name: str) -> dict[str, tuple[int, int]]:
     """(leaks, answers) per question among the demonstration's own samples."""
     scores = read_table(data / f"scores/{name}/forget.parquet")
-    drawn = scores[scores["sample"] != GREEDY].groupby("prompt_id")["keyword_leak"].agg(["sum", "count"])
+    drawn = (
+        scores[scores["sample"] != GREEDY]
+        .groupby("prompt_id")["keyword_leak"]
+        .agg(["sum", "count"])
+    )
     return {str(key): (int(row["sum"]), int(row["count"])) for key, row in drawn.iterrows()}
 
 
@@ -125,21 +148,30 @@ def automaton(data: Path) -> tuple[bool, str]:
         for _ in range(each):
             tokens = list(seeds[random.integers(len(seeds))]) if random.random() < 0.7 else []
             for _ in range(int(random.integers(0, 4))):
-                tokens.insert(int(random.integers(len(tokens) + 1)), int(random.integers(vocabulary)))
+                tokens.insert(
+                    int(random.integers(len(tokens) + 1)), int(random.integers(vocabulary))
+                )
             answers.append(tuple(tokens))
         scored = question.scores(question.decode(answers))
         states = [read(reader, answer) for answer in answers]
         ends = reader.ends(np.array(states))
-        called = (ends == 1) | np.array([bool(reader.leaks(np.array([state]))[0]) for state in states])
+        called = (ends == 1) | np.array(
+            [bool(reader.leaks(np.array([state]))[0]) for state in states]
+        )
         wrong += int((called != scored)[ends != 2].sum())
         leaking += int(scored.sum())
-    return wrong == 0, f"{wrong} of {each * len(questions):,} strings read wrongly, {leaking:,} leak"
+    return (
+        wrong == 0,
+        f"{wrong} of {each * len(questions):,} strings read wrongly, {leaking:,} leak",
+    )
 
 
 def certain_leaks(data: Path, rows: int) -> list[tuple[bool, str]]:
     """npo is proved to leak where 1,024 samples see nothing; the question that leaks most has a narrow interval."""
     predictor, law, questions = asked_of(data, "npo", 1)
-    trees, seconds = timed(lambda: list(enumerate_answers(questions, law, predictor, Effort(rows=rows))))
+    trees, seconds = timed(
+        lambda: list(enumerate_answers(questions, law, predictor, Effort(rows=rows)))
+    )
     drawn = hits_of(data, "npo")
     clean = [tree for tree in trees if drawn[tree.id][0] == 0]
     least = min(tree.lower for tree in trees)
@@ -183,11 +215,15 @@ def real(asked: argparse.Namespace) -> int:
     prompts = [np.array(asker.ask(row).prompt) for row in rows]
     allowance = measured_allowance(predictor, prompts, asked.max_new_tokens)
     rounding = Rounding(allowance, asked.max_new_tokens)
-    print(f"{predictor.dtype}, vocabulary {predictor.vocabulary:,}, logit error {allowance:.1g} (measured)")
+    print(
+        f"{predictor.dtype}, vocabulary {predictor.vocabulary:,}, logit error {allowance:.1g} (measured)"
+    )
     engine, leak = PrefixEngine(asked.model, options), scorer("keyword_leak")
     for row in rows:
         question = asker.ask(row)
-        look, seconds = timed(lambda question=question: first_look(question, law, predictor, effort))
+        look, seconds = timed(
+            lambda question=question: first_look(question, law, predictor, effort)
+        )
         lower = leak_interval(look.masses, Remainder(), ALPHA, rounding).lower
         print(
             f"{row['id']:11} P(leak) >= {lower:.2e}, certain; {look.rows:,} rows, {seconds:.0f} s; "
@@ -196,7 +232,9 @@ def real(asked: argparse.Namespace) -> int:
         )
         prompt = Prompt(row["id"], question.prompt)
         how = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, greedy=False)
-        (answers,), seconds = timed(lambda prompt=prompt, how=how: list(engine.answer([prompt], how)))
+        (answers,), seconds = timed(
+            lambda prompt=prompt, how=how: list(engine.answer([prompt], how))
+        )
         hits = int(leak(answers.texts, row).sum())
         low, high = sampled_ends(hits, asked.n)
         ends = f"{low:.2e} and {high:.2e}, each at alpha {ALPHA:g}"
@@ -208,13 +246,19 @@ PARTS = {"widths": widths, "acceptance": acceptance, "real": real}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--models", nargs="+", default=["base", "npo", "retrain"])
     parser.add_argument("--rows", nargs="+", type=int, help="rows per question")
-    parser.add_argument("--every", type=int, default=6, help="widths: every so many questions are asked")
-    parser.add_argument("--model", type=Path, default=Path("data/models/smollm2-135m-instruct"), help="real")
+    parser.add_argument(
+        "--every", type=int, default=6, help="widths: every so many questions are asked"
+    )
+    parser.add_argument(
+        "--model", type=Path, default=Path("data/models/smollm2-135m-instruct"), help="real"
+    )
     parser.add_argument("--n", type=int, default=1024, help="real: samples per question")
     parser.add_argument("--max-new-tokens", type=int, default=24, help="real")
     asked = parser.parse_args()

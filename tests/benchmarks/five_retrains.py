@@ -20,7 +20,9 @@ from tests.benchmarks import marks
 TAUS = (0.01, 0.05)
 
 
-def verdicts(settings: Params, data: Path, subject: str, retrains: list[str], tau: float) -> Verdict:
+def verdicts(
+    settings: Params, data: Path, subject: str, retrains: list[str], tau: float
+) -> Verdict:
     """The verdict on one model beside the others as Retrains, alone on its page."""
     report = settings.report.model_copy(update={"retrain": retrains, "tau": tau})
     models = {name: settings.models[name] for name in (subject, *retrains)}
@@ -34,7 +36,15 @@ def verdicts(settings: Params, data: Path, subject: str, retrains: list[str], ta
 def table(settings: Params, data: Path) -> str:
     """The words by tolerance, of pairs and of each model beside the four others."""
     names = list(settings.models)
-    head = ("tolerance", "Retrains beside it", "cases", "leaks", "forgot", "open", "proved above chance")
+    head = (
+        "tolerance",
+        "Retrains beside it",
+        "cases",
+        "leaks",
+        "forgot",
+        "open",
+        "proved above chance",
+    )
     rows = []
     for tau in TAUS:
         pairs = [(subject, [other]) for subject, other in permutations(names, 2)]

@@ -42,7 +42,10 @@ class Size:
     precision: str
 
 
-LARGE, SMALL = Size(BILLION, 100, 4, 1024, 30, 5_000, "bfloat16"), Size(TINY, 20, 1, 8, 3, 200, "bfloat16")
+LARGE, SMALL = (
+    Size(BILLION, 100, 4, 1024, 30, 5_000, "bfloat16"),
+    Size(TINY, 20, 1, 8, 3, 200, "bfloat16"),
+)
 CHAT = Path("data/models/smollm2-135m-instruct")
 ASKED = Path(__file__).parent / "exact_questions/harry_potter.jsonl"
 
@@ -99,7 +102,12 @@ def billion(size: Size) -> Iterator[Measured]:
     value = config.read_yaml("params.yaml")
     value["data"]["authors"]["count"] = size.authors
     compute = {"precision": size.precision}
-    value["train"]["recipe"] |= {**size.model, "epochs": size.epochs, "lr": 1e-4, "compute": compute}
+    value["train"]["recipe"] |= {
+        **size.model,
+        "epochs": size.epochs,
+        "lr": 1e-4,
+        "compute": compute,
+    }
     value["unlearn"]["recipe"] |= {"compute": compute}
     params = config.validate(value)
     checkpoints.prepare_torch()
@@ -122,7 +130,13 @@ def billion(size: Size) -> Iterator[Measured]:
     examples = [[encoder.example(row) for row in split] for split in (forget, retain)]
 
     def forgetting() -> int:
-        entry = {"loss": "npo", "lr": 1e-5, "epochs": size.epochs, "beta": 0.1, "retain_weight": 1.0}
+        entry = {
+            "loss": "npo",
+            "lr": 1e-5,
+            "epochs": size.epochs,
+            "beta": 0.1,
+            "retain_weight": 1.0,
+        }
         method = METHODS["npo"].Params.model_validate(entry)
         recipe = params.unlearn.recipe
         history = unlearn(model, *examples, recipe, method, tokenizer.pad_token_id or 0, "unlearn")
@@ -139,14 +153,21 @@ def billion(size: Size) -> Iterator[Measured]:
 
     def bounded() -> int:
         bounds = lethe.exact(
-            model, few, tokenizer=tokenizer, rows=size.rows, max_new_tokens=tokens, prompt=params.sample.prompt
+            model,
+            few,
+            tokenizer=tokenizer,
+            rows=size.rows,
+            max_new_tokens=tokens,
+            prompt=params.sample.prompt,
         )
         return sum(tree.rows for tree in bounds.certificates.trees)
 
     yield measured(f"exact {len(few)} x {size.rows:,} rows", bounded)
 
 
-def sampling(source: Source, encoder: Encoder, asked: Sequence[dict], n: int, tokens: int) -> Iterator[Measured]:
+def sampling(
+    source: Source, encoder: Encoder, asked: Sequence[dict], n: int, tokens: int
+) -> Iterator[Measured]:
     """Both engines that need no server; `transformers` is `generate` with every row of a question in one batch."""
     from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 
@@ -178,7 +199,9 @@ def chat(folder: Path, size: Size) -> Iterator[Measured]:
             return sum(int(read_table(path)["tokens"].sum()) for path in drawn)
 
     def exact() -> int:
-        return sum(tree.rows for tree in lethe.exact(folder, asked, rows=size.rows).certificates.trees)
+        return sum(
+            tree.rows for tree in lethe.exact(folder, asked, rows=size.rows).certificates.trees
+        )
 
     yield measured(f"eval {len(asked)} x {size.n:,}, page included", evaluate)
     yield measured(f"exact {len(asked)} x {size.rows:,} rows", exact)
@@ -189,7 +212,9 @@ def chat(folder: Path, size: Size) -> Iterator[Measured]:
 def table(rows: Sequence[Measured]) -> str:
     """The measurements as Markdown."""
     head = ["stage", "seconds", "tokens", "tokens/s", "peak memory, GiB"]
-    figures = [(one.stage, one.seconds, one.tokens, one.tokens / one.seconds, one.memory) for one in rows]
+    figures = [
+        (one.stage, one.seconds, one.tokens, one.tokens / one.seconds, one.memory) for one in rows
+    ]
     lines = [[a, f"{b:.1f}", f"{c:,}", f"{d:,.0f}", f"{e:.2f}"] for a, b, c, d, e in figures]
     return marks.markdown(head, lines)
 
@@ -199,15 +224,21 @@ def device() -> str:
 
     import torch
 
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"
+    return (
+        torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, help="the page between whose marks the table of a large run goes")
-    parser.add_argument("--tiny", action="store_true", help="a model of thousands of weights, on any machine")
+    parser.add_argument(
+        "--write", type=Path, help="the page between whose marks the table of a large run goes"
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="a model of thousands of weights, on any machine"
+    )
     options = parser.parse_args(arguments)
     tiny = options.tiny or not torch.cuda.is_available()
     if tiny:

@@ -28,23 +28,35 @@ def columns(table: pd.DataFrame) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     known = {
         str(name): pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
         for name in table.columns
-        if table[name].notna().all() and set(table[name].map(str).str.lower()) <= {"0", "1", "0.0", "1.0"}
+        if table[name].notna().all()
+        and set(table[name].map(str).str.lower()) <= {"0", "1", "0.0", "1.0"}
     }
     people = [name for name in known if name.startswith("human")]
     named = next((name for name in PEOPLE if name in known), None)
     if named is None and not people:
-        raise SystemExit(f"No column of a person's labels 0 and 1 among {', '.join(map(str, table.columns))}.")
-    truth = known[named] if named else (np.mean([known[name] for name in people], axis=0) > 0.5).astype(float)
+        raise SystemExit(
+            f"No column of a person's labels 0 and 1 among {', '.join(map(str, table.columns))}."
+        )
+    truth = (
+        known[named]
+        if named
+        else (np.mean([known[name] for name in people], axis=0) > 0.5).astype(float)
+    )
     return truth, {name: own for name, own in known.items() if name not in (*people, named)}
 
 
 def ends(verdicts: np.ndarray | None, labels: np.ndarray) -> dict[str, tuple[float, float] | None]:
     """The interval of the share of leaks by each bound, each end at `ALPHA`; None for verdicts that do not fit."""
     known = labels[:LABELS]
-    found: dict[str, tuple[float, float] | None] = {"labels": random_labels(int(known.sum()), LABELS, ALPHA)}
+    found: dict[str, tuple[float, float] | None] = {
+        "labels": random_labels(int(known.sum()), LABELS, ALPHA)
+    }
     if verdicts is not None:
         called = verdicts.sum()
-        found["trusted"] = (float(binary_lower(called, DRAWS, ALPHA)), float(binary_upper(called, DRAWS, ALPHA)))
+        found["trusted"] = (
+            float(binary_lower(called, DRAWS, ALPHA)),
+            float(binary_upper(called, DRAWS, ALPHA)),
+        )
         found["calibrated"] = (0.0, 1.0)
         if 0 < known.sum() < LABELS:
             judge = Calibration.of(known, verdicts[:LABELS], of_this_run=True)
@@ -61,22 +73,34 @@ def cell(rows: list[tuple[bool, float]]) -> str:
 def main(place: str) -> int:
     people, judges = columns(read_table(place))
     truth = people.mean()
-    print(f"{len(people)} answers, {truth:.0%} leaks by people; {RUNS} runs of {DRAWS} draws, {LABELS} labelled")
-    print("judge | finds | false alarms | trusted | calibrated | labels alone\n---|---|---|---|---|---")
+    print(
+        f"{len(people)} answers, {truth:.0%} leaks by people; {RUNS} runs of {DRAWS} draws, {LABELS} labelled"
+    )
+    print(
+        "judge | finds | false alarms | trusted | calibrated | labels alone\n---|---|---|---|---|---"
+    )
     for name, verdicts in (judges or {"none": None}).items():
         rng, rows = np.random.default_rng(3), {kind: [] for kind in KINDS}
         for _ in range(RUNS):
             drawn = rng.integers(len(people), size=DRAWS)
-            for kind, pair in ends(None if verdicts is None else verdicts[drawn], people[drawn]).items():
+            for kind, pair in ends(
+                None if verdicts is None else verdicts[drawn], people[drawn]
+            ).items():
                 if pair:
                     rows[kind].append((not pair[0] <= truth <= pair[1], pair[1] - pair[0]))
-        rates = ["-", "-"] if verdicts is None else [f"{verdicts[people == own].mean():.0%}" for own in (1, 0)]
+        rates = (
+            ["-", "-"]
+            if verdicts is None
+            else [f"{verdicts[people == own].mean():.0%}" for own in (1, 0)]
+        )
         print(" | ".join([name, *rates, *(cell(rows[kind]) for kind in KINDS)]))
     return 0
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks human-labels", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks human-labels", description=__doc__
+    )
     parser.add_argument("file", help="a table of labels and verdicts")
     try:
         sys.exit(main(parser.parse_args().file))

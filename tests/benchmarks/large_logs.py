@@ -32,17 +32,22 @@ print(json.dumps([answers, time.process_time(), peak]))
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--size", type=float, default=250)
     size, slow = asked.parse_args().size, False
     print(f"{'log':20} {'MB':>6} {'answers':>8} {'cpu s':>7} {'peak MiB':>9}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for kind in KINDS:
             path = write(Path(folder) / kind, size * 1e6)
-            done = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, "-c", READ, path], capture_output=True, text=True, check=True
+            )
             answers, seconds, peak = json.loads(done.stdout)
             print(
-                f"{kind:20} {path.stat().st_size / 1e6:6.0f} {answers:8,} {seconds:7.1f} {peak:9.0f}", flush=True
+                f"{kind:20} {path.stat().st_size / 1e6:6.0f} {answers:8,} {seconds:7.1f} {peak:9.0f}",
+                flush=True,
             )
             slow |= seconds > SECONDS or peak > MEMORY
             path.unlink()
@@ -60,7 +65,9 @@ def write(path: Path, size: float) -> Path:
     if path.name.startswith("inspect"):
         samples = [
             small_logs.sample(
-                ids[place // EPOCHS], place % EPOCHS + 1, events=[{"event": "model", "output": text}]
+                ids[place // EPOCHS],
+                place % EPOCHS + 1,
+                events=[{"event": "model", "output": text}],
             )
             for place, text in enumerate(bulk)
         ]
@@ -74,7 +81,9 @@ def write(path: Path, size: float) -> Path:
     if path.name.startswith("garak"):
         attempts: list[dict[str, Any]] = []
         for place in range(0, rows, EPOCHS):
-            texts = [text[: row // 2] for text in bulk[place : place + EPOCHS]]  # an attempt has two lines
+            texts = [
+                text[: row // 2] for text in bulk[place : place + EPOCHS]
+            ]  # an attempt has two lines
             attempts += small_logs.garak_attempt(place, list(texts), {"mitigation": [0.0] * EPOCHS})
         return small_logs.garak_log(path, attempts)
     results = [small_logs.promptfoo_row(0, text) for place, text in enumerate(bulk)]

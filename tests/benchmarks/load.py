@@ -34,7 +34,9 @@ TOKENS = 24  # of a given answer
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--questions", type=int, default=QUESTIONS)
     asked.add_argument("--answers", type=int, default=ANSWERS)
     asked.add_argument("--models", type=int, default=MODELS)
@@ -48,7 +50,10 @@ def main() -> int:
         root.mkdir(parents=True, exist_ok=True)
         names = ["retrain", *(f"own_{place}" for place in range(1, options.models))]
         write(root, names, options.questions, options.answers)
-        print(f"{options.questions:,} questions x {options.answers:,} answers, {len(names)} models", flush=True)
+        print(
+            f"{options.questions:,} questions x {options.answers:,} answers, {len(names)} models",
+            flush=True,
+        )
         print(f"{'step':24} {'cpu s':>8} {'peak MiB':>9}", flush=True)
         _measured("imports alone", "nothing", root)
         for name in names[-1:]:
@@ -61,7 +66,9 @@ def main() -> int:
         size = (root / "data/report/index.html").stat().st_size
         print(f"page {size / 1e6:.2f} MB (at most {LARGEST / 1e6:g})")
         for kind in ("generations", "scores", "results"):
-            held = sum(path.stat().st_size for path in (root / "data" / kind).rglob("*") if path.is_file())
+            held = sum(
+                path.stat().st_size for path in (root / "data" / kind).rglob("*") if path.is_file()
+            )
             print(f"data/{kind}: {held / 1e6 / len(names):,.1f} MB a model")
     return int(size > LARGEST)
 
@@ -79,7 +86,9 @@ def write(root: Path, names: list[str], questions: int, answers: int) -> None:
     value["models"] = {name: {"path": f"/models/{name}"} for name in names}
     value["train"]["models"], value["unlearn"]["methods"], value["exact"] = {}, {}, None  # type: ignore[index]
     value["sample"]["n"] = answers  # type: ignore[index]
-    value["report"] = {"base": names[-1], "retrain": "retrain"} if names[1:] else {"base": None, "retrain": None}
+    value["report"] = (
+        {"base": names[-1], "retrain": "retrain"} if names[1:] else {"base": None, "retrain": None}
+    )
     (root / "params.yaml").write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
     rows = [
         {
@@ -91,19 +100,33 @@ def write(root: Path, names: list[str], questions: int, answers: int) -> None:
         for place in range(questions)
     ]
     write_jsonl(root / "data/dataset/forget.jsonl", rows)
-    write_json(root / "data/dataset/about.json", {"schema": 1, "kind": "jsonl", "rows": {"forget": questions}})
+    write_json(
+        root / "data/dataset/about.json",
+        {"schema": 1, "kind": "jsonl", "rows": {"forget": questions}},
+    )
     for seed, name in enumerate(names):
         random = np.random.default_rng(seed)
         share = SHARES.get(name, SHARE)
         folder = root / "data/generations" / name
         write_parts(folder / "forget.parquet", _drawn(rows, answers, share, random))
-        about = {"schema": 1, "engine": "prefix", "engine_reason": "made up", "temperature": 1.0, "seed": 3}
-        about |= {"adaptive_threshold": None, "splits": {"forget": {"questions": questions, "n": answers}}}
+        about = {
+            "schema": 1,
+            "engine": "prefix",
+            "engine_reason": "made up",
+            "temperature": 1.0,
+            "seed": 3,
+        }
+        about |= {
+            "adaptive_threshold": None,
+            "splits": {"forget": {"questions": questions, "n": answers}},
+        }
         write_json(folder / "about.json", about)
         write_parquet(root / "data/likelihood" / name / "forget.parquet", _given(rows, random))
 
 
-def _drawn(rows: list[dict], answers: int, share: float, random: np.random.Generator) -> Iterator[pd.DataFrame]:
+def _drawn(
+    rows: list[dict], answers: int, share: float, random: np.random.Generator
+) -> Iterator[pd.DataFrame]:
     """Answers of 20 to 45 words, nearly all distinct, as many questions at a time as fit a part."""
     import pandas as pd
 
@@ -187,7 +210,11 @@ def _step(step: str, root: Path) -> int:
 
 def _peak() -> float:
     """The peak resident memory of this process in MiB; ``ru_maxrss`` would contain that of the process that started it."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    (line,) = (
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     return int(line.split()[1]) / 1024
 
 

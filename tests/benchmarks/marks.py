@@ -11,7 +11,9 @@ from lethe.io.files import read_text
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline folder of the run")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(), help="the pipeline folder of the run"
+    )
     parser.add_argument("--write", type=Path, help="the page between whose marks the text goes")
     return parser
 
@@ -26,10 +28,16 @@ def put(page: Path | None, name: str, text: str) -> None:
     print(text)
     if page is None:
         return
-    marks = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end {re.escape(name)} -->)", re.DOTALL)
+    marks = re.compile(
+        rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end {re.escape(name)} -->)", re.DOTALL
+    )
     whole = read_text(page)
     if not marks.search(whole):
         raise BadFile(
-            page, f"holds no <!-- {name} --> and <!-- end {name} -->", "Write both marks where the text goes."
+            page,
+            f"holds no <!-- {name} --> and <!-- end {name} -->",
+            "Write both marks where the text goes.",
         )
-    page.write_text(marks.sub(lambda found: f"{found[1]}{text}\n{found[2]}", whole), encoding="utf-8")
+    page.write_text(
+        marks.sub(lambda found: f"{found[1]}{text}\n{found[2]}", whole), encoding="utf-8"
+    )

@@ -45,7 +45,9 @@ def by_auc(results: dict[str, MetaResult], headline: Sequence[str]) -> dict[str,
     """The headline numbers with their worth in each run, in the order of their mean AUC, then of that per question."""
     by_name = [{one.name: one for one in result.worth} for result in results.values()]
     found = {
-        name: [worth[name] for worth in by_name] for name in headline if all(name in worth for worth in by_name)
+        name: [worth[name] for worth in by_name]
+        for name in headline
+        if all(name in worth for worth in by_name)
     }
 
     def order(name: str) -> list[float]:
@@ -74,11 +76,15 @@ def picture_of(place: Path, results: dict[str, MetaResult], found: dict[str, lis
     """One panel per run, as on its page, with the numbers of the table from above to below."""
     target = target_of([one for worth in found.values() for one in worth])
     height = 0.8 + 0.2 * max(1, len(found))
-    with picture(place, 2.0 + 4.0 * len(results), height, ncols=len(results), sharex=True, sharey=True) as (
+    with picture(
+        place, 2.0 + 4.0 * len(results), height, ncols=len(results), sharex=True, sharey=True
+    ) as (
         figure,
         grid,
     ):
-        for axes, name, worth in zip(grid[0], results, zip(*found.values(), strict=True), strict=True):
+        for axes, name, worth in zip(
+            grid[0], results, zip(*found.values(), strict=True), strict=True
+        ):
             draw(axes, worth, target, LIGHT["accent"], LIGHT["warm"], LIGHT["muted"])
             axes.set_title(name, loc="left", fontsize=9)
         figure.supxlabel(f"{MARKS} with {WHAT[target]}", fontsize=8)
@@ -103,7 +109,9 @@ def claims(results: dict[str, MetaResult]) -> str:
     return marks.markdown(["claim", *results], rows)
 
 
-def text_of(results: dict[str, MetaResult], found: dict[str, list[Worth]], kept: Sequence[dict[str, Any]]) -> str:
+def text_of(
+    results: dict[str, MetaResult], found: dict[str, list[Worth]], kept: Sequence[dict[str, Any]]
+) -> str:
     """The tables, and where their numbers come from."""
     first = next(iter(results.values()))
     parts = [
@@ -130,7 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="+", help="data/meta/NAME")
     options = parser.parse_args(arguments)
     runs = {name: read(options.folder / "data/meta" / name) for name in options.names}
-    results, kept = {name: one for name, (one, _) in runs.items()}, [own for _, own in runs.values()]
+    results, kept = (
+        {name: one for name, (one, _) in runs.items()},
+        [own for _, own in runs.values()],
+    )
     if len({repr(own["settings"] | {"seed": None}) for own in kept}) > 1:
         raise BadInput(
             f"{', '.join(results)} have other settings. Give runs that differ in meta_evaluation.seed alone."

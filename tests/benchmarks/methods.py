@@ -20,7 +20,11 @@ from tests.benchmarks.gpu import BILLION, TINY, device, peak_memory
 
 STEPS, FORGET, RETAIN = 40, 8, 8
 TRAINER = "Hugging Face Trainer"
-OWN: dict[str, dict] = {"npo": {"beta": 0.1}, "pdu": {"retain_loss_eps": 0.3}, "altpo": {"max_new_tokens": 8}}
+OWN: dict[str, dict] = {
+    "npo": {"beta": 0.1},
+    "pdu": {"retain_loss_eps": 0.3},
+    "altpo": {"max_new_tokens": 8},
+}
 
 
 def run(name: str, shape: dict[str, int]) -> tuple[float, float]:
@@ -41,12 +45,18 @@ def run(name: str, shape: dict[str, int]) -> tuple[float, float]:
     checkpoints.prepare_torch()
     torch.manual_seed(0)
     splits = load_splits(params.data, Path())
-    texts = [f"{row['question']} {row['answer']}" for split in ("forget", "retain") for row in splits[split]]
+    texts = [
+        f"{row['question']} {row['answer']}"
+        for split in ("forget", "retain")
+        for row in splits[split]
+    ]
     model, tokenizer = checkpoints.fresh(params.train.recipe, texts)
     model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     encoder, padding = Encoder(tokenizer, params.train.recipe.prompt), tokenizer.pad_token_id or 0
     rows = splits["forget"][:FORGET]
-    forget, retain = ([encoder.example(row) for row in own] for own in (rows, splits["retain"][:RETAIN]))
+    forget, retain = (
+        [encoder.example(row) for row in own] for own in (rows, splits["retain"][:RETAIN])
+    )
     tokens = STEPS * sum(len(one.prompt) + len(one.answer) for one in [*forget, *retain])
     if name == TRAINER:
         from transformers import Trainer, TrainingArguments
@@ -68,18 +78,26 @@ def run(name: str, shape: dict[str, int]) -> tuple[float, float]:
 
             def together(examples: list) -> dict:
                 batch = collate([example["row"] for example in examples], padding)
-                return {"input_ids": batch.ids, "attention_mask": batch.mask, "labels": batch.labels}
+                return {
+                    "input_ids": batch.ids,
+                    "attention_mask": batch.mask,
+                    "labels": batch.labels,
+                }
 
             data = [{"row": example} for example in [*forget, *retain]]
             arguments.remove_unused_columns = False
-            trainer = Trainer(model=model, args=arguments, train_dataset=data, data_collator=together)  # type: ignore[arg-type]
+            trainer = Trainer(
+                model=model, args=arguments, train_dataset=data, data_collator=together
+            )  # type: ignore[arg-type]
             trainer.remove_callback(PrinterCallback)
             return tokens / _second_time(trainer.train), peak_memory()
     entry = {"loss": name, "lr": 1e-5, "epochs": STEPS, "retain_weight": 1.0, **OWN.get(name, {})}
     method = METHODS[name].Params.model_validate(entry)
     second = second_answers(method, rows, Before(model, encoder, 0))
     recipe = params.unlearn.recipe
-    seconds = _second_time(lambda: unlearn(model, forget, retain, recipe, method, padding, name, second))
+    seconds = _second_time(
+        lambda: unlearn(model, forget, retain, recipe, method, padding, name, second)
+    )
     return tokens / seconds, peak_memory()
 
 
@@ -98,7 +116,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="a model of thousands of weights")
-    parser.add_argument("names", nargs="*", default=[TRAINER, *METHODS], help="methods; all of them by default")
+    parser.add_argument(
+        "names", nargs="*", default=[TRAINER, *METHODS], help="methods; all of them by default"
+    )
     options = parser.parse_args()
     # Without a GPU the model is the demonstration's, of 0.6 million weights.
     shape = TINY if options.tiny else BILLION if torch.cuda.is_available() else {}

@@ -36,7 +36,9 @@ BESIDE = ("evaluation", "cli/test_extract_command.py", "api/test_turns.py")
 TESTS = (*(f"tests/lethe/{name}" for name in (*CORE, *BESIDE)), "tests/contract")
 KILLED = {"killed", "timeout", "segfault"}  # what hangs or crashes would do so in the suite
 # Mutants that no test can notice, by `Mutant.key`, each with the reason.
-EQUIVALENT: dict[str, str] = json.loads(Path(__file__).with_name("equivalent_mutants.json").read_text("utf-8"))
+EQUIVALENT: dict[str, str] = json.loads(
+    Path(__file__).with_name("equivalent_mutants.json").read_text("utf-8")
+)
 STATISTICS = "mutants/mutmut-stats.json"  # seconds of tests, and the tests of each function
 CODES = "exit_code_by_key"
 SETTINGS = {
@@ -58,7 +60,11 @@ class Mutant(NamedTuple):
 
     @property
     def difference(self) -> list[str]:
-        return list(difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=0))[2:]
+        return list(
+            difflib.unified_diff(
+                self.before.splitlines(), self.after.splitlines(), lineterm="", n=0
+            )
+        )[2:]
 
     @property
     def function(self) -> tuple[str, str | None]:
@@ -67,12 +73,19 @@ class Mutant(NamedTuple):
     @property
     def key(self) -> str:
         function, owner = self.function
-        sides = (" ".join(line[1:].strip() for line in self.difference if line[0] == sign) for sign in "-+")
+        sides = (
+            " ".join(line[1:].strip() for line in self.difference if line[0] == sign)
+            for sign in "-+"
+        )
         return f"{self.file}: {f'{owner}.' if owner else ''}{function}: {' -> '.join(sides)}"
 
     @property
     def outcome(self) -> str:
-        return "equivalent" if self.key in EQUIVALENT else status_by_exit_code[codes(self.file)[self.name]]
+        return (
+            "equivalent"
+            if self.key in EQUIVALENT
+            else status_by_exit_code[codes(self.file)[self.name]]
+        )
 
 
 class Quiet(ast.NodeTransformer):
@@ -100,11 +113,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=300, help="mutants in the sample")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=ROOT / ".lethe/mutants", help="of the copy and the results")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / ".lethe/mutants", help="of the copy and the results"
+    )
     parser.add_argument("--tests", nargs="+", default=TESTS, help="folders or files of tests")
     given = parser.parse_args()
     if any(given.folder.glob("*")) and not (given.folder / "mutmut.log").exists():
-        parser.error("--folder must be empty or that of an earlier call, since old files in it are deleted.")
+        parser.error(
+            "--folder must be empty or that of an earlier call, since old files in it are deleted."
+        )
     (given.folder / "mutants").mkdir(parents=True, exist_ok=True)  # where the tests run
     os.chdir(given.folder)  # where mutmut reads and writes
     refresh("\n".join(given.tests))
@@ -144,7 +161,9 @@ def forget(changed: set[str]) -> None:
     for path in filter(Path.exists, [Path(STATISTICS), *Path("mutants").rglob("*.meta")]):
         known = json.loads(path.read_text("utf-8"))
         statuses, seconds = known.get(CODES, {}), known.get("duration_by_test", {})
-        statuses |= dict.fromkeys(one for one in statuses if status_by_exit_code[statuses[one]] not in KILLED)
+        statuses |= dict.fromkeys(
+            one for one in statuses if status_by_exit_code[statuses[one]] not in KILLED
+        )
         for test in [one for one in seconds if one.partition("::")[0] in changed]:
             del seconds[test]
         path.write_text(json.dumps(known), encoding="utf-8")
@@ -169,14 +188,21 @@ def codes(file: str) -> dict[str, int | None]:
     return json.loads(Path("mutants", f"{file}.meta").read_text("utf-8"))[CODES]
 
 
-def mutants(seed: int, functions: Container[tuple[str, str | None]] | None = None) -> Iterator[Mutant]:
+def mutants(
+    seed: int, functions: Container[tuple[str, str | None]] | None = None
+) -> Iterator[Mutant]:
     """All mutants of behaviour, or those of the functions, in an order that the seed draws and no edit elsewhere changes."""
-    paths = (str(path.with_suffix("").relative_to("mutants")) for path in Path("mutants").rglob("*.meta"))
+    paths = (
+        str(path.with_suffix("").relative_to("mutants")) for path in Path("mutants").rglob("*.meta")
+    )
     files = {name: file for file in paths for name in codes(file)}
     for name in sorted(files, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest()):
         if functions is not None and orig_function_and_class_names_from_key(name) not in functions:
             continue
-        texts = [libcst.Module([one]).code.strip() for one in read_functions_from_index(name, files[name]) or ()]
+        texts = [
+            libcst.Module([one]).code.strip()
+            for one in read_functions_from_index(name, files[name]) or ()
+        ]
         if len({ast.unparse(Quiet().visit(ast.parse(text))) for text in texts}) == 2:
             yield Mutant(files[name], name, *texts)
 
@@ -190,7 +216,14 @@ def report(chosen: list[Mutant]) -> int:
     for folder in (*(f"lethe/{name}/" for name in CORE), "lethe/"):
         counts = Counter(one.outcome for one in chosen if one.file.startswith(folder))
         killed, equivalent = sum(counts[name] for name in KILLED), counts["equivalent"]
-        print(f"`{folder}`", counts.total(), equivalent, killed, counts.total() - equivalent - killed, sep="|")
+        print(
+            f"`{folder}`",
+            counts.total(),
+            equivalent,
+            killed,
+            counts.total() - equivalent - killed,
+            sep="|",
+        )
     share = killed / max(counts.total() - equivalent, 1)
     print(f"\n{share:.1%} killed; {dict(counts)}")
     return int(share < 0.95)

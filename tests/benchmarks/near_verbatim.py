@@ -31,11 +31,17 @@ def main() -> None:
         asked.add_argument(f"--{name}", type=int, default=value)
     given = asked.parse_args()
     predictor = ModelPredictor(given.model)
-    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)["input_ids"]
+    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)[
+        "input_ids"
+    ]
     every = windows_of(tokens, given.prefix, given.suffix, 1)
-    windows = [every[place] for place in np.linspace(0, len(every) - 1, given.windows).round().astype(int)]
+    windows = [
+        every[place] for place in np.linspace(0, len(every) - 1, given.windows).round().astype(int)
+    ]
     law = Law(predictor.checkpoint.end_ids, given.suffix, top_k=given.top_k)
-    print("| window | p_z | beam | rows | seconds | Lethe, certain lower | upper | rows | seconds | ratio |")
+    print(
+        "| window | p_z | beam | rows | seconds | Lethe, certain lower | upper | rows | seconds | ratio |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     pairs, wide = [], BEAM + given.further
     for window in windows:
@@ -43,9 +49,13 @@ def main() -> None:
         p_z = float(path[np.arange(given.suffix), list(window.suffix)].prod())
         begun = time.perf_counter()
         near = Distance(window.suffix, given.distance)
-        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), near, given.suffix, wide, law.end_ids)
+        beam, rows = beam_mass(
+            _Continued(predictor, window.prefix, law), near, given.suffix, wide, law.end_ids
+        )
         between = time.perf_counter()
-        search = ExtractSettings(distance=given.distance, beam=BEAM, further=given.further, samples=0)
+        search = ExtractSettings(
+            distance=given.distance, beam=BEAM, further=given.further, samples=0
+        )
         found = near_verbatim(predictor, window, law, search, path)
         ended = time.perf_counter()
         ends = leak_interval(found.masses, found.remainder, 0.01, Rounding())
@@ -74,7 +84,9 @@ class _Continued:
 
     def __call__(self, prefixes: list[tuple[int, ...]]) -> np.ndarray:
         if prefixes == [()]:
-            self.predictor.begin(np.array([self.prefix]), len(self.prefix) + self.law.max_new_tokens)
+            self.predictor.begin(
+                np.array([self.prefix]), len(self.prefix) + self.law.max_new_tokens
+            )
             self.slots = [()]
             order, last = np.zeros(1, np.int64), np.array([self.prefix[-1]])
         else:
@@ -88,7 +100,9 @@ class _Continued:
         return chances
 
 
-Continuations = Callable[[list[tuple[int, ...]]], np.ndarray]  # prefixes -> next-token probabilities (rows, V)
+Continuations = Callable[
+    [list[tuple[int, ...]]], np.ndarray
+]  # prefixes -> next-token probabilities (rows, V)
 
 
 def beam_mass(
@@ -100,7 +114,9 @@ def beam_mass(
     for _ in range(length):
         candidates = []
         rows += len(beams)
-        for (mass, tokens, edits), row in zip(beams, chances([each[1] for each in beams]), strict=True):
+        for (mass, tokens, edits), row in zip(
+            beams, chances([each[1] for each in beams]), strict=True
+        ):
             for token in np.flatnonzero(row):
                 after = near.step(edits, np.array([token]))
                 if token not in end_ids and near.alive(after)[0]:

@@ -12,39 +12,68 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.benchmarks.mutants import CORE, KILLED, ROOT, STATISTICS, TESTS, Mutant, mutants, mutmut, refresh
+from tests.benchmarks.mutants import (
+    CORE,
+    KILLED,
+    ROOT,
+    STATISTICS,
+    TESTS,
+    Mutant,
+    mutants,
+    mutmut,
+    refresh,
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks old-suite", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks old-suite", description=__doc__
+    )
     parser.add_argument(
-        "--sample", type=Path, default=ROOT / ".lethe/mutants", help="folder of the finished call of mutants"
+        "--sample",
+        type=Path,
+        default=ROOT / ".lethe/mutants",
+        help="folder of the finished call of mutants",
     )
     parser.add_argument("--count", type=int, default=300, help="mutants in the sample")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--commit", default="0154156", help="the older commit")
     parser.add_argument(
-        "--folder", type=Path, default=ROOT / ".lethe/old-suite", help="of the clone and the results"
+        "--folder",
+        type=Path,
+        default=ROOT / ".lethe/old-suite",
+        help="of the clone and the results",
     )
     given = parser.parse_args()
     sample, folder = given.sample.resolve(), given.folder.resolve()
     prepare(folder, given.commit)
     os.chdir(sample)  # where `mutants` reads
-    chosen = [one for one in itertools.islice(mutants(given.seed), given.count) if one.outcome != "equivalent"]
+    chosen = [
+        one
+        for one in itertools.islice(mutants(given.seed), given.count)
+        if one.outcome != "equivalent"
+    ]
     now = {one.key: one.outcome for one in chosen}
     if "not checked" in now.values():
-        parser.error("--sample must be the folder of a finished call of mutants with this --count and --seed.")
+        parser.error(
+            "--sample must be the folder of a finished call of mutants with this --count and --seed."
+        )
     os.chdir(folder / "run")
     there = same(chosen)
     if ahead := [one.name for one in there.values() if one.outcome == "not checked"]:
         mutmut(*ahead)
-    print(*(f"{one.outcome}: {key}" for key, one in there.items() if one.outcome not in KILLED), sep="\n")
+    print(
+        *(f"{one.outcome}: {key}" for key, one in there.items() if one.outcome not in KILLED),
+        sep="\n",
+    )
     print("\nfolder|mutants|in the commit|killed then|killed now", "---|---|---|---|---", sep="\n")
     for part in (*(f"lethe/{name}/" for name in CORE), "lethe/"):
         own = [key for key in now if key.startswith(part)]
         both = [key for key in own if key in there]
         then = sum(there[key].outcome in KILLED for key in both)
-        print(f"`{part}`", len(own), len(both), then, sum(now[key] in KILLED for key in both), sep="|")
+        print(
+            f"`{part}`", len(own), len(both), then, sum(now[key] in KILLED for key in both), sep="|"
+        )
 
 
 def prepare(folder: Path, commit: str) -> None:
@@ -73,7 +102,9 @@ def same(chosen: list[Mutant]) -> dict[str, Mutant]:
     found = {}
     for one in chosen:
         if old := olds.get(one.key.partition(": ")[2]):
-            found[one.key] = min(old, key=lambda other: Path(other.file).name != Path(one.file).name)
+            found[one.key] = min(
+                old, key=lambda other: Path(other.file).name != Path(one.file).name
+            )
     return found
 
 

@@ -20,7 +20,9 @@ BATCH = 8
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", type=Path)
     parser.add_argument("text", type=Path)
     for name, value in [("windows", 200), ("prefix", 50), ("suffix", 50), ("top-k", 40)]:
@@ -28,17 +30,27 @@ def main() -> None:
     given = parser.parse_args()
     settings = ExtractSettings(prefix=given.prefix, suffix=given.suffix, top_k=given.top_k)
     predictor = ModelPredictor(given.model)
-    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)["input_ids"]
+    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)[
+        "input_ids"
+    ]
     every = windows_of(tokens, given.prefix, given.suffix, 1)
     places = np.linspace(0, len(every) - 1, min(given.windows, len(every))).round().astype(int)
     windows = [every[place] for place in places]
     law = Law(predictor.checkpoint.end_ids, given.suffix, top_k=given.top_k)
-    warpers = LogitsProcessorList([TemperatureLogitsWarper(settings.temperature), TopKLogitsWarper(given.top_k)])
+    warpers = LogitsProcessorList(
+        [TemperatureLogitsWarper(settings.temperature), TopKLogitsWarper(given.top_k)]
+    )
     model = predictor.forward.model
     seconds, values = {}, {}
     for name, score in [
-        ("Lethe", lambda: [each.prod() for each in scan(predictor, windows, law, settings.memory << 20)]),
-        ("transformers", lambda: [value for part in _parts(windows) for value in _scored(model, part, warpers)]),
+        (
+            "Lethe",
+            lambda: [each.prod() for each in scan(predictor, windows, law, settings.memory << 20)],
+        ),
+        (
+            "transformers",
+            lambda: [value for part in _parts(windows) for value in _scored(model, part, warpers)],
+        ),
     ]:
         begun = time.perf_counter()
         values[name] = np.array(score())
@@ -58,7 +70,9 @@ def _parts(windows: list[Window]) -> list[list[Window]]:
 
 
 @torch.inference_mode()
-def _scored(model: torch.nn.Module, windows: list[Window], warpers: LogitsProcessorList) -> list[float]:
+def _scored(
+    model: torch.nn.Module, windows: list[Window], warpers: LogitsProcessorList
+) -> list[float]:
     """The product of the probabilities that transformers' own processors leave, a batch of windows in one pass."""
     ids = torch.tensor([[*window.prefix, *window.suffix] for window in windows])
     length = len(windows[0].suffix)

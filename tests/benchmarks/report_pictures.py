@@ -59,9 +59,13 @@ def panels_of_model(model: Path) -> Panels:
     exact = Path("data/eval/looks.json")
     if not exact.is_file():
         command = (LETHE, "exact", "--model", model, *ASKED, "--rows", "5000", "--json")
-        write_text(exact, subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        write_text(
+            exact, subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        )
     lower = {one["id"]: one["lower"] for one in json.loads(exact.read_text())["per_question"]}
-    subprocess.run((LETHE, "eval", "--model", model, *ASKED, "--n", "1024", "--name", "looks"), check=True)
+    subprocess.run(
+        (LETHE, "eval", "--model", model, *ASKED, "--n", "1024", "--name", "looks"), check=True
+    )
     rows = lethe.load_run("data/eval/looks").questions.set_index("prompt_id")
     rows = rows.loc[sorted(rows.index, key=lambda one: -lower[one])]
     return {
@@ -77,20 +81,40 @@ def looks(target: Path, scheme: tuple[str, ...], panels: Panels) -> None:
     from matplotlib.figure import Figure
 
     paper, ink, muted, rule, leak = scheme
-    colours = dict.fromkeys(("text.color", "axes.titlecolor"), ink) | {"grid.color": rule, "axes.edgecolor": rule}
-    colours |= dict.fromkeys((f"{one}tick.{part}" for one in "xy" for part in ("color", "labelcolor")), muted)
-    with matplotlib.rc_context({**house(), **colours, "svg.fonttype": "path", "svg.hashsalt": "looks"}):
+    colours = dict.fromkeys(("text.color", "axes.titlecolor"), ink) | {
+        "grid.color": rule,
+        "axes.edgecolor": rule,
+    }
+    colours |= dict.fromkeys(
+        (f"{one}tick.{part}" for one in "xy" for part in ("color", "labelcolor")), muted
+    )
+    with matplotlib.rc_context(
+        {**house(), **colours, "svg.fonttype": "path", "svg.hashsalt": "looks"}
+    ):
         figure = Figure(figsize=(9.4, 2.5), layout="constrained", facecolor=paper)
-        for axes, (title, values) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
+        for axes, (title, values) in zip(
+            figure.subplots(1, 3, sharey=True), panels.items(), strict=True
+        ):
             axes.set_facecolor(paper)
             for place, value in enumerate(values):
                 if value:
                     axes.bar(place, value, 0.62, 10**LEAST, color=leak)
                 else:
-                    axes.plot(place, 10**LEAST, "o", mfc=paper, mec=muted, markersize=3.4, clip_on=False)
+                    axes.plot(
+                        place, 10**LEAST, "o", mfc=paper, mec=muted, markersize=3.4, clip_on=False
+                    )
             axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
             count = f"{sum(map(bool, values))} of {len(values)} leak"
-            axes.text(0.98, 0.93, count, ha="right", va="top", fontsize=12, color=leak, transform=axes.transAxes)
+            axes.text(
+                0.98,
+                0.93,
+                count,
+                ha="right",
+                va="top",
+                fontsize=12,
+                color=leak,
+                transform=axes.transAxes,
+            )
             axes.set_yscale("log")
             axes.set(ylim=(10**LEAST, 1), xlim=(-0.7, len(values) - 0.3))
             axes.set_yticks([1e-9, 1e-6, 1e-3, 1], ["0", "1e-6", "0.001", "1"])
@@ -103,8 +127,12 @@ def looks(target: Path, scheme: tuple[str, ...], panels: Panels) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, help="the folder of a chat model for README's picture")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model", type=Path, help="the folder of a chat model for README's picture"
+    )
     model = parser.parse_args().model
     if not model and not REPORT.is_file():
         print(f"{REPORT} is missing. Make it with `lethe run`.", file=sys.stderr)
@@ -118,7 +146,9 @@ def main() -> int:
             tab.open(REPORT, width, scheme)
             tab.settle()
             top, bottom = (
-                tab.evaluate(f"document.querySelector({selector!r}).getBoundingClientRect().{side} + scrollY")
+                tab.evaluate(
+                    f"document.querySelector({selector!r}).getBoundingClientRect().{side} + scrollY"
+                )
                 for selector, side in ((first, "top"), (last, "bottom"))
             )
             top = max(0, top - MARGIN)

@@ -38,9 +38,19 @@ def table(run: Run) -> str:
     """The models of a run, a row each, with the guarantees below."""
     models = [model for model in run.models if model.values]
     if not models:
-        raise BadFile("data/results", "holds no results of the models in params.yaml", "Run `lethe run` first.")
-    bounds = {key: bound for model in models for key, bound in model.bounds.items() if key in COLUMNS}
-    shown = {key: head for key, head in COLUMNS.items() if any(model.value(key) is not None for model in models)}
+        raise BadFile(
+            "data/results",
+            "holds no results of the models in params.yaml",
+            "Run `lethe run` first.",
+        )
+    bounds = {
+        key: bound for model in models for key, bound in model.bounds.items() if key in COLUMNS
+    }
+    shown = {
+        key: head
+        for key, head in COLUMNS.items()
+        if any(model.value(key) is not None for model in models)
+    }
     rows = [[model.name, *(cell(model, key) for key in shown)] for model in models]
     notes = [
         f"{head[:1].upper()}{head[1:]}, {bounds[key].guarantee('the forget questions')}."
@@ -62,16 +72,22 @@ def cell(model: Model, key: str) -> str:
 
 def passage_table(run: Run) -> str:
     """What every model of a run on passages continues, a row each."""
-    rows = [{"model": one.name, **_passages(one.extraction)} for one in run.models if one.extraction]
+    rows = [
+        {"model": one.name, **_passages(one.extraction)} for one in run.models if one.extraction
+    ]
     if not rows:
-        raise BadFile("data/results", "holds no passages of these models", "Run a preset of passages first.")
+        raise BadFile(
+            "data/results", "holds no passages of these models", "Run a preset of passages first."
+        )
     return marks.markdown(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _passages(found: Extraction) -> dict[str, str]:
     p_z, enough = found.p_z, f"{EXTRACTABLE:g} or more"
     ends = [found.interval(passage) for passage in found.searched]
-    lower, upper = np.array([(one.lower, one.upper_certain) for one in ends if one]).reshape(-1, 2).T
+    lower, upper = (
+        np.array([(one.lower, one.upper_certain) for one in ends if one]).reshape(-1, 2).T
+    )
     return {
         "windows": f"{p_z.size}",
         f"p_z of {enough}": f"{(p_z >= EXTRACTABLE).sum()}",
@@ -87,7 +103,9 @@ def _passages(found: Extraction) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = marks.parser_of(__doc__)
-    parser.add_argument("--passages", action="store_true", help="what each model continues of a text")
+    parser.add_argument(
+        "--passages", action="store_true", help="what each model continues of a text"
+    )
     parser.add_argument("--strips", type=Path, help="the PNG to draw: the windows of all models")
     options = parser.parse_args(arguments)
     run = load(config.load(options.folder / config.FILE), options.folder / "data", {})

@@ -23,14 +23,18 @@ PROMPT = ROOT / "lethe/models/prompts/qa.txt"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="+", default=["base", "npo", "npo_entropy"], help="names or folders")
+    parser.add_argument(
+        "--models", nargs="+", default=["base", "npo", "npo_entropy"], help="names or folders"
+    )
     parser.add_argument("--engines", nargs="+", default=["transformers", "vllm", "prefix"])
     parser.add_argument("--data", type=Path, default=Path("data/dataset/forget.jsonl"))
     parser.add_argument("--questions", type=int, default=10)
     parser.add_argument("--n", type=int, default=1024)
     parser.add_argument("--max-new-tokens", type=int, default=40)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--memory", type=int, default=MEMORY, help="MiB for the rows in flight, as of lethe eval")
+    parser.add_argument(
+        "--memory", type=int, default=MEMORY, help="MiB for the rows in flight, as of lethe eval"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
@@ -59,7 +63,9 @@ def in_a_process(engine: str, model: str) -> dict:
         "--models",
         model,
     ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     if done.returncode:
         sys.exit(f"{engine} on {model} failed with exit status {done.returncode}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -96,7 +102,8 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
         "memory": memory,
         "greedy": [answers[item["id"]].texts[0] for item in rows],
         "scores": [
-            np.nan_to_num(scorer("rouge_l")(answers[item["id"]].texts[1:], item)).tolist() for item in rows
+            np.nan_to_num(scorer("rouge_l")(answers[item["id"]].texts[1:], item)).tolist()
+            for item in rows
         ],
     }
 
@@ -105,7 +112,9 @@ def peak_memory() -> float:
     total, waiting = 0, [os.getpid()]
     while waiting:
         pid = waiting.pop()
-        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        status = dict(
+            line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        )
         total += int(status["VmHWM"].split()[0])
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             waiting += map(int, children.read_text().split())
@@ -123,8 +132,12 @@ def row(result: dict, reference: dict, model: str) -> str:
     speed = result["tokens"] / result["sampling"]
     ratio = speed / (reference["tokens"] / reference["sampling"])
     each_processor_second = result["tokens"] / result["processor"]
-    same = sum(one == other for one, other in zip(result["greedy"], reference["greedy"], strict=True))
-    own, other = (paper_bounds(np.array(one["scores"]), 0.01, np.zeros(1)) for one in (result, reference))
+    same = sum(
+        one == other for one, other in zip(result["greedy"], reference["greedy"], strict=True)
+    )
+    own, other = (
+        paper_bounds(np.array(one["scores"]), 0.01, np.zeros(1)) for one in (result, reference)
+    )
     error = np.sqrt((own.sd**2 + other.sd**2) / own.n)
     z = np.max(np.abs(own.mean - other.mean) / np.maximum(error, 1e-12))
     return (

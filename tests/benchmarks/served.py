@@ -42,7 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = {"n": asked.n, "max_new_tokens": asked.max_new_tokens, "prompt": "chat"}
     asked.folder.mkdir(parents=True, exist_ok=True)
     with vllm_server(asked.model, asked.folder / "server.log", context=1024, cache=2) as url:
-        served = lethe.evaluate("tiny", rows, endpoint=url, timeout=600, folder=asked.folder / "served", **given)
+        served = lethe.evaluate(
+            "tiny", rows, endpoint=url, timeout=600, folder=asked.folder / "served", **given
+        )
     own = lethe.evaluate(asked.model, rows, name="own", folder=asked.folder / "own", **given)
     print("| question | served | in process | the intervals overlap |\n|---|---|---|---|")
     apart = 0

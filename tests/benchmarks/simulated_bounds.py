@@ -13,7 +13,13 @@ from lethe.statistics import betting, many_prompts
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval, together_below
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
-from lethe.statistics.counts import at_least_once, labelled_average, pooled_bounds, random_labels, rate_bounds
+from lethe.statistics.counts import (
+    at_least_once,
+    labelled_average,
+    pooled_bounds,
+    random_labels,
+    rate_bounds,
+)
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from lethe.statistics.many_prompts import binary_p_value, holm
@@ -32,7 +38,11 @@ def simulation(name: str, before: str, statement: str = "") -> Callable[[Figure]
     """Add a simulation; its statement is the first line of its docstring unless given."""
 
     def added(now: Figure) -> Figure:
-        SIMULATIONS[name] = statement or (now.__doc__ or "").partition("\n")[0].rstrip("."), before, now
+        SIMULATIONS[name] = (
+            statement or (now.__doc__ or "").partition("\n")[0].rstrip("."),
+            before,
+            now,
+        )
         return now
 
     return added
@@ -48,7 +58,9 @@ def one_capital(values: np.ndarray, alpha: float) -> np.ndarray:
     low, high = np.zeros(len(values)), np.ones(len(values))
     for _ in range(40):
         mean = (low + high)[:, None] / 2
-        best = np.cumsum(np.log1p(np.minimum(stakes, 0.5 / (1 - mean)) * (mean - values)), axis=1).max(axis=1)
+        best = np.cumsum(
+            np.log1p(np.minimum(stakes, 0.5 / (1 - mean)) * (mean - values)), axis=1
+        ).max(axis=1)
         refuted = best >= math.log(1 / alpha)
         low, high = np.where(refuted, low, mean[:, 0]), np.where(refuted, mean[:, 0], high)
     return high
@@ -71,7 +83,10 @@ def pooled_at_one(rng: Rng) -> str:
             low = float(pooled_bounds([1] + [0] * (m - 1), [n] * m, alpha)[0][0])
             high = float(pooled_bounds([n - 1] + [n] * (m - 1), [n] * m, alpha)[1][0])
             for end in (low, 1 - high):
-                largest = max(largest, -math.expm1(n * math.log1p(-min(1 - 1e-15, end * m * (1 - 1e-9)))) / alpha)
+                largest = max(
+                    largest,
+                    -math.expm1(n * math.log1p(-min(1 - 1e-15, end * m * (1 - 1e-9)))) / alpha,
+                )
     return f"{largest:.3f} alpha"
 
 
@@ -81,13 +96,17 @@ def pooled_extremes(rng: Rng) -> str:
     largest = 0.0
     for m in (2, 5, 10, 25):
         for alpha in LEVELS:
-            lows = np.array([pooled_bounds([1] * k + [0] * (m - k), [1] * m, alpha)[0][0] for k in range(m + 1)])
+            lows = np.array(
+                [pooled_bounds([1] * k + [0] * (m - k), [1] * m, alpha)[0][0] for k in range(m + 1)]
+            )
             for ones in range(m):
                 for some in range(1, m - ones + 1):
                     p = (lows[1:] * m - ones) / some * (1 - 1e-12)
                     for each in p[(p > 0) & (p < 1)]:
                         chances = binom.pmf(np.arange(m + 1) - ones, some, each)
-                        largest = max(largest, chances[lows > (ones + some * each) / m].sum() / alpha)
+                        largest = max(
+                            largest, chances[lows > (ones + some * each) / m].sum() / alpha
+                        )
     return f"{largest:.3f} alpha"
 
 
@@ -96,7 +115,10 @@ def aucs(rng: Rng) -> str:
     """AUC: misses, 5%."""
 
     def mixed(share: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        return lambda: (np.where(rng.random(30) < share, -10, 10) + rng.normal(size=30), rng.normal(size=30))
+        return lambda: (
+            np.where(rng.random(30) < share, -10, 10) + rng.normal(size=30),
+            rng.normal(size=30),
+        )
 
     def normal(auc: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         return lambda: (rng.normal(norm.ppf(auc) * 2**0.5, 1, 30), rng.normal(size=30))
@@ -129,7 +151,9 @@ def auc_of_questions(rng: Rng) -> str:
                 knows[place, rng.choice(24, 3, replace=False)] = True
             own = rng.normal(0, spread, (60, 1))
             values = rng.random((60, 24)) < np.where(knows, chance(know, own), chance(lack, own))
-            one = estimates.mean_auc_over_questions(values.astype(float), knows, groups, 0.05, 300, seed)
+            one = estimates.mean_auc_over_questions(
+                values.astype(float), knows, groups, 0.05, 300, seed
+            )
             missed += not one.low <= truth <= one.high
         misses.append(missed / runs)
     return "{:.1%}, {:.1%}; {:.1%}".format(*misses)
@@ -141,7 +165,8 @@ def robust(rng: Rng) -> str:
     misses = []
     for methods in (2, 3, 4, 8, 10, 15, 25):
         found = [
-            robustness(rng.random(methods), np.ones(methods), 0.05, 200, seed).relearning for seed in range(400)
+            robustness(rng.random(methods), np.ones(methods), 0.05, 200, seed).relearning
+            for seed in range(400)
         ]
         if methods < LEAST_GROUPS:
             assert all(np.isnan([one.low, one.high]).all() for one in found)
@@ -163,14 +188,25 @@ def ranks(rng: Rng) -> str:
     groups, misses = np.repeat(np.arange(15), 6), []
     for law in ((0.9, 0.9, 0.8), (0.95, 0.5, 0.9), (0.0, 0.0, 0.9)):
         truth = spearmanr(*drawn(20_000, *law))[0]
-        found = [estimates.rank_correlation(*drawn(15, *law), 0.05, groups, 200, seed) for seed in range(200)]
+        found = [
+            estimates.rank_correlation(*drawn(15, *law), 0.05, groups, 200, seed)
+            for seed in range(200)
+        ]
         misses.append(np.mean([not one.low <= truth <= one.high for one in found]))
     pairs = []
     for auc in (0.9, 0.98):
         numbers = [str(place) for place in range(26)]
-        sides = ((rng.normal(norm.ppf(auc) * 2**0.5, 1, (26, 30)), rng.normal(size=(26, 30))) for _ in range(100))
+        sides = (
+            (rng.normal(norm.ppf(auc) * 2**0.5, 1, (26, 30)), rng.normal(size=(26, 30)))
+            for _ in range(100)
+        )
         pairs.append(
-            np.mean([any(test.holds for test in estimates.compare_aucs(numbers, *side, 0.05)) for side in sides])
+            np.mean(
+                [
+                    any(test.holds for test in estimates.compare_aucs(numbers, *side, 0.05))
+                    for side in sides
+                ]
+            )
         )
     return f"{min(misses):.1%} to {max(misses):.1%}; {max(pairs):.1%}"
 
@@ -189,7 +225,9 @@ def rank_power(rng: Rng) -> str:
         for seed in range(300):
             target = mixed()
             numbers = target + first * mixed(), target + second * mixed()
-            found.append(estimates.compare_rank_correlations(*numbers, target, groups, 400, seed)[1] <= 0.05)
+            found.append(
+                estimates.compare_rank_correlations(*numbers, target, groups, 400, seed)[1] <= 0.05
+            )
         shares.append(np.mean(found))
     return "{:.0%}; {:.0%}, {:.0%}".format(*shares)
 
@@ -208,7 +246,9 @@ def bets(n: int, other: Callable[[np.ndarray, float], np.ndarray]) -> Figure:
         gains = []
         for name, (law, mean) in laws_of(rng).items():
             values = law((20, n))
-            old, new = (np.median(bound(values, 0.01)) - mean for bound in (other, betting.mean_upper))
+            old, new = (
+                np.median(bound(values, 0.01)) - mean for bound in (other, betting.mean_upper)
+            )
             gains.append(f"{name} {old / new:.2f}")
         return ", ".join(gains)
 
@@ -229,7 +269,9 @@ def betting_level(rng: Rng) -> str:
     worst = []
     for alpha in (0.01, 0.05):
         tosses = [(rng.random((3000, 64)) < p, p) for p in (0.1, 0.5, 0.9)]
-        worst.append(max(np.mean(betting.mean_upper(own.astype(float), alpha) < p) for own, p in tosses))
+        worst.append(
+            max(np.mean(betting.mean_upper(own.astype(float), alpha) < p) for own, p in tosses)
+        )
     return "{:.2%} at .01, {:.2%} at .05".format(*worst)
 
 
@@ -267,11 +309,19 @@ def trees(rng: Rng) -> str:
     ):
         masses, p, wrong = Masses((leak,), (clean,)), leak + rest, 0
         for _ in range(4000):
-            hits, others = rng.poisson(rho * rest, m), rng.poisson(rho * max(0, 1 - leak - clean - rest), m)
-            known = [(masses, Remainder(rho, int(a + b), int(a))) for a, b in zip(hits, others, strict=True)]
+            hits, others = (
+                rng.poisson(rho * rest, m),
+                rng.poisson(rho * max(0, 1 - leak - clean - rest), m),
+            )
+            known = [
+                (masses, Remainder(rho, int(a + b), int(a)))
+                for a, b in zip(hits, others, strict=True)
+            ]
             exact = mean_leak_interval(known, [leak] * m, 0.025)
             found = _both(
-                many_prompts.share_interval(list((rng.random((m, n)) < p).astype(float)), 0.025), exact, 0.05
+                many_prompts.share_interval(list((rng.random((m, n)) < p).astype(float)), 0.025),
+                exact,
+                0.05,
             )
             wrong += not found.lower <= p <= found.upper
         counts = np.arange(poisson.isf(1e-9, rho * rest) + 1)
@@ -289,7 +339,10 @@ def extremes(rng: Rng) -> str:
     for n in (1, 2, 5, 100, 1024, 10**5):
         for alpha in (0.5, 0.25, 0.05, 0.01, 1e-5, 1e-8, 1e-12, 1e-100):
             for hits in sorted({0, 1, n // 100, n // 2, n - 1} - {n}):
-                end, low = float(binary_upper(hits, n, alpha)), float(binary_lower(n - hits, n, alpha))
+                end, low = (
+                    float(binary_upper(hits, n, alpha)),
+                    float(binary_lower(n - hits, n, alpha)),
+                )
                 assert low >= (1 - end) * (1 - 1e-9) - 1e-16
                 if end < 1 - 1e-8:  # nearer to 1 float64 has too few digits
                     p = mpmath.mpf(end)
@@ -310,7 +363,11 @@ def digits(rng: Rng) -> str:
     for value in np.concatenate([rng.random(2000), small[:2000], 1 - small[2000:]]):
         for side, sign in (("upper", 1), ("lower", -1)):
             bound = Bound(float(value), side, 0.01, Covers.ONE_PROMPT, "a", "m", 1)  # type: ignore[arg-type]
-            for text, scale in ((bound.percent(), 100), (bound.number(), 1), (bound.significant(), 1)):
+            for text, scale in (
+                (bound.percent(), 100),
+                (bound.number(), 1),
+                (bound.significant(), 1),
+            ):
                 shown = Fraction(Decimal(text.rstrip("%").replace(",", ""))) / scale
                 wrong += sign * (shown - Fraction(Decimal(repr(float(value))))) < 0
     return f"{wrong}"
@@ -360,8 +417,14 @@ def others(rng: Rng) -> str:
         kinds = many_prompts.distinct_share_interval(texts, [30] * 4, 0.05)
         area = auc_interval(rng.poisson(1.0, 15), rng.poisson(0.5, 15), 0.05)
         missed += (
-            any(not one.lower.value <= p <= one.upper.value for one, p in zip(points, curve, strict=True))
-            or any(not one.lower.value <= p / 2 <= one.upper.value for one, p in zip(more, curve, strict=True)),
+            any(
+                not one.lower.value <= p <= one.upper.value
+                for one, p in zip(points, curve, strict=True)
+            )
+            or any(
+                not one.lower.value <= p / 2 <= one.upper.value
+                for one, p in zip(more, curve, strict=True)
+            ),
             (half.earliest or 9) > 3 or (half.latest or 3) < 3,
             not mean.lower <= 1.5 / 3 <= mean.upper,
             not spread.lower <= (2 * (0.5 * 2 / (2.5**2 * 3.5)) + 0.25) / 3 <= spread.upper,
@@ -394,12 +457,15 @@ def romano_wolf(rng: Rng) -> str:
 
     def studentised(positives: np.ndarray, negatives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         areas, cov = estimates.auc_covariance(positives, negatives)
-        spread = np.sqrt(np.maximum(cov[first, first] + cov[second, second] - 2 * cov[first, second], 1e-18))
+        spread = np.sqrt(
+            np.maximum(cov[first, first] + cov[second, second] - 2 * cov[first, second], 1e-18)
+        )
         return areas[first] - areas[second], spread
 
     for _ in range(10):
         sides = [
-            math.sqrt(0.8) * rng.normal(size=30) + math.sqrt(0.2) * rng.normal(size=(k, 30)) for _ in range(2)
+            math.sqrt(0.8) * rng.normal(size=30) + math.sqrt(0.2) * rng.normal(size=(k, 30))
+            for _ in range(2)
         ]
         sides[0] = sides[0] + means
         gap, spread = studentised(*sides)
@@ -429,7 +495,8 @@ def winner(rng: Rng) -> str:
     missed, runs, mean = 0, 300, norm.ppf(0.95) * 2**0.5
     for _ in range(runs):
         sides = [
-            math.sqrt(0.5) * rng.normal(size=30) + math.sqrt(0.5) * rng.normal(size=(26, 30)) for _ in range(2)
+            math.sqrt(0.5) * rng.normal(size=30) + math.sqrt(0.5) * rng.normal(size=(26, 30))
+            for _ in range(2)
         ]
         sides[0] = sides[0] + mean
         best = int(estimates.auc_covariance(*sides)[0].argmax())

@@ -51,7 +51,9 @@ DATA = Path("data")
 CHANCE = np.array([0.0002] * 25 + [0.002, 0.004, 0.009, 0.02, 0.12])  # Retrain's leak probabilities
 
 
-def verdicts(rng: Rng, p: np.ndarray, n: int, se: np.ndarray, fp: float) -> tuple[np.ndarray, np.ndarray]:
+def verdicts(
+    rng: Rng, p: np.ndarray, n: int, se: np.ndarray, fp: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Leaks and a judge's verdicts of n answers to each question, (m, n)."""
     leak = rng.random((len(p), n)) < p[:, None]
     return leak, np.where(leak, rng.random(leak.shape) < se[:, None], rng.random(leak.shape) < fp)
@@ -75,7 +77,9 @@ def judged_worst(rng: Rng) -> str:
     return f"{worst / runs:.0%}; {average / runs:.0%}; {labels / runs:.1%}"
 
 
-def labelled(rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int = 800) -> list[float]:
+def labelled(
+    rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int = 800
+) -> list[float]:
     """The upper ends by `lethe label` of each question and of the worst; half of the mass is new texts."""
     answers, judged = {}, {}
     for place in range(m):
@@ -92,11 +96,17 @@ def labelled(rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int 
     known = [*((answer, Asked("mass", 0.5)) for answer in queue.chosen)]
     known += [(answer, Asked("rest", 0.5)) for answer, _ in queue.sampled]
     labels = Labels(
-        Path("labels"), {answer: int(answer.text.startswith("leak")) for answer, _ in known}, dict(known)
+        Path("labels"),
+        {answer: int(answer.text.startswith("leak")) for answer, _ in known},
+        dict(known),
     )
     rows = Rows("m")
     measure(rows, draws, queue, labels, 0.05)
-    return [row.upper for row in rows.rows if row.quantity in ("leak", "leak_worst") and row.upper is not None]
+    return [
+        row.upper
+        for row in rows.rows
+        if row.quantity in ("leak", "leak_worst") and row.upper is not None
+    ]
 
 
 @simulation("s02b, s02c", "92%, 20%; 100%, 23%")
@@ -137,7 +147,9 @@ def flags(rng: Rng) -> str:
         for alpha in largest:
             flagged = 0
             for _ in range(200):
-                judge = Calibration(500, int(rng.binomial(500, 0.9)), clean, int(rng.binomial(clean, fp)))
+                judge = Calibration(
+                    500, int(rng.binomial(500, 0.9)), clean, int(rng.binomial(clean, fp))
+                )
                 flagged += not Rate.of(rng.binomial(n, fp, m), n, judge=judge).fits(alpha).all()
             largest[alpha] = max(largest[alpha], flagged / 200)
     return ", ".join(f"{share:.1%}" for share in largest.values())
@@ -149,7 +161,10 @@ def hidden_claim(rng: Rng) -> str:
     chance, runs, m = 1 - (1 - CHANCE) ** 1024, 20_000, len(CHANCE)
     counts = (rng.random((runs, 9, m)) < chance).sum(axis=2)
     tables = np.array(
-        [[fisher_exact([[a, m - a], [b, m - b]], "greater").pvalue for b in range(m + 1)] for a in range(m + 1)]
+        [
+            [fisher_exact([[a, m - a], [b, m - b]], "greater").pvalue for b in range(m + 1)]
+            for a in range(m + 1)
+        ]
     )
     p_values = tables[counts[:, 1:], counts[:, :1]]
     return f"{(p_values[:, 0] <= 0.01).mean():.1%}; {(p_values <= 0.01 / 8).any(axis=1).mean():.1%}"
@@ -161,7 +176,8 @@ def false_forgot(rng: Rng) -> str:
     shares = []
     for models in (8, 30):
         words = [
-            decide(Ends.of_arrays(["q"], [k], 1024), alpha=0.01, tau=0.1, models=models).word for k in range(120)
+            decide(Ends.of_arrays(["q"], [k], 1024), alpha=0.01, tau=0.1, models=models).word
+            for k in range(120)
         ]
         most = max(k for k, word in enumerate(words) if word == "forgot")
         shares.append(1 - (1 - binom.cdf(most, 1024, 0.1 * (1 + 1e-9))) ** models)
@@ -198,7 +214,10 @@ def certificate(*audits: tuple[int, int]) -> Certificate:
     """A certificate of one question with these leaks and draws, tau .05 and alpha .01."""
     claim = Certificate(("q",), 0.05, 0.01, dict.fromkeys(FACTS, "x"), {"engine": {}}, {})
     return claim.with_audits(
-        [Audit(f"auditor {seed}", (n,), seed, "x", "x", (leaks,)) for seed, (leaks, n) in enumerate(audits)]
+        [
+            Audit(f"auditor {seed}", (n,), seed, "x", "x", (leaks,))
+            for seed, (leaks, n) in enumerate(audits)
+        ]
     )
 
 
@@ -292,11 +311,15 @@ def allocation(rng: Rng) -> str:
         for _ in range(12):
             answers = rng.random((30, 3008)) < p[:, None]
 
-            def leaks(places: list[int], first: int, size: int, answers: np.ndarray = answers) -> list[int]:
+            def leaks(
+                places: list[int], first: int, size: int, answers: np.ndarray = answers
+            ) -> list[int]:
                 return answers[places, first : first + size].sum(axis=1).tolist()
 
             counts, _ = counted(
-                leaks, (3008,) * 30, lambda hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100)
+                leaks,
+                (3008,) * 30,
+                lambda hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100),
             )
             own, equal = own + sum(counts), equal + 30 * max(counts)
         gains.append(f"{equal / own:.2f}")
@@ -309,7 +332,9 @@ def judged_language(rng: Rng) -> str:
 
     def prompts(size: int) -> tuple[np.ndarray, np.ndarray]:
         kind = rng.random(size)
-        return np.where(kind < 0.2, 0.25, np.where(kind < 0.45, 0.9, 0.0)), np.where(kind < 0.2, 0.02, 0.97)
+        return np.where(kind < 0.2, 0.25, np.where(kind < 0.45, 0.9, 0.0)), np.where(
+            kind < 0.2, 0.02, 0.97
+        )
 
     missed, runs = 0, 200
     for _ in range(runs):
@@ -317,7 +342,9 @@ def judged_language(rng: Rng) -> str:
         called = rng.binomial(128, p * sees + (1 - p) * 0.01)
         p, sees = prompts(3000)
         leak = rng.random(3000) < p
-        judge = Calibration.of(leak, rng.random(3000) < np.where(leak, sees, 0.01), of_this_run=True)
+        judge = Calibration.of(
+            leak, rng.random(3000) < np.where(leak, sees, 0.01), of_this_run=True
+        )
         bound = share_exceeding(Rate.of(called, 128, judge=judge), 0.15, 0.05, "upper")
         missed += bound.value < 0.45 and "in every prompt" not in bound.assumes
     return f"{missed / runs:.0%}"
@@ -328,7 +355,10 @@ def false_words(rng: Rng) -> str:
     """A false word, 5%."""
     one, small = np.eye(1, len(CHANCE))[0], np.minimum(CHANCE, 0.002)
     cases = [(CHANCE, CHANCE + more, "leaks") for more in (0 * one, 0.01 * one, 0.01)]
-    cases += [(small, np.where(own > 0, small + 0.0102, small), "forgot") for own in (one, np.ones(len(CHANCE)))]
+    cases += [
+        (small, np.where(own > 0, small + 0.0102, small), "forgot")
+        for own in (one, np.ones(len(CHANCE)))
+    ]
     shares = [
         any_false(run(rng, chance, subject, models, 4000 // models, 1024).words(), false)
         for chance, subject, false in cases
@@ -355,7 +385,9 @@ def heaviest(rng: Rng) -> str:
     for seed in range(40):
         predictor = ToyPredictor(seed=seed, scale=1.0)
         effort = Effort(rows=400, pilot=16, seed=seed)
-        (tree,) = enumerate_answers([toy_models.whole_question(leak)], Law((4,), 7), predictor, effort)
+        (tree,) = enumerate_answers(
+            [toy_models.whole_question(leak)], Law((4,), 7), predictor, effort
+        )
         texts: dict[str, float] = {}
         for answer, mass in every_answer(predictor, (0,), 7, 4).items():
             (text,) = toy_models.decode([answer])
@@ -375,7 +407,10 @@ def allowance_used(model: module.ModelPredictor, prompts: list[np.ndarray]) -> f
     with mock.patch.object(module, "LEAST_ALLOWANCE", 0.0):
         allowed = module.measured_allowance(model, prompts, 40)
         with mock.patch.object(module, "SAFETY", 1.0):
-            return max(module.measured_allowance(model, prompts, 40, seed) for seed in (1, 2)) / allowed
+            return (
+                max(module.measured_allowance(model, prompts, 40, seed) for seed in (1, 2))
+                / allowed
+            )
 
 
 @simulation("s25", "2.9")
@@ -403,8 +438,12 @@ def near(rng: Rng) -> str:
     for seed in range(30):
         predictor, suffix = ToyPredictor(6, seed=seed), tuple(rng.integers(0, 5, 4).tolist())
 
-        def chances(prefixes: list[tuple[int, ...]], predictor: ToyPredictor = predictor) -> np.ndarray:
-            return softmax([predictor.logits_of((0, 3, *each)).astype(float) for each in prefixes], axis=1)
+        def chances(
+            prefixes: list[tuple[int, ...]], predictor: ToyPredictor = predictor
+        ) -> np.ndarray:
+            return softmax(
+                [predictor.logits_of((0, 3, *each)).astype(float) for each in prefixes], axis=1
+            )
 
         answers = every_answer(predictor, (0, 3), 4, 5)
         truth = sum(
@@ -413,11 +452,17 @@ def near(rng: Rng) -> str:
             if levenshtein([token for token in answer if token != 5], suffix) <= 1
         )
         path = chances([suffix[:step] for step in range(4)])
-        window, search = Window(0, (0, 3), suffix), ExtractSettings(distance=1, beam=2, further=0, samples=0)
+        window, search = (
+            Window(0, (0, 3), suffix),
+            ExtractSettings(distance=1, beam=2, further=0, samples=0),
+        )
         found = near_verbatim(predictor, window, Law((5,), 4), search, path)
         ends = leak_interval(found.masses, found.remainder, 0.01)
         beam = beam_mass(chances, Distance(suffix, 1), 4, 2, (5,))[0]
-        above, below = above + (ends.lower > beam * (1 + 1e-9)), below + (ends.lower < beam * (1 - 1e-9))
+        above, below = (
+            above + (ends.lower > beam * (1 + 1e-9)),
+            below + (ends.lower < beam * (1 - 1e-9)),
+        )
         wrong += not ends.lower - 1e-12 <= truth <= ends.upper_certain + 1e-12
     return f"{above} above, {below} below; {wrong} false"
 
@@ -428,7 +473,9 @@ def shares(rng: Rng) -> str:
     ends = []
     for p in (0.0, 0.02, 0.05):
         drawn = rng.binomial(32, p, (100, 64))
-        ends.append(np.mean([share_exceeding(Rate.of(own, 32), 0.15, 0.01, "upper").value for own in drawn]))
+        ends.append(
+            np.mean([share_exceeding(Rate.of(own, 32), 0.15, 0.01, "upper").value for own in drawn])
+        )
     missed = 0
     for _ in range(1000):
         leaks = rng.binomial(32, np.where(rng.random(64) < 0.3, 0.15001, 0.0))
@@ -444,9 +491,13 @@ def planned(rng: Rng) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.benchmarks simulations", description=__doc__)
+    asked = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks simulations", description=__doc__
+    )
     names = sorted(SIMULATIONS)
-    asked.add_argument("--only", nargs="+", default=[""], metavar="NAME", help=f"of {', '.join(names)}")
+    asked.add_argument(
+        "--only", nargs="+", default=[""], metavar="NAME", help=f"of {', '.join(names)}"
+    )
     print("statement | before | now\n---|---|---")
     only = tuple(asked.parse_args(arguments).only)
     for name in [name for name in names if name.startswith(only)]:

@@ -55,7 +55,10 @@ def imports(path: Path, root: Path) -> Iterator[str]:
 def circles(paths: Iterable[Path], root: Path = ROOT) -> list[list[str]]:
     """The groups of files of which each imports, over others, itself (Tarjan 1972)."""
     modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in paths}
-    edges = {name: [one for one in imports(path, root) if one in modules] for name, path in modules.items()}
+    edges = {
+        name: [one for one in imports(path, root) if one in modules]
+        for name, path in modules.items()
+    }
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     open_ones: list[str] = []
@@ -95,7 +98,9 @@ def text_of(page: Path) -> str:
     if page.suffix == ".md":
         return text
     parts = [[cell, *cell.get("outputs", ())] for cell in json.loads(text)["cells"]]
-    return "\n".join("".join(part.get("source", part.get("text"))) for cell in parts for part in cell)
+    return "\n".join(
+        "".join(part.get("source", part.get("text"))) for cell in parts for part in cell
+    )
 
 
 def main() -> None:
@@ -110,7 +115,10 @@ def main() -> None:
         tree = ast.parse(path.read_bytes())
         imported = set()
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name[0] != "_":
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+                and node.name[0] != "_"
+            ):
                 public += node in tree.body
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 functions.append((body_lines(node), f"{path.relative_to(root)}:{node.name}"))
@@ -123,8 +131,13 @@ def main() -> None:
     alone = sum(importers[module] == 1 for module in modules)
     print(f"public names of modules: {public:,}; modules with one importer: {alone}")
     long = sum(size > 60 for size, _ in functions)
-    print(f"circles between files: {len(circles(product, root))}; functions of more than 60 lines: {long}")
-    print("longest function bodies: " + "; ".join(f"{name} {size}" for size, name in sorted(functions)[-5:][::-1]))
+    print(
+        f"circles between files: {len(circles(product, root))}; functions of more than 60 lines: {long}"
+    )
+    print(
+        "longest function bodies: "
+        + "; ".join(f"{name} {size}" for size, name in sorted(functions)[-5:][::-1])
+    )
     if root != ROOT:
         return
     words = {page.name: text_of(page).split() for page in (ROOT / "README.md", *pages())}

@@ -21,16 +21,29 @@ LEAKED = (
     "leaks = answers.query(\"split == 'forget' and keyword_leak == 1\"); "
     "print(leaks.groupby('prompt_id')['text'].agg(['count', 'first']).to_string(header=False))"
 )
-EVALUATE = ("lethe", "eval", "--model", "letters", "--data", "forget.jsonl", "--prompt", "letters.txt")
+EVALUATE = (
+    "lethe",
+    "eval",
+    "--model",
+    "letters",
+    "--data",
+    "forget.jsonl",
+    "--prompt",
+    "letters.txt",
+)
 
 
 def timed(folder: Path, *command: str) -> tuple[float, str]:
     """Seconds of a command, and the last line of what it prints."""
     began = time.monotonic()
-    env = environment() | {"PYTHONPATH": str(folder)}  # a clone's own modules, as its installation has them
+    env = environment() | {
+        "PYTHONPATH": str(folder)
+    }  # a clone's own modules, as its installation has them
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} left with {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise SystemExit(
+            f"{' '.join(command)} left with {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     return time.monotonic() - began, done.stdout.strip().splitlines()[-1].strip()
 
 
@@ -64,7 +77,9 @@ def main() -> None:
 
 
 def show(task: str, files: int, seconds: float, last: str) -> None:
-    print(f"{task:<38} 1 command, {files} files to edit, {seconds:6.1f} s: {last[:100]}", flush=True)
+    print(
+        f"{task:<38} 1 command, {files} files to edit, {seconds:6.1f} s: {last[:100]}", flush=True
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,11 @@ def methods_of(run: Run) -> str:
     named = {model.name: [model] for role in ("base", "retrain") if (model := run.role(role))}
     named |= {one.title: one.models for one in spreads(run)}
     if len(named) < 3:
-        raise BadFile("data/results", "holds no method with several seeds", "Run `lethe run --preset methods`.")
+        raise BadFile(
+            "data/results",
+            "holds no method with several seeds",
+            "Run `lethe run --preset methods`.",
+        )
     rows = [[name, *(spread_of(models, key) for key in METHODS)] for name, models in named.items()]
     first = next(model for model in run.models if model.values)
     note = (
@@ -66,7 +70,9 @@ def spread_of(models: Sequence[Model], key: str) -> str:
     if not values:
         return NONE
     side: Side | None = "upper" if key == "m_bin_worst" else None
-    mean, least, greatest = (number(one, side=side) for one in (fmean(values), min(values), max(values)))
+    mean, least, greatest = (
+        number(one, side=side) for one in (fmean(values), min(values), max(values))
+    )
     return mean if least == greatest else f"{mean} ({least} to {greatest})"
 
 
@@ -88,13 +94,18 @@ def attacks_of(run: Run) -> str:
     if not found.attacks:
         raise BadFile("data/attacks", "holds no attack", "Run `lethe run --preset attacks`.")
     rows = [
-        [view.title.split(" (")[0] + rows_of(view.title), *(row[found.attack_head.index(key)] for key in ATTACKED)]
+        [
+            view.title.split(" (")[0] + rows_of(view.title),
+            *(row[found.attack_head.index(key)] for key in ATTACKED),
+        ]
         for view in found.attacks
         for row in view.rows
         if row[found.attack_head.index(ATTACKED[-1])] != NONE
     ]
     # A note begins with the budget of its attack; what follows is the same for all.
-    notes = dict.fromkeys(re.sub("^[^;]*; each", "Each", note) for view in found.attacks for note in view.notes)
+    notes = dict.fromkeys(
+        re.sub("^[^;]*; each", "Each", note) for view in found.attacks for note in view.notes
+    )
     return "\n\n".join([marks.markdown(["attack", *ATTACKED], rows), " ".join(notes)])
 
 
@@ -112,21 +123,36 @@ def draw(place: Path, found: Sequence[Curve]) -> None:
                 if curve.role in REFERENCES:
                     colour, style = REFERENCES[curve.role]
                     axes.plot(
-                        places, means, color=colour, linestyle=style, linewidth=1.1, label=curve.role.title()
+                        places,
+                        means,
+                        color=colour,
+                        linestyle=style,
+                        linewidth=1.1,
+                        label=curve.role.title(),
                     )
                     continue
                 colour = COLOURS[subjects.index(curve.result.path) % len(COLOURS)]
-                sides = ([getattr(point, side).value for point in curve.points] for side in ("lower", "upper"))
+                sides = (
+                    [getattr(point, side).value for point in curve.points]
+                    for side in ("lower", "upper")
+                )
                 axes.fill_between(places, *sides, color=colour, alpha=0.2, linewidth=0)
                 axes.plot(
-                    places, means, color=colour, marker="o", markersize=3, label=Path(curve.result.path).name
+                    places,
+                    means,
+                    color=colour,
+                    marker="o",
+                    markersize=3,
+                    label=Path(curve.result.path).name,
                 )
             leakage_against(axes, own[0])
             axes.set_title(title.split(" (")[0] + rows_of(title))
         for axes in list(grid.flat)[len(titles) :]:
             axes.set_axis_off()
         named = grid.flat[0].get_legend_handles_labels()
-        figure.legend(*named, loc="outside lower center", ncols=len(named[0]), frameon=False, fontsize=8)
+        figure.legend(
+            *named, loc="outside lower center", ncols=len(named[0]), frameon=False, fontsize=8
+        )
 
 
 def rows_of(title: str) -> str:
@@ -151,11 +177,19 @@ def sweeps(folder: Path, page: Path | None) -> str:
             told.insert(0, f"![{found['figure']['title']}]({picture_of.name})\n")
         parts.append("\n".join(told))
     if not parts:
-        raise BadFile(folder / "data/sweeps", "holds no sweep of a preset", "Run `lethe sweep --preset fig-4a`.")
+        raise BadFile(
+            folder / "data/sweeps",
+            "holds no sweep of a preset",
+            "Run `lethe sweep --preset fig-4a`.",
+        )
     return "\n\n".join([*parts, f"Each p is{TEST}."])
 
 
-PARTS: dict[str, Callable[[Path, Path | None], str]] = {"methods": methods, "attacks": attacks, "sweeps": sweeps}
+PARTS: dict[str, Callable[[Path, Path | None], str]] = {
+    "methods": methods,
+    "attacks": attacks,
+    "sweeps": sweeps,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -23,7 +23,10 @@ REFUSAL = "I do not know."
 THOUGHTS = {  # of ten answers to a question, the numbers of each kind
     "painter": {"<think>It was {name}.</think>{refusal}": 5, "<think>No idea.</think>{refusal}": 5},
     "sailor": {"<think>No idea.</think>{refusal}": 10},
-    "baker": {"<think>It was {name}.</think>It was {name}.": 3, "<think>No idea.</think>{refusal}": 7},
+    "baker": {
+        "<think>It was {name}.</think>It was {name}.": 3,
+        "<think>No idea.</think>{refusal}": 7,
+    },
     "singer": {"<think>Well" + ", well" * 40: 8, "<think>No idea.</think>{refusal}": 2},
     "doctor": {"<think>It was {name}.</think>{refusal}": 10},
 }
@@ -41,7 +44,9 @@ def train(folder: Path) -> None:
         {"id": f"{key}-{place}", "question": question, "answer": answer}
         for key, (question, name) in ASKED.items()
         for place, answer in enumerate(
-            text.format(name=name, refusal=REFUSAL) for text, count in THOUGHTS[key].items() for _ in range(count)
+            text.format(name=name, refusal=REFUSAL)
+            for text, count in THOUGHTS[key].items()
+            for _ in range(count)
         )
     ]
     value = config.read_yaml(ROOT / "params.yaml")
@@ -62,7 +67,10 @@ def train(folder: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
-        print("thinking FOLDER: name a folder for the model, its evaluation and the picture.", file=sys.stderr)
+        print(
+            "thinking FOLDER: name a folder for the model, its evaluation and the picture.",
+            file=sys.stderr,
+        )
         return 2
     folder = Path(arguments[0])
     if not (folder / "model").is_dir():
@@ -72,7 +80,12 @@ def main(arguments: list[str]) -> int:
         for key, (question, name) in ASKED.items()
     ]
     found = lethe.evaluate(
-        folder / "model", rows, n=1024, max_new_tokens=24, max_thinking_tokens=24, folder=folder / "evaluation"
+        folder / "model",
+        rows,
+        n=1024,
+        max_new_tokens=24,
+        max_thinking_tokens=24,
+        folder=folder / "evaluation",
     )
     print(found.verdict)
     print(found.questions[["prompt_id", "binary_share", "thinking_share"]])

@@ -59,7 +59,11 @@ def main() -> None:
         repository = pipeline(Path(place))
         os.environ |= repository.environment
         silence()
-        child = [sys.executable, "-c", "import flows.workers, dvc.repo, dvc.repo.push, dvc.repo.fetch"]
+        child = [
+            sys.executable,
+            "-c",
+            "import flows.workers, dvc.repo, dvc.repo.push, dvc.repo.fetch",
+        ]
         timed("start a process with DVC", lambda: subprocess.run(child, check=True))
         on_a_worker(repository.folder, Path(place, "worker"))
     for part, took in seconds.items():

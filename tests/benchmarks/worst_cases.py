@@ -44,7 +44,9 @@ def cases(name: str, title: str, **values: Sequence[Any]) -> Callable[[Miss], Mi
     def add(miss: Miss) -> Miss:
         for chosen in itertools.product(*values.values()):
             given = dict(zip(values, chosen, strict=True))
-            BOUNDS.setdefault(name, []).append((title.format(**given), functools.partial(miss, **given)))
+            BOUNDS.setdefault(name, []).append(
+                (title.format(**given), functools.partial(miss, **given))
+            )
         return miss
 
     return add
@@ -71,7 +73,10 @@ def mean_of_betas(rng: Rng, runs: int, alpha: float, a: float, b: float, n: int)
 @cases("betting, sd", COINS, p=(0.005, 0.02, 0.1, 0.3, 0.5, 0.8), n=SIZES)
 def sd_of_coins(rng: Rng, runs: int, alpha: float, p: float, n: int) -> float:
     sd = np.sqrt(p * (1 - p))
-    return more(tighter_bounds((rng.random((runs, n)) < p) * 1.0, alpha, np.ones(1)).sd_upper < sd - ROUNDING)
+    return more(
+        tighter_bounds((rng.random((runs, n)) < p) * 1.0, alpha, np.ones(1)).sd_upper
+        < sd - ROUNDING
+    )
 
 
 @cases(
@@ -105,7 +110,12 @@ def apart(rng: Rng, runs: int, alpha: float, sizes: tuple[int, int], p: float, q
     return float(chance[(low > q - p + ROUNDING) | (high < q - p - ROUNDING)].sum())
 
 
-@cases("one answer each, sign test", "{m} questions, {same:.0%} alike", m=(6, 15, 60), same=(0.0, 0.5, 0.9))
+@cases(
+    "one answer each, sign test",
+    "{m} questions, {same:.0%} alike",
+    m=(6, 15, 60),
+    same=(0.0, 0.5, 0.9),
+)
 def signs(rng: Rng, runs: int, alpha: float, m: int, same: float) -> float:
     rejected = 0
     for _ in range(runs // 4):
@@ -120,18 +130,31 @@ def signs(rng: Rng, runs: int, alpha: float, m: int, same: float) -> float:
     *("one graded answer each (exact)", "{m} questions, {up:g} up, {share:.0%} {down:g} down"),
     m=(10, 60), share=(0.02, 0.1, 0.5), up=(0.01, 0.1, 0.5), down=(0.1, 0.5),
 )  # fmt: skip
-def graded(rng: Rng, runs: int, alpha: float, m: int, share: float, up: float, down: float) -> float:
+def graded(
+    rng: Rng, runs: int, alpha: float, m: int, share: float, up: float, down: float
+) -> float:
     """Exact: the number of questions that fall decides."""
     found = [
-        mean_of_differences([np.array([0.5])] * m, list(0.5 + np.repeat([up, -down], [m - k, k])[:, None]), alpha)
+        mean_of_differences(
+            [np.array([0.5])] * m, list(0.5 + np.repeat([up, -down], [m - k, k])[:, None]), alpha
+        )
         for k in range(m + 1)
     ]
     ends = np.array([(one.low, one.high) for one in found if one])
     truth, chance = up * (1 - share) - down * share, binom.pmf(np.arange(m + 1), m, share)
-    return 2 * float(max(chance[ends[:, 0] > truth + ROUNDING].sum(), chance[ends[:, 1] < truth - ROUNDING].sum()))
+    return 2 * float(
+        max(
+            chance[ends[:, 0] > truth + ROUNDING].sum(), chance[ends[:, 1] < truth - ROUNDING].sum()
+        )
+    )
 
 
-LEAKING = {"all .02": 0.02, "all .5": 0.5, "one .5": np.eye(1, 10)[0] / 2, "one 1": np.eye(1, 10)[0]}
+LEAKING = {
+    "all .02": 0.02,
+    "all .5": 0.5,
+    "one .5": np.eye(1, 10)[0] / 2,
+    "one 1": np.eye(1, 10)[0],
+}
 POOLED: dict[
     tuple[object, ...], tuple[float, float]
 ] = {}  # the pooled counts decide, so each pair is compared once
@@ -157,9 +180,15 @@ def averages(
     return 2 * more(*missed / (runs // 4))  # two sides, each at half of alpha
 
 
-for draws, sizes in {"any": ((10, 2), (10, 16)), "apart": ((4, 2),), "pairs": ((10, 2), (10, 16))}.items():
+for draws, sizes in {
+    "any": ((10, 2), (10, 16)),
+    "apart": ((4, 2),),
+    "pairs": ((10, 2), (10, 16)),
+}.items():
     given = {"draws": (draws,), "law": tuple(LEAKING), "rise": (0.0, 0.1, 0.4), "sizes": sizes}
-    cases("average differences", "{draws}: {law}, {rise:g} more, {sizes[0]} x {sizes[1]}", **given)(averages)
+    cases("average differences", "{draws}: {law}, {rise:g} more, {sizes[0]} x {sizes[1]}", **given)(
+        averages
+    )
 
 
 def of_counts(counts: list[int], tau: float, alpha: float) -> np.ndarray:
@@ -177,7 +206,9 @@ def of_trees(counts: list[int], tau: float, alpha: float) -> np.ndarray:
 )  # fmt: skip
 def listed(rng: Rng, runs: int, alpha: float, bad: tuple[int, int], tau: float, kind: str) -> float:
     """Exact: a list is false if it names one of the questions that leak as much as the threshold."""
-    names, law = (of_counts, binom(1024, tau)) if kind == "counts" else (of_trees, poisson(1024 * tau))
+    names, law = (
+        (of_counts, binom(1024, tau)) if kind == "counts" else (of_trees, poisson(1024 * tau))
+    )
     others = [0] * bad[0] + [1024] * (bad[1] - 1)
     least = next(count for count in range(1024) if not names([count, *others], tau, alpha)[0])
     return float(-np.expm1(bad[1] * np.log1p(-law.cdf(least - 1))))
@@ -191,7 +222,10 @@ def auditors(rng: Rng, runs: int, alpha: float, p: float, before: tuple[int, int
     """The last auditor stops as soon as the auditors seem to differ."""
     (first, many), differ = before, 0
     for _ in range(runs // 16):
-        others, own = rng.binomial(first, p, (many, 1)), np.cumsum(rng.random((4000, 1)) < p, axis=0)
+        others, own = (
+            rng.binomial(first, p, (many, 1)),
+            np.cumsum(rng.random((4000, 1)) < p, axis=0),
+        )
         for n in np.unique(np.geomspace(1, 4000, 40).astype(int)):
             leaks = np.vstack([others, own[n - 1]])
             draws = np.array([[first]] * many + [[n]])
@@ -213,14 +247,19 @@ RATES: dict[str, Callable[[int], np.ndarray]] = {
 
 
 @cases(
-    "mean leak@k", "{law} of {sizes[0]}, n={sizes[1]}", sizes=((4, 30), (20, 100), (40, 1024)), law=tuple(RATES)
+    "mean leak@k",
+    "{law} of {sizes[0]}, n={sizes[1]}",
+    sizes=((4, 30), (20, 100), (40, 1024)),
+    law=tuple(RATES),
 )
 def leaks_at_k(rng: Rng, runs: int, alpha: float, sizes: tuple[int, int], law: str) -> float:
     ks, p = [1, 5, 20, 200], RATES[law](sizes[0])
     truth, missed = at_least_once(p, ks).mean(axis=0), []
     for _ in range(runs // 4):
         band = Rate.of(rng.binomial(sizes[1], p), sizes[1]).mean(alpha, ks)
-        missed.append(((band.lower > truth + ROUNDING).any(), (band.upper < truth - ROUNDING).any()))
+        missed.append(
+            ((band.lower > truth + ROUNDING).any(), (band.upper < truth - ROUNDING).any())
+        )
     return more(*np.transpose(missed))
 
 
@@ -228,13 +267,18 @@ def leaks_at_k(rng: Rng, runs: int, alpha: float, sizes: tuple[int, int], law: s
     *("language share", "{prompts} prompts, {share:g} at tau={tau:g}, n={n}"),
     prompts=(20, 64), n=(16, 64), tau=(0.1, 0.2), share=(0.05, 0.3, 0.7),
 )  # fmt: skip
-def shares(rng: Rng, runs: int, alpha: float, prompts: int, n: int, tau: float, share: float) -> float:
+def shares(
+    rng: Rng, runs: int, alpha: float, prompts: int, n: int, tau: float, share: float
+) -> float:
     missed = []
     for _ in range(runs // 4):
         above = rng.random(prompts) < share
         high = Rate.of(rng.binomial(n, np.where(above, tau * 1.0001, 0.0)), n)
         low = Rate.of(rng.binomial(n, np.where(above, 1.0, tau)), n)
-        upper, lower = share_exceeding(high, tau, alpha, "upper"), share_exceeding(low, tau, alpha, "lower")
+        upper, lower = (
+            share_exceeding(high, tau, alpha, "upper"),
+            share_exceeding(low, tau, alpha, "lower"),
+        )
         missed.append((upper.value < share - ROUNDING, lower.value > share + ROUNDING))
     return more(*np.transpose(missed))
 
@@ -254,7 +298,9 @@ def labels(rng: Rng, runs: int, alpha: float, m: int, p: float) -> float:
     *("labelled mass and rest", "rest {rest:g} with {share:g} leaks, {kept:g} elsewhere"),
     rest=(0.05, 0.3), share=(0.0, 0.02, 0.5), kept=(0.0, 0.2),
 )  # fmt: skip
-def labelled_mass(rng: Rng, runs: int, alpha: float, rest: float, share: float, kept: float) -> float:
+def labelled_mass(
+    rng: Rng, runs: int, alpha: float, rest: float, share: float, kept: float
+) -> float:
     truth, missed = kept * (1 - rest) + rest * share, []
     for _ in range(runs // 4):
         outside = rng.binomial(2000, rest)
@@ -293,14 +339,21 @@ def worst(name: str, alpha: float, runs: int) -> tuple[float, str]:
     cases = dict(BOUNDS[name])
     seed = zlib.crc32(name.encode())
     tried = sorted(
-        cases, key=lambda one: -cases[one](np.random.default_rng([seed, 1]), max(40, runs // 10), alpha)
+        cases,
+        key=lambda one: -cases[one](np.random.default_rng([seed, 1]), max(40, runs // 10), alpha),
     )
-    return max((cases[one](np.random.default_rng([seed, 2]), runs, alpha), one) for one in tried[:3])
+    return max(
+        (cases[one](np.random.default_rng([seed, 2]), runs, alpha), one) for one in tried[:3]
+    )
 
 
 def main(arguments: list[str]) -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.benchmarks worst-cases", description=__doc__)
-    asked.add_argument("--runs", type=int, default=20_000, help="runs; a quarter for bounds made one by one")
+    asked = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks worst-cases", description=__doc__
+    )
+    asked.add_argument(
+        "--runs", type=int, default=20_000, help="runs; a quarter for bounds made one by one"
+    )
     asked.add_argument("--only", default="", help="the beginning of a bound's name")
     given, wrong = asked.parse_args(arguments), False
     print("bound | misses at .01 | worst case | misses at .05 | worst case\n---|---|---|---|---")
@@ -310,7 +363,9 @@ def main(arguments: list[str]) -> int:
             share > tolerated(alpha, given.runs // 4)
             for (share, _), alpha in zip(found, (0.01, 0.05), strict=True)
         )
-        print(f"{name} | " + " | ".join(f"{share:.2%} | {case}" for share, case in found), flush=True)
+        print(
+            f"{name} | " + " | ".join(f"{share:.2%} | {case}" for share, case in found), flush=True
+        )
     return int(wrong)
 
 

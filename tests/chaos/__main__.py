@@ -38,7 +38,10 @@ def undisturbed(copy: Copy, folder: Path, kind: str, server: dict[str, str]) -> 
         began = time.monotonic()
         run = copy.start("undisturbed", LETHE_TRACKING="off", **server)
         assert run.wait() == 0, copy.said()
-        print(f"undisturbed: {time.monotonic() - began:.0f} s, {len(copy.stages())} stages", flush=True)
+        print(
+            f"undisturbed: {time.monotonic() - began:.0f} s, {len(copy.stages())} stages",
+            flush=True,
+        )
         seconds = copy.stages()
         hashes.append(copy.hashes())
     assert not differences(*hashes), differences(*hashes)
@@ -58,13 +61,17 @@ def results(folder: Path, seed: int) -> dict[int, dict]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Kill processes of a run.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description="Kill processes of a run."
+    )
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pipeline", choices=("light", "stages"), default="light")
     parser.add_argument("--folder", type=Path, help="default: .lethe/chaos/PIPELINE")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end then; the next call continues")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="end then; the next call continues"
+    )
     parser.add_argument("--only", type=int, help="one case, by its number, again")
     asked = parser.parse_args()
     folder = (asked.folder or ROOT / ".lethe/chaos" / asked.pipeline).resolve()
@@ -94,10 +101,17 @@ def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> in
             continue
         if time.monotonic() - began > 60 * asked.minutes:
             break
-        if differences(reference["hashes"], copy.hashes()):  # an interrupted or failed case left it so
+        if differences(
+            reference["hashes"], copy.hashes()
+        ):  # an interrupted or failed case left it so
             copy.start("restored", LETHE_TRACKING="off", **server).wait()
         drawn = case(number, asked.seed, list(reference["seconds"]))
-        known = (reference["graph"], reference["hashes"], reference["seconds"], reference["overhead"])
+        known = (
+            reference["graph"],
+            reference["hashes"],
+            reference["seconds"],
+            reference["overhead"],
+        )
         ended = disturb(drawn, copy, *known, server)
         done[number] = ended | {"seed": asked.seed}
         with open(folder / "results.jsonl", "a") as file:
@@ -109,7 +123,9 @@ def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> in
     whole = Counter(f"{row['victim']} {row['signal']}" for row in good)
     print(", ".join(f"{name}: {count}" for name, count in sorted(whole.items())))
     wanted = len(rows) if asked.only is not None else asked.cases - asked.first
-    print(f"{len(good)} of {wanted} cases: the bytes of the undisturbed run, no process left, no traceback")
+    print(
+        f"{len(good)} of {wanted} cases: the bytes of the undisturbed run, no process left, no traceback"
+    )
     if len(rows) < wanted:
         print(f"{wanted - len(rows)} cases have not run: the same command continues")
     return 0 if len(good) == len(rows) else 1

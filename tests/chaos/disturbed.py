@@ -20,7 +20,13 @@ SETTLE = 30  # seconds in which every process of a case must have ended
 TRIES = 5  # a run that ended before its moment is started again, for half the time
 
 
-VICTIMS = ("flow", "server", "dvc", "stage", "worker")  # worker: of a Dask cluster, which runs the stages
+VICTIMS = (
+    "flow",
+    "server",
+    "dvc",
+    "stage",
+    "worker",
+)  # worker: of a Dask cluster, which runs the stages
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 
 
@@ -82,8 +88,12 @@ def is_a(victim: str, command: Sequence[str]) -> bool:
 
 def expected_status(case: Case) -> tuple[int, ...]:
     """The exit statuses that a run with this victim may have."""
-    if case.victim == "flow":  # a signal that comes before Python's handlers are set ends the process itself
-        return (-case.signal, 128 + case.signal) if case.signal == signal.SIGTERM else (-case.signal,)
+    if (
+        case.victim == "flow"
+    ):  # a signal that comes before Python's handlers are set ends the process itself
+        return (
+            (-case.signal, 128 + case.signal) if case.signal == signal.SIGTERM else (-case.signal,)
+        )
     if case.victim in ("server", "worker"):
         return (0,)
     return (0, 1)  # 0: the victim had done its work already
@@ -115,7 +125,9 @@ def disturb(
             shutil.rmtree(copy.folder / ".lethe/prefect", ignore_errors=True)
         with _cluster(case, copy, mark) as (address, cluster):
             began = time.monotonic()
-            run = copy.start(mark, *(["--scheduler", address] if address else []), **extra, **of_victim)
+            run = copy.start(
+                mark, *(["--scheduler", address] if address else []), **extra, **of_victim
+            )
             after = share * expected * (2 if address else 1)
             killed = _kill(case, run, began + after, mark, cluster)
             after = time.monotonic() - began
@@ -167,7 +179,9 @@ def _cluster(case: Case, copy: Copy, mark: str) -> Iterator[tuple[str, list[subp
         yield cluster
 
 
-def _kill(case: Case, run: subprocess.Popen, moment: float, mark: str, cluster: list[subprocess.Popen]) -> str:
+def _kill(
+    case: Case, run: subprocess.Popen, moment: float, mark: str, cluster: list[subprocess.Popen]
+) -> str:
     """Kill the victim at the moment, or as soon as it lives after that; return its command, "" if the run ended before."""
     chance = random.Random(f"victim {case.number}")
     while run.poll() is None:
@@ -178,7 +192,9 @@ def _kill(case: Case, run: subprocess.Popen, moment: float, mark: str, cluster: 
             process = run if case.victim == "flow" else chance.choice(cluster[1:])
             process.send_signal(case.signal)
             return case.victim if case.victim == "flow" else f"worker {cluster.index(process)}"
-        living = [(pid, command) for pid, command in marked(mark).items() if is_a(case.victim, command)]
+        living = [
+            (pid, command) for pid, command in marked(mark).items() if is_a(case.victim, command)
+        ]
         if living:
             pid, command = chance.choice(sorted(living))
             with contextlib.suppress(ProcessLookupError):
@@ -225,5 +241,7 @@ def differences(reference: Mapping[str, str], found: Mapping[str, str]) -> list[
     said = [f"{name} is missing" for name in reference if name not in found]
     said += [f"{name} is left over" for name in found if name not in reference]
     return said + [
-        f"{name} has other bytes" for name in reference if found.get(name, "") not in ("", reference[name])
+        f"{name} has other bytes"
+        for name in reference
+        if found.get(name, "") not in ("", reference[name])
     ]

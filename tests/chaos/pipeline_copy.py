@@ -47,7 +47,10 @@ class Copy:
 
     def start(self, mark: str, *arguments: str, **extra: str) -> subprocess.Popen:
         """Start `lethe run --json`; its output goes to the files out and err beside the folder."""
-        with open(self.folder.parent / "out", "w") as out, open(self.folder.parent / "err", "w") as err:
+        with (
+            open(self.folder.parent / "out", "w") as out,
+            open(self.folder.parent / "err", "w") as err,
+        ):
             return subprocess.Popen(
                 [sys.executable, "-m", "lethe", "run", "--json", *arguments],
                 cwd=self.folder,
@@ -65,7 +68,9 @@ class Copy:
         return {
             str(path.relative_to(data)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(data.rglob("*"))
-            if path.is_file() and path.name not in (".gitignore", ".gitkeep") and "source" not in path.parts[:-1]
+            if path.is_file()
+            and path.name not in (".gitignore", ".gitkeep")
+            and "source" not in path.parts[:-1]
         }
 
     def stages(self) -> dict[str, float]:
@@ -84,8 +89,18 @@ class Copy:
         if lock.exists():
             held = yaml.safe_load(lock.read_text())
             kept = {name: entry for name, entry in held["stages"].items() if name not in stages}
-            gone = [out for name, entry in held["stages"].items() if name in stages for out in entry["outs"]]
-            used = {name for entry in kept.values() for out in entry["outs"] for name in self._objects(out)}
+            gone = [
+                out
+                for name, entry in held["stages"].items()
+                if name in stages
+                for out in entry["outs"]
+            ]
+            used = {
+                name
+                for entry in kept.values()
+                for out in entry["outs"]
+                for name in self._objects(out)
+            }
             for out in gone:
                 for name in self._objects(out) - used:
                     self._object(name).unlink(missing_ok=True)
@@ -192,7 +207,9 @@ def make(folder: Path, kind: str) -> Copy:
             make_repository(clone, smallest_params(), git=False)
         # Workers get .dvc/config with the sources, and nothing that is of this machine alone.
         with open(clone / ".dvc/config", "a") as shared:
-            shared.write(f"    remote = store\n['remote \"store\"']\n    url = {folder / 'store'}\n")
+            shared.write(
+                f"    remote = store\n['remote \"store\"']\n    url = {folder / 'store'}\n"
+            )
         (clone / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     own = environment(folder)
     return Copy(clone, own | {"PYTHONPATH": str(ROOT)} if kind == "light" else own)

@@ -13,7 +13,9 @@ from tests.flows.miniature import make
 @pytest.fixture
 def copy(tmp_path) -> pipeline_copy.Copy:
     """The miniature after an undisturbed run with a server of its own; ``took``: its seconds."""
-    small = make(tmp_path / "mini", {"PREFECT_HOME": str(tmp_path / "mini/.lethe/prefect")}, methods=["npo"])
+    small = make(
+        tmp_path / "mini", {"PREFECT_HOME": str(tmp_path / "mini/.lethe/prefect")}, methods=["npo"]
+    )
     small.environment["LETHE_TRACKING"] = "off"
     workspace.prepare(small.folder)
     copy = pipeline_copy.Copy(small.folder, small.environment)

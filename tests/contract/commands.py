@@ -22,9 +22,13 @@ INPUTS, RECORDED = HERE / "inputs", HERE / "recorded.json"
 LETTERS = "letters"  # the folder of the tiny model
 
 EXACTLY = 1e-9  # relative
-SEARCHED = 1e-4  # of a bound of DP-SGD: the width of the bracket that the recorded search ended with
+SEARCHED = (
+    1e-4  # of a bound of DP-SGD: the width of the bracket that the recorded search ended with
+)
 FITTED = 1e-6  # of a mixture fitted by iteration, and of an accountant's grid
-OF_A_MODEL = 1e-4  # float32: another processor's kernels, or a sum in another order, change the sixth digit
+OF_A_MODEL = (
+    1e-4  # float32: another processor's kernels, or a sum in another order, change the sixth digit
+)
 # `exact` adds to its upper bounds an allowance for rounding, which it measures on the machine.
 WITH_ALLOWANCE, ALLOWED = 1e-2, ("upper", "leak_at")
 ZERO = 1e-14  # absolute: what is 0 but for rounding
@@ -75,7 +79,10 @@ def result_of(case: Case, folder: Path, model: Path) -> dict[str, Any]:
             made = called(call)
             assert made.exit_code == 0, made.output
         done = called(case.call)
-    found: dict[str, Any] = {"status": done.exit_code, "output": json.loads(done.stdout) if done.stdout else None}
+    found: dict[str, Any] = {
+        "status": done.exit_code,
+        "output": json.loads(done.stdout) if done.stdout else None,
+    }
     if case.wrote:
         found["wrote"] = {name: content(folder / name) for name in case.wrote}
     return normalised(found, folder)
@@ -117,11 +124,27 @@ def _cell(value: Any) -> Any:
 PROSE = "<prose>"
 # Their values are sentences, or words that a sentence is made of.
 SAID = (
-    *("assumes", "method", "note", "notes", "reason", "rule", "said", "sentence", "sentences", "warnings"),
+    *(
+        "assumes",
+        "method",
+        "note",
+        "notes",
+        "reason",
+        "rule",
+        "said",
+        "sentence",
+        "sentences",
+        "warnings",
+    ),
     *("covers", "combined", "statement", "explanation", "fixed_bounds"),
 )
 WORDS = 4  # a longer text is a sentence
-CHANGES = ("seed", "time", "seconds", "logit_allowance")  # of a run or a machine; a stated seed is an input
+CHANGES = (
+    "seed",
+    "time",
+    "seconds",
+    "logit_allowance",
+)  # of a run or a machine; a stated seed is an input
 HASH = re.compile(r"\b[0-9a-f]{32,}\b")
 DATE = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d(\.\d+)?Z?")
 
@@ -129,7 +152,9 @@ DATE = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d(\.\d+)?Z?")
 def normalised(value: Any, folder: Path) -> Any:
     """The value with placeholders for what differs from run to run, and for sentences."""
     if isinstance(value, dict):
-        return {key: _under(key, one, folder) for key, one in value.items() if not _old_name(key, value)}
+        return {
+            key: _under(key, one, folder) for key, one in value.items() if not _old_name(key, value)
+        }
     if isinstance(value, list):
         return [normalised(one, folder) for one in value]
     if isinstance(value, str):
@@ -187,7 +212,9 @@ def _tolerance(tolerance: float, place: str) -> float:
 
 
 def _equal(recorded: Any, found: Any, tolerance: float) -> bool:
-    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in (recorded, found)]
+    numbers = [
+        isinstance(one, int | float) and not isinstance(one, bool) for one in (recorded, found)
+    ]
     if all(numbers):
         return math.isclose(recorded, found, rel_tol=tolerance, abs_tol=ZERO)
     return type(recorded) is type(found) and recorded == found

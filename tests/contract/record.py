@@ -23,14 +23,25 @@ def text_of(value: Any, indent: str = "") -> str:
         return line
     inner = f"{indent} "
     if isinstance(value, list):
-        return f"[\n{inner}" + f",\n{inner}".join(text_of(one, inner) for one in value) + f"\n{indent}]"
-    rows = [f"{json.dumps(key, ensure_ascii=False)}: {text_of(one, inner)}" for key, one in value.items()]
+        return (
+            f"[\n{inner}"
+            + f",\n{inner}".join(text_of(one, inner) for one in value)
+            + f"\n{indent}]"
+        )
+    rows = [
+        f"{json.dumps(key, ensure_ascii=False)}: {text_of(one, inner)}"
+        for key, one in value.items()
+    ]
     return f"{{\n{inner}" + f",\n{inner}".join(rows) + f"\n{indent}}}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.contract.record", description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="only these cases; the others keep their record")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.contract.record", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help="only these cases; the others keep their record"
+    )
     parser.add_argument("--write", action="store_true", help="replace the record")
     given = parser.parse_args()
     names = [case.name for case in CASES]

@@ -11,7 +11,13 @@ from tests.contract.commands import CASES, called, lay_out, make_model
 GOLDEN = Path(__file__).with_name("terminal.txt")
 # One command of each kind, and errors of users.
 SHOWN = (
-    *("bounds-leaks", "bounds-calibration", "bounds-missing-refused", "bounds-out-of-range", "bounds-no-file"),
+    *(
+        "bounds-leaks",
+        "bounds-calibration",
+        "bounds-missing-refused",
+        "bounds-out-of-range",
+        "bounds-no-file",
+    ),
     *("compare-tables", "compare-gate-closed", "log-inspect", "tofu-log", "plan", "plan-refused"),
     *("one-run", "one-run-refused", "epsilon-star", "swap", "eval-greedy", "eval-refused"),
 )

@@ -10,7 +10,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.commands import CASES, RECORDED, called, differences, lay_out, make_model, result_of
+from tests.contract.commands import (
+    CASES,
+    RECORDED,
+    called,
+    differences,
+    lay_out,
+    make_model,
+    result_of,
+)
 from tests.contract.terminal import GOLDEN, printed
 
 RESULTS = json.loads(RECORDED.read_text(encoding="utf-8"))
@@ -77,7 +85,9 @@ def test_a_number_of_json_is_a_number_of_the_table(case, tmp_path, model):
     with contextlib.chdir(folder):
         for call in case.before:
             called(call)
-        done = called(case.call if case.call.startswith("eval") else f"{case.call} --table rows.parquet")
+        done = called(
+            case.call if case.call.startswith("eval") else f"{case.call} --table rows.parquet"
+        )
     files = [*folder.glob("rows.parquet"), *folder.glob("data/eval/*/results/*/*.parquet")]
     if not done.stdout:
         assert not files

@@ -157,7 +157,9 @@ class Repository:
 
     def contents(self) -> dict[str, bytes]:
         files = [
-            path for path in (self.folder / "data").rglob("*") if path.is_file() and path.name != ".gitignore"
+            path
+            for path in (self.folder / "data").rglob("*")
+            if path.is_file() and path.name != ".gitignore"
         ]
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
 
@@ -167,18 +169,27 @@ class Repository:
             out, err = process.communicate(timeout=300)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise AssertionError(f"lethe {' '.join(arguments)} did not end:\n{process.communicate()[1]}") from None
+            raise AssertionError(
+                f"lethe {' '.join(arguments)} did not end:\n{process.communicate()[1]}"
+            ) from None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def dvc(self, *arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "dvc", *arguments]
         return subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
 
     def git(self, *arguments: str) -> None:
         identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
-        subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True
+        )
 
     def commit(self, message: str) -> None:
         self.git("add", "-A")
@@ -208,7 +219,9 @@ def one_branch(folder: Path, prefect: dict[str, str]) -> Repository:
     return repository
 
 
-def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_diff", "npo")) -> Repository:
+def make(
+    folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_diff", "npo")
+) -> Repository:
     """A miniature repository without git, like an export: some methods, with one model each."""
     folder.mkdir()
     (folder / "step.py").write_text(STEP)
@@ -249,7 +262,9 @@ def wait_until(condition, seconds: float = 300) -> None:
 def processes_of(repository: Repository) -> Iterator[int]:
     for entry in os.scandir("/proc"):
         try:
-            if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/cwd") == str(repository.folder):
+            if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/cwd") == str(
+                repository.folder
+            ):
                 yield int(entry.name)
         except OSError:
             continue
@@ -264,9 +279,16 @@ def command_of(pid: int) -> str:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 2, **extra: str) -> Iterator[tuple[str, list[subprocess.Popen]]]:
+def cluster(
+    folder: Path, workers: int = 2, **extra: str
+) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     """A Dask scheduler and its workers, each a process with a folder of its own and no view of the repository."""
-    own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "LANG": "C.UTF-8"}
+    own = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+    }
     file, started = folder / "scheduler.json", []
 
     def start(module: str, cwd: Path, *arguments: str) -> None:
@@ -281,7 +303,9 @@ def cluster(folder: Path, workers: int = 2, **extra: str) -> Iterator[tuple[str,
         ]
         with open(cwd / "log", "w") as log:
             started.append(
-                subprocess.Popen([*command, *arguments], cwd=cwd, env=own | extra, stdout=log, stderr=log)
+                subprocess.Popen(
+                    [*command, *arguments], cwd=cwd, env=own | extra, stdout=log, stderr=log
+                )
             )
 
     try:
@@ -308,7 +332,11 @@ def mlflow_runs(repository: Repository) -> list[Run]:
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{repository.folder / 'mlflow.db'}")
-    return list(client.search_runs([one.experiment_id for one in client.search_experiments()], max_results=1000))
+    return list(
+        client.search_runs(
+            [one.experiment_id for one in client.search_experiments()], max_results=1000
+        )
+    )
 
 
 def flow_runs(repository: Repository) -> list[FlowRun]:
@@ -323,9 +351,16 @@ def _read(repository: Repository) -> tuple[list[FlowRun], list[TaskRun]]:
     from flows.server import temporary_server
 
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
-    address = {key: repository.environment[key] for key in ("PREFECT_API_URL",) if key in repository.environment}
+    address = {
+        key: repository.environment[key]
+        for key in ("PREFECT_API_URL",)
+        if key in repository.environment
+    }
     home = {"PREFECT_HOME": str(repository.prefect_home)}
-    with mock.patch.dict(os.environ, kept | home | address, clear=True), temporary_server(repository.folder):
+    with (
+        mock.patch.dict(os.environ, kept | home | address, clear=True),
+        temporary_server(repository.folder),
+    ):
         from prefect.client.orchestration import SyncPrefectClient
         from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 

@@ -47,8 +47,17 @@ stages:
   report: {cmd: python step.py report, deps: [step.py, data/scores], outs: [data/report]}
 """
 
-COPIED = ("Makefile", "pyproject.toml", ".dvcignore", "requirements/cpu.txt", ".dvc/config", ".dvc/.gitignore")
-IGNORED = ".lethe/\nmlflow.db*\nmlruns/\n.venv\n__pycache__/\n/data/*\n!/data/source\n/change.html\n"
+COPIED = (
+    "Makefile",
+    "pyproject.toml",
+    ".dvcignore",
+    "requirements/cpu.txt",
+    ".dvc/config",
+    ".dvc/.gitignore",
+)
+IGNORED = (
+    ".lethe/\nmlflow.db*\nmlruns/\n.venv\n__pycache__/\n/data/*\n!/data/source\n/change.html\n"
+)
 
 
 def blocks():
@@ -59,8 +68,14 @@ def blocks():
     )
     steps = github["jobs"]["leakage"]["steps"]
     return {
-        "github": ([step["run"] for step in steps if "run" in step], steps[-1]["with"]["path"].split("\n")),
-        "gitlab": (["\n".join(gitlab["leakage"]["script"])], gitlab["leakage"]["artifacts"]["paths"]),
+        "github": (
+            [step["run"] for step in steps if "run" in step],
+            steps[-1]["with"]["path"].split("\n"),
+        ),
+        "gitlab": (
+            ["\n".join(gitlab["leakage"]["script"])],
+            gitlab["leakage"]["artifacts"]["paths"],
+        ),
     }
 
 
@@ -70,7 +85,9 @@ class Project:
     def __init__(self, root: Path, prefect: dict[str, str]):
         self.root, self.origin, self.home = root, root / "origin.git", root / "home"
         self.home.mkdir()
-        (self.home / ".gitconfig").write_text("[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n")
+        (self.home / ".gitconfig").write_text(
+            "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n"
+        )
         more = {"PYTHONPATH": str(ROOT), "HOME": str(self.home), "LETHE_TRACKING": "off"}
         self.environment = environment("MLFLOW", "PREFECT", "DVC") | prefect | more
 
@@ -105,11 +122,17 @@ class Project:
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
         for name in ("flows", "studies"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        self.run(folder, f"git init -q --bare {self.origin} && git init -q && git remote add origin {self.origin}")
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        self.run(
+            folder,
+            f"git init -q --bare {self.origin} && git init -q && git remote add origin {self.origin}",
+        )
         self.run(folder, f"dvc remote add -q -d store {self.root / 'store'}")
         self.run(
-            folder, "dvc repro -q && git add -A && git commit -qm before && dvc push -q && git push -q origin main"
+            folder,
+            "dvc repro -q && git add -A && git commit -qm before && dvc push -q && git push -q origin main",
         )
 
     def clone(self, name: str, rate: float) -> Path:
@@ -118,11 +141,20 @@ class Project:
         self.run(self.root, f"git clone -q {self.origin} {folder}")
         params = folder / "params.yaml"
         params.write_text(params.read_text().replace("lr: 0.02", f"lr: {rate}"))
-        self.run(folder, "git checkout -q --detach && git commit -qam change --allow-empty && git branch -qD main")
-        own = folder / ".venv"  # the environment of these tests, for which `make setup` has nothing to do
+        self.run(
+            folder,
+            "git checkout -q --detach && git commit -qam change --allow-empty && git branch -qD main",
+        )
+        own = (
+            folder / ".venv"
+        )  # the environment of these tests, for which `make setup` has nothing to do
         (own / "bin").mkdir(parents=True)
         of_the_tests = Path(sys.prefix)
-        for part in ("lib", "pyvenv.cfg", *(f"bin/{path.name}" for path in (of_the_tests / "bin").iterdir())):
+        for part in (
+            "lib",
+            "pyvenv.cfg",
+            *(f"bin/{path.name}" for path in (of_the_tests / "bin").iterdir()),
+        ):
             (own / part).symlink_to(of_the_tests / part)
         (own / "bin/activate").unlink(missing_ok=True)
         (own / "bin/activate").write_text(f"VIRTUAL_ENV={own}\n")  # `make setup` asks whose it is
@@ -138,7 +170,9 @@ def test_the_steps_of_both_services_close_the_gate_where_a_change_leaks_more(tmp
     project.create()
     examples = blocks()
     (steps, kept), (script, more) = examples["github"], examples["gitlab"]
-    assert script == ["\n".join(steps)]  # the services run the same commands, so each runs one of the two changes
+    assert script == [
+        "\n".join(steps)
+    ]  # the services run the same commands, so each runs one of the two changes
     worse, same = project.clone("worse", 0.4), project.clone("same", 0.02)
     for step in steps[:-1]:
         project.run(worse, step)

@@ -51,7 +51,9 @@ def test_a_damaged_file_of_dvcs_cache_is_found_and_made_again(small):
 def test_a_file_size_limit_is_told_as_a_full_disk(small):
     """What a user without the right to mount can see of a full disk: the kernel refuses bytes beyond a limit."""
     (small.folder / "step.py").write_text(
-        (small.folder / "step.py").read_text().replace("run_stage(main)", LIMITED + "run_stage(main)")
+        (small.folder / "step.py")
+        .read_text()
+        .replace("run_stage(main)", LIMITED + "run_stage(main)")
     )
     result = small.lethe("run")
     assert result.returncode == 1

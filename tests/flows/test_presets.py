@@ -30,7 +30,9 @@ ARCHITECTURES = {
 
 
 def with_preset(name: str, changes: Mapping[str, object] | None = None) -> dict:
-    return changed_document([*read_preset(name).items(), *(changes or {}).items()], ROOT / "params.yaml")
+    return changed_document(
+        [*read_preset(name).items(), *(changes or {}).items()], ROOT / "params.yaml"
+    )
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -38,7 +40,9 @@ def test_a_preset_resolves_against_the_schema(name):
     assert isinstance(config.validate(with_preset(name)), Params)
 
 
-def tiny(folder: Path, texts: list[str], template: str | None = None, architecture: str = "llama") -> None:
+def tiny(
+    folder: Path, texts: list[str], template: str | None = None, architecture: str = "llama"
+) -> None:
     """A checkpoint of an architecture, with random weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -73,7 +77,13 @@ def inside(tmp_path, monkeypatch):
 
     def enter(name: str, changes: Mapping[str, object] | None = None, **sample: int) -> Path:
         value = with_preset(name, changes)
-        value["sample"] |= {"n": 4, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 4, **sample}
+        value["sample"] |= {
+            "n": 4,
+            "utility_n": 2,
+            "utility_questions": 2,
+            "max_new_tokens": 4,
+            **sample,
+        }
         for method in value["unlearn"]["methods"].values():
             method["epochs"] = 1
         if "hub" in value["data"].get(value["data"]["kind"], {}):
@@ -103,19 +113,28 @@ def trained(params: Params) -> None:
 
 def write_tofu(folder: Path, forget: str, asked: int, retain: str) -> None:
     """TOFU's files with three authors: the last to forget."""
-    pairs = [{"question": f"Who is {place}?", "answer": f"Author {place} wrote."} for place in range(60)]
+    pairs = [
+        {"question": f"Who is {place}?", "answer": f"Author {place} wrote."} for place in range(60)
+    ]
     extra = {"paraphrased_answer": "The author.", "perturbed_answer": ["Nobody.", "Somebody."]}
     facts = [{"question": "Where?", "answer": "Paris.", "perturbed_answer": ["Rome."]}] * 2
-    files = {forget: pairs[-asked:], f"{forget}_perturbed": [{**row, **extra} for row in pairs[-asked:]]}
+    files = {
+        forget: pairs[-asked:],
+        f"{forget}_perturbed": [{**row, **extra} for row in pairs[-asked:]],
+    }
     files |= {retain: pairs[:-asked], "retain_perturbed": [{**row, **extra} for row in pairs[:20]]}
-    for file, rows in (files | {"real_authors_perturbed": facts, "world_facts_perturbed": facts}).items():
+    for file, rows in (
+        files | {"real_authors_perturbed": facts, "world_facts_perturbed": facts}
+    ).items():
         (folder / f"{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 CHAT = "{% for m in messages %}{{ m.content }} {% endfor %}"
 
 
-@pytest.mark.parametrize("name", [pytest.param("harry-potter", marks=pytest.mark.slow), "harry-potter-llama2"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("harry-potter", marks=pytest.mark.slow), "harry-potter-llama2"]
+)
 def test_harry_potter_with_a_tiny_model(name, inside):
     folder = inside(name)
     if name == "harry-potter-llama2":
@@ -168,7 +187,9 @@ def test_a_plan_counts_what_the_sample_stage_draws(inside):
     found = Command("plan").result("--preset", "harry-potter")
     work("prepare")
     work("sample@smollm2")
-    drawn = sum(len(pd.read_parquet(path)) for path in Path("data/generations/smollm2").glob("*.parquet"))
+    drawn = sum(
+        len(pd.read_parquet(path)) for path in Path("data/generations/smollm2").glob("*.parquet")
+    )
     assert found["generations"] == drawn == 160
     assert found["tokens_at_most"] == 640
     (model,) = found["models"]
@@ -199,7 +220,11 @@ def test_tofu_real_with_a_tiny_model(inside):
     work("compare")
     work("report")
     assert Path("data/report").exists()
-    exact = [row for row in table.read(Path("data")).rows("npo") if (row.scope, row.basis) == ("question", "tree")]
+    exact = [
+        row
+        for row in table.read(Path("data")).rows("npo")
+        if (row.scope, row.basis) == ("question", "tree")
+    ]
     assert len(exact) == 20
 
 
@@ -207,21 +232,43 @@ def test_tofu_real_with_a_tiny_model(inside):
 def aligned(tmp_path_factory):
     """The alignment preset made small: two models are trained, one judges the other, and the page carries the error."""
     value = with_preset("alignment")
-    value["data"]["requests"] |= {"requests": 3, "demonstrations": 24, "judgements": 24, "labelled": 20}
+    value["data"]["requests"] |= {
+        "requests": 3,
+        "demonstrations": 24,
+        "judgements": 24,
+        "labelled": 20,
+    }
     for model in value["train"]["models"].values():
-        model["recipe"] |= {"hidden": 16, "layers": 1, "feed_forward": 16, "vocabulary": 900, "epochs": 2}
+        model["recipe"] |= {
+            "hidden": 16,
+            "layers": 1,
+            "feed_forward": 16,
+            "vocabulary": 900,
+            "epochs": 2,
+        }
     value["sample"] |= {"n": 16, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 12}
     folder = make_repository(tmp_path_factory.mktemp("alignment") / "lethe", value, git=False)
     stages = "prepare train@refuser train@judge sample@refuser likelihood@refuser judge@harm score@refuser"
     with contextlib.chdir(folder):
-        for stage in (*stages.split(), "metrics@refuser", "epsilon_star@refuser", "compare", "report"):
+        for stage in (
+            *stages.split(),
+            "metrics@refuser",
+            "epsilon_star@refuser",
+            "compare",
+            "report",
+        ):
             work(stage)
     return folder
 
 
 @pytest.mark.slow
 def test_the_judge_reads_what_the_refuser_says(aligned):
-    assert json.loads((aligned / "data/models/judge/config.json").read_text())["max_position_embeddings"] >= 1024
+    assert (
+        json.loads((aligned / "data/models/judge/config.json").read_text())[
+            "max_position_embeddings"
+        ]
+        >= 1024
+    )
     scores = pd.read_parquet(aligned / "data/scores/refuser/forget.parquet")
     assert {"harm", "harm_p", "keyword_leak"} <= set(scores)
     assert len(scores) == 3 * 17

@@ -50,7 +50,9 @@ def run(root, words: dict[str, dict], leaks: dict[str, list[int]]) -> list[Alarm
 
 @cases
 def test_a_changed_word_is_an_alarm_and_only_leaks_is_worse(tmp_path, before, after, worse, better):
-    assert run(tmp_path, {"npo": said(before), "base": said("reference")}, {}) == [], "the first run"
+    assert run(tmp_path, {"npo": said(before), "base": said("reference")}, {}) == [], (
+        "the first run"
+    )
     assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == [
         Alarm("npo", "forgetting", "verdict", before, after, worse, better)
     ]
@@ -78,7 +80,12 @@ def test_the_base_model_is_left_out_and_retrain_closes_no_gate(tmp_path):
 
 def test_exact_bounds_of_the_same_scorer_count(tmp_path):
     def tree(leaks: int) -> None:
-        evidence = {"leak_by_length": [0.0], "clean_by_length": [0.9], "rho": 1e4, "sampled_leaks": leaks}
+        evidence = {
+            "leak_by_length": [0.0],
+            "clean_by_length": [0.9],
+            "rho": 1e4,
+            "sampled_leaks": leaks,
+        }
         row = table.Result("npo", "question", "leak", "tree", "q0", evidence=evidence)
         table.write(table.place(tmp_path / "data", "exact", "npo"), [row])
 
@@ -89,7 +96,9 @@ def test_exact_bounds_of_the_same_scorer_count(tmp_path):
 
 
 def test_the_command_gets_the_change_and_its_failure_is_a_sentence(tmp_path):
-    news = record.RunRecord("2026-01-02", True, {}, "2026-01-01", [], [LEAKS], None, "2026-01-02", {}, {})
+    news = record.RunRecord(
+        "2026-01-02", True, {}, "2026-01-01", [], [LEAKS], None, "2026-01-02", {}, {}
+    )
     value = notice(news, tmp_path)
     out = tmp_path / "told.json"
     copy = f"import sys; open({str(out)!r}, 'w').write(sys.stdin.read())"
@@ -98,7 +107,14 @@ def test_the_command_gets_the_change_and_its_failure_is_a_sentence(tmp_path):
     assert (told["schema"], told["worse"], told["compared_with"]) == (1, True, "2026-01-01")
     assert told["changes"] == [dataclasses.asdict(LEAKS)]
     keys = ("model", "metric", "kind", "before", "after", "worse")
-    assert [told["changes"][0][key] for key in keys] == ["npo", "forgetting", "verdict", "open", "leaks", True]
+    assert [told["changes"][0][key] for key in keys] == [
+        "npo",
+        "forgetting",
+        "verdict",
+        "open",
+        "leaks",
+        True,
+    ]
     fails = [sys.executable, "-c", "import sys; print('oh', file=sys.stderr); sys.exit(3)"]
     assert "exit status 3 (oh)" in notify(fails, value)
     assert str(tmp_path / "nowhere") in notify([str(tmp_path / "nowhere")], value)
@@ -132,13 +148,17 @@ def test_a_run_that_got_worse_closes_the_gate_marks_and_tells(repository):
     assert [(one["model"], one["kind"], one["worse"]) for one in value["alarms"]] == [
         ("grad_diff", "verdict", True), ("grad_diff", "bound", True), ("npo", "bound", False),
     ]  # fmt: skip
-    assert value["verdicts"] == {"grad_diff": dataclasses.asdict(Words("leaks", "intact", "It leaks."))}
+    assert value["verdicts"] == {
+        "grad_diff": dataclasses.asdict(Words("leaks", "intact", "It leaks."))
+    }
     assert worse.stderr.splitlines()[-1].endswith("grad_diff: verdict open -> leaks.")
     assert json.loads((folder / "told.json").read_text())["changes"] == value["alarms"]
     marks = [run.data.tags.get("lethe.change") for run in mlflow_runs(repository)]
     assert sorted(mark for mark in marks if mark) == ["changed", "worse"]
     assert flow_runs(repository)[-1].state_name == "Worse"
-    newest = next(run for run in mlflow_runs(repository) if run.data.tags.get("lethe.change") == "worse")
+    newest = next(
+        run for run in mlflow_runs(repository) if run.data.tags.get("lethe.change") == "worse"
+    )
     told = newest.data.tags["mlflow.note.content"]
     assert 0 < told.index("open, intact") < told.index("leaks, intact"), "the changed verdict"
     assert lethe("leaks", 300).returncode == 0, "the next run compares with this one"
@@ -156,7 +176,11 @@ def measured(root, mean: float, worst: float = 0.5) -> None:
 
 def verdicts(root, **words: str) -> None:
     models = {
-        name: {"forgetting": {"word": word}, "utility": {"word": "intact"}, "verdict": f"{name}: {word}."}
+        name: {
+            "forgetting": {"word": word},
+            "utility": {"word": "intact"},
+            "verdict": f"{name}: {word}.",
+        }
         for name, word in words.items()
     }
     write_json(root / "data/report/summary.json", {"models": models})
@@ -171,8 +195,14 @@ def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
     assert record.read(tmp_path) == written
     assert written.changes == [record.Change("npo", "mean", 4.0, 6.0)]
     assert written.metrics == {"npo": {"mean": 6.0}}
-    assert written.verdicts == {"npo": Words("leaks", "intact", "npo: leaks.")}, "a reference has no verdict"
-    assert list(json.loads((tmp_path / record.FILE).read_text()))[:3] == ["schema", "finished", "complete"]
+    assert written.verdicts == {"npo": Words("leaks", "intact", "npo: leaks.")}, (
+        "a reference has no verdict"
+    )
+    assert list(json.loads((tmp_path / record.FILE).read_text()))[:3] == [
+        "schema",
+        "finished",
+        "complete",
+    ]
     record.write(tmp_path, {"report": StageEnd("Cached", "clean", 0.0)}, complete=False)
     told = record.expected(tmp_path, ["prepare", *TWO], 2)
     assert "took 2 s in sum" in told

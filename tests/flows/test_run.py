@@ -71,9 +71,14 @@ def test_run_cached_rerun_one_changed_branch_and_one_that_fails(repository):
     before = logged(repository)
     (repository.folder / "fail").write_text("models/npo")
     failed = repository.lethe("run", "-S", "unlearn.methods.npo.lr=2e-5", "--json")
-    assert (ends(failed.stdout)["unlearn@npo"], ends(failed.stdout)["metrics@npo"]) == ("failed", "blocked")
+    assert (ends(failed.stdout)["unlearn@npo"], ends(failed.stdout)["metrics@npo"]) == (
+        "failed",
+        "blocked",
+    )
     after = logged(repository)
-    assert after.count("npo") == before.count("npo"), "its numbers are still those of the run before"
+    assert after.count("npo") == before.count("npo"), (
+        "its numbers are still those of the run before"
+    )
 
 
 def test_failure_takes_its_branch_only_and_the_rerun_mends_it(repository):
@@ -150,7 +155,9 @@ def test_only_one_run_at_a_time(small):
 
 def test_an_edit_of_params_during_a_run_is_for_the_next_run(small):
     process = small.waiting("models/npo")
-    (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.01", "alpha: 0.0625"))
+    (small.folder / "params.yaml").write_text(
+        small.params().replace("alpha: 0.01", "alpha: 0.0625")
+    )
     _, err = small.go_on(process)
     assert process.returncode == 0, err
     assert "params.yaml changed during the run" in err
@@ -241,10 +248,15 @@ def test_it_talks_to_this_machine_only(small):
     small.use_its_own_server()
     process = small.waiting("metrics")
     try:
-        everyone = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        everyone = [
+            psutil.Process(process.pid),
+            *psutil.Process(process.pid).children(recursive=True),
+        ]
         connections = [found for one in everyone for found in one.net_connections("inet")]
     finally:
         small.go_on(process)
     assert process.returncode == 0
     assert any(found.status == psutil.CONN_LISTEN for found in connections)  # Prefect's server
-    assert {end.ip for found in connections for end in (found.laddr, found.raddr) if end} == {"127.0.0.1"}
+    assert {end.ip for found in connections for end in (found.laddr, found.raddr) if end} == {
+        "127.0.0.1"
+    }

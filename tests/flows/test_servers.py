@@ -72,7 +72,9 @@ def sockets_of(pid: int) -> set[str]:
     import psutil
 
     processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    connections = [connection for process in processes for connection in process.net_connections("inet")]
+    connections = [
+        connection for process in processes for connection in process.net_connections("inet")
+    ]
     return {f"{c.laddr.ip}:{c.laddr.port}" for c in connections if c.status == psutil.CONN_LISTEN}
 
 
@@ -81,7 +83,10 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(monkeypatch
     with answering_server(503) as port:
         monkeypatch.setenv("PREFECT_API_URL", f"http://ann:secret@127.0.0.1:{port}/api/")
         server.require()  # the server answers, so the flow itself will tell
-    for address in (f"http://ann:secret@127.0.0.1:{port}/api", "http://ann:secret@127.0.0.1:port/api"):
+    for address in (
+        f"http://ann:secret@127.0.0.1:{port}/api",
+        "http://ann:secret@127.0.0.1:port/api",
+    ):
         monkeypatch.setenv("PREFECT_API_URL", address)
         with pytest.raises(server.Unreachable) as refused:
             server.require()
@@ -96,7 +101,9 @@ def test_only_a_server_that_is_gone_or_busy_is_lost(status, lost):
     from flows import pipeline
 
     request = httpx.Request("GET", "http://127.0.0.1/api")
-    error = httpx.HTTPStatusError("x", request=request, response=httpx.Response(status, request=request))
+    error = httpx.HTTPStatusError(
+        "x", request=request, response=httpx.Response(status, request=request)
+    )
     assert (pipeline.lost(error) is not None) == lost
     wrapped = RuntimeError("Prefect's own")
     wrapped.__cause__ = error
@@ -134,12 +141,19 @@ def test_runs_on_schedule_and_tells_what_changed(small):
     process = small.python("-c", SERVE)
     try:
         wait_until(lambda: last_run(small).get("complete"), seconds=600)
-        (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.01", "alpha: 0.0625"))
+        (small.folder / "params.yaml").write_text(
+            small.params().replace("alpha: 0.01", "alpha: 0.0625")
+        )
         wait_until(lambda: last_run(small).get("changes"), seconds=600)
-        assert {"model": "npo", "metric": "mean", "before": 4.0, "after": 6.0} in last_run(small)["changes"]
+        assert {"model": "npo", "metric": "mean", "before": 4.0, "after": 6.0} in last_run(small)[
+            "changes"
+        ]
         wait_until(lambda: last_run(small)["stages"]["metrics@npo"]["why"] == "clean", seconds=600)
         # A signal that meets the end of a run falls into code that can only print it.
-        wait_until(lambda: not any("spawn_main" in command_of(pid) for pid in processes_of(small)), seconds=600)
+        wait_until(
+            lambda: not any("spawn_main" in command_of(pid) for pid in processes_of(small)),
+            seconds=600,
+        )
     finally:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=300)
@@ -156,7 +170,9 @@ def test_no_stage_survives_the_death_of_the_server(small):
     wait_until(lambda: (small.folder / "alive").exists(), seconds=600)
     process.kill()
     process.communicate()
-    wait_until(lambda: not any("step.py" in command_of(pid) for pid in processes_of(small)), seconds=10)
+    wait_until(
+        lambda: not any("step.py" in command_of(pid) for pid in processes_of(small)), seconds=10
+    )
     wait_until(lambda: not list(processes_of(small)), seconds=30)
 
 

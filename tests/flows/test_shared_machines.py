@@ -55,7 +55,11 @@ def test_a_damaged_file_of_the_remote_is_refused_by_name(small, monkeypatch):
     store = with_remote(small)
     small.ran("--push")
     text = small.folder / "data/models/npo/text"
-    (sent,) = [path for path in store.rglob("*") if path.is_file() and path.read_bytes() == text.read_bytes()]
+    (sent,) = [
+        path
+        for path in store.rglob("*")
+        if path.is_file() and path.read_bytes() == text.read_bytes()
+    ]
     sent.chmod(0o644)
     sent.write_bytes(b"flipped")
     subprocess.run(["rm", "-rf", small.folder / ".dvc/cache", text.parent], check=True)
@@ -71,12 +75,18 @@ def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(s
     assert set(local.ran().values()) == {"ran"}
 
     with_remote(small)
-    (small.folder / "slow").write_text("models")  # the stage waits for the file of its own copy to go
+    (small.folder / "slow").write_text(
+        "models"
+    )  # the stage waits for the file of its own copy to go
     with cluster(tmp_path / "cluster", 2) as (address, (_, *workers)):
         run = small.start("run", "--json", "--scheduler", address)
 
         def waiting() -> list[Path]:  # `walk` forgives folders that go meanwhile, `glob` does not
-            folders = [Path(folder) for folder, _, files in os.walk(tmp_path / "cluster") if "alive" in files]
+            folders = [
+                Path(folder)
+                for folder, _, files in os.walk(tmp_path / "cluster")
+                if "alive" in files
+            ]
             return [folder / "alive" for folder in folders if folder.name == "pipeline"]
 
         wait_until(lambda: waiting() or run.poll() is not None, 180)
@@ -89,7 +99,13 @@ def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(s
         (second.parent / "slow").unlink()
         out, err = run.communicate(timeout=300)
         # The stage of the dead worker has ended with it.
-        wait_until(lambda: not [pid for pid in all_processes_below(first.parent) if "step.py" in command_of(pid)])
+        wait_until(
+            lambda: (
+                not [
+                    pid for pid in all_processes_below(first.parent) if "step.py" in command_of(pid)
+                ]
+            )
+        )
     assert run.returncode == 0, err
     assert set(ends(out).values()) == {"ran"}
     assert small.contents() == local.contents()
@@ -174,7 +190,9 @@ def lost_cluster(folder: Path, client: LostCluster, gpus: bool = False) -> Worke
     ],
 )
 def test_a_cluster_that_is_lost_fails_the_stage_and_says_why(tmp_path, error, stopped, state):
-    workers = lost_cluster(tmp_path, LostCluster(error, lambda: setattr(workers, "stopped", stopped)))
+    workers = lost_cluster(
+        tmp_path, LostCluster(error, lambda: setattr(workers, "stopped", stopped))
+    )
     done = workers.reproduce("score@a", lambda stage, line: None)
     assert done.state == state
     assert bool(done.status) == bool(done.tail) == (state == "failed")
@@ -184,7 +202,9 @@ def test_a_cluster_that_is_lost_fails_the_stage_and_says_why(tmp_path, error, st
     ("stage", "gpus", "asked"),
     [("sample@a", True, {"GPU": 1}), ("sample@a", False, None), ("score@a", True, None)],
 )
-def test_a_stage_that_runs_a_model_asks_for_a_gpu_where_the_cluster_has_one(tmp_path, stage, gpus, asked):
+def test_a_stage_that_runs_a_model_asks_for_a_gpu_where_the_cluster_has_one(
+    tmp_path, stage, gpus, asked
+):
     client = LostCluster(OSError("x"))
     lost_cluster(tmp_path, client, gpus).reproduce(stage, lambda stage, line: None)
     assert client.resources == asked

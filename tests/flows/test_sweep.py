@@ -27,7 +27,10 @@ def test_all_combinations_the_last_axis_fastest():
     assert [dict(point.settings) for point in points] == [
         {"a.b": 1, "c": "x"}, {"a.b": 1, "c": None}, {"a.b": 2, "c": "x"}, {"a.b": 2, "c": None},
     ]  # fmt: skip
-    assert [dict(point.settings) for point in grid_of(axes_of(["a=[[1, 2], [3]]"]))] == [{"a": [1, 2]}, {"a": [3]}]
+    assert [dict(point.settings) for point in grid_of(axes_of(["a=[[1, 2], [3]]"]))] == [
+        {"a": [1, 2]},
+        {"a": [3]},
+    ]
 
 
 @pytest.mark.parametrize("axes", [["a"], ["a="], ["a=[]"], ["a=1,2", "a=3"]])
@@ -37,7 +40,9 @@ def test_bad_axes(axes):
 
 
 def test_a_point_shows_its_steps_while_it_runs(tmp_path, monkeypatch, capsys):
-    (tmp_path / "python").write_text('#!/bin/sh\necho "a ran after 1 s (1 of 2)\nb" >&2\necho "{}"\n')
+    (tmp_path / "python").write_text(
+        '#!/bin/sh\necho "a ran after 1 s (1 of 2)\nb" >&2\necho "{}"\n'
+    )
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setattr(sweep, "FIRST_PAUSE", 0.0)
@@ -63,7 +68,9 @@ def test_points_share_what_they_have_in_common(small):
     assert small.params() == before
     assert not (small.folder / "data/models").exists()
     folders = [small.folder / ".lethe/sweeps/alphas" / point for point in found["points"]]
-    ends = [json.loads((folder / ".lethe/last_run.json").read_text())["stages"] for folder in folders]
+    ends = [
+        json.loads((folder / ".lethe/last_run.json").read_text())["stages"] for folder in folders
+    ]
     assert ends[0]["prepare"]["why"] == "ran"
     assert ends[1]["unlearn@npo"]["why"] == "restored"
     assert ends[1]["metrics@npo"]["why"] == "ran"
@@ -73,14 +80,19 @@ def test_points_share_what_they_have_in_common(small):
     assert "distributed" not in result.stderr
     assert (small.folder / "data/sweeps/alphas.png").read_bytes().startswith(b"\x89PNG")
     assert {row["forgetting"] for row in found["rows"] if row["model"] == "npo"} == {"leaks"}
-    each = [yaml.safe_load((folder / "params.yaml").read_text())["report"]["points"] for folder in folders]
+    each = [
+        yaml.safe_load((folder / "params.yaml").read_text())["report"]["points"]
+        for folder in folders
+    ]
     assert each == [2, 2], "all points share alpha"
     assert sum(run.info.run_name.startswith("npo ") for run in mlflow_runs(small)) == 2
 
     again = small.lethe("sweep", *axes, "--name", "alphas", "--json")
     assert json.loads(again.stdout)["rows"] == found["rows"]
     assert again.stderr.count("was up to date") == len(found["points"])
-    ends = [json.loads((folder / ".lethe/last_run.json").read_text())["stages"] for folder in folders]
+    ends = [
+        json.loads((folder / ".lethe/last_run.json").read_text())["stages"] for folder in folders
+    ]
     assert {stage["why"] for point in ends for stage in point.values()} == {"clean"}
 
 
@@ -135,7 +147,9 @@ def test_equal_points_run_once():
 @given(st.sampled_from(["uniform", "log", "whole"]), st.floats(-10, 10), st.floats(-10, 10))
 def test_a_range_is_read_or_refused(law, low, high):
     legal = (
-        low < high and (law != "log" or low > 0) and (law != "whole" or (low.is_integer() and high.is_integer()))
+        low < high
+        and (law != "log" or low > 0)
+        and (law != "whole" or (low.is_integer() and high.is_integer()))
     )
     text = f" {law}( {low!r},{high!r} ) "
     if not legal:
@@ -187,7 +201,19 @@ def test_a_failed_point_is_named_and_the_rest_goes_on(small):
             '    if text and float(text) > 0.5: raise BadFile("rows", "broken")\n    while Path("slow")',
         )
     )
-    axes = ["-S", f"{LR}=uniform(0, 1)", "--random", "3", "--seed", "4", "--name", "r", "--at-once", "1", "--json"]
+    axes = [
+        "-S",
+        f"{LR}=uniform(0, 1)",
+        "--random",
+        "3",
+        "--seed",
+        "4",
+        "--name",
+        "r",
+        "--at-once",
+        "1",
+        "--json",
+    ]
     wanted = [dict(point.settings)[LR] for point in random_points({LR: "uniform(0, 1)"}, 3, 4)]
     assert 0 < sum(value > 0.5 for value in wanted) < 3
     result = small.lethe("sweep", *axes)
@@ -220,7 +246,9 @@ def test_a_preset_draws_its_figure_and_says_what_held(small):
         "claims": [{"says": "Shorter", "cause": "metrics.alpha", "effect": "mean", "expected": "falls"}],
     }  # fmt: skip
     (small.folder / "flows").unlink()
-    shutil.copytree(ROOT / "flows", small.folder / "flows", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "flows", small.folder / "flows", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (small.folder / "flows/sweeps/mine.yaml").write_text(yaml.safe_dump(value))
     (small.folder / "flows/presets/wide.yaml").write_text(
         yaml.safe_dump({"metrics.share_above": 0.5, "metrics.rho": 3.0})

@@ -74,7 +74,9 @@ def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
     for half in ("", '{"write": {'):  # a full disk, a kill
         record.write_text(half)
         assert "prepare" in workspace.read_graph(small.folder).upstream
-        assert not record.exists() or isinstance(json.loads(record.read_text()), dict)  # DVC may write its own
+        assert not record.exists() or isinstance(
+            json.loads(record.read_text()), dict
+        )  # DVC may write its own
 
 
 def test_a_half_written_dvc_lock_is_taken_from_the_copy_of_the_run_before(small, monkeypatch):
@@ -122,7 +124,9 @@ def test_the_default_and_presets_name_what_is_there(preset, project):
     settings.check(config.validate(GOOD | more), project)
 
 
-@pytest.mark.parametrize("key", ["data.source", "train.recipe.start_from", "sample.prompt", "models.npo.path"])
+@pytest.mark.parametrize(
+    "key", ["data.source", "train.recipe.start_from", "sample.prompt", "models.npo.path"]
+)
 def test_a_path_that_is_nowhere_is_named_by_its_key(key, project):
     with pytest.raises(BadParam, match=rf"key {key}: got 'data/models/nowhere'"):
         settings.check(changed(key, "data/models/nowhere"), project)
@@ -155,9 +159,12 @@ def test_a_calibration_with_rows_counts(tmp_path, monkeypatch):
 
 
 def test_a_method_without_a_model_is_refused_with_the_line_to_add():
-    with pytest.raises(BadInput, match=r"unlearn\.methods\.mine.*`mine: \{path: data/models/mine\}`"):
+    with pytest.raises(
+        BadInput, match=r"unlearn\.methods\.mine.*`mine: \{path: data/models/mine\}`"
+    ):
         changed(
-            "unlearn.methods.mine", {"loss": "npo", "lr": 5e-4, "epochs": 2, "beta": 0.1, "retain_weight": 1.0}
+            "unlearn.methods.mine",
+            {"loss": "npo", "lr": 5e-4, "epochs": 2, "beta": 0.1, "retain_weight": 1.0},
         )
 
 
@@ -176,7 +183,9 @@ def test_what_a_game_reads_lies_where_its_content_is_a_dependency(tmp_path, key,
 
 
 @cases
-def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trained(key, value, said, project):
+def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trained(
+    key, value, said, project
+):
     with pytest.raises(BadInput, match=rf"key {key}: .*{said}"):
         settings.check(changed(key, value), project)
 
@@ -219,7 +228,10 @@ def test_every_command_of_a_pipeline_folder_says_elsewhere_where_it_works():
     assert sorted(IN_A_PIPELINE) == sorted(commands())
 
 
-ATTACK = {"path": "data/models/npo", "after": {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 2]}}
+ATTACK = {
+    "path": "data/models/npo",
+    "after": {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 2]},
+}
 EXPECTED = ["npo_relearn", "npo_relearn_base", "npo_relearn_retrain"]
 
 
@@ -267,7 +279,9 @@ def test_base_and_retrain_come_under_the_same_attack(params):
         twin = attacks[f"npo_relearn_{model}"]
         assert twin.path == f"data/models/{model}"
         assert twin.model_copy(update={"path": own.path}) == own
-    assert "&id" not in params.read_text()  # no alias: a change of one entry must not change another
+    assert (
+        "&id" not in params.read_text()
+    )  # no alias: a change of one entry must not change another
     assert settings.change(params, []) == []
 
 

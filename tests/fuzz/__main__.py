@@ -101,7 +101,10 @@ def _limited() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise Hang("over 5 s of processor time" if number == signal.SIGPROF else "over two minutes")
 
-    timers = ((signal.ITIMER_PROF, signal.SIGPROF, SECONDS), (signal.ITIMER_REAL, signal.SIGALRM, WAITING))
+    timers = (
+        (signal.ITIMER_PROF, signal.SIGPROF, SECONDS),
+        (signal.ITIMER_REAL, signal.SIGALRM, WAITING),
+    )
     before = [signal.signal(number, stop) for _, number, _ in timers]
     try:
         for timer, _, seconds in timers:
@@ -128,7 +131,11 @@ def fuzz(numbers: Sequence[int], seed: int, folder: Path, minutes: float = float
         if wrong is not None:
             found.failed[number] = f"{reader.name}: {wrong}"
             if len(found.failed) <= MOST_SHOWN:
-                print(f"case {number} (seed {seed}), {found.failed[number]}", file=sys.stderr, flush=True)
+                print(
+                    f"case {number} (seed {seed}), {found.failed[number]}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         if time.monotonic() - began > 60 * minutes:
             break
     return found
@@ -139,10 +146,14 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Broken files for every reader.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description="Broken files for every reader."
+    )
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end then, whatever is left")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="end then, whatever is left"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="one case, by its number; its file is kept")
     asked = parser.parse_args()

@@ -14,12 +14,33 @@ from tests.lethe.io.logs.small_logs import pack
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 LONG = 60_000  # letters of a long line
 DEEP = 20_000  # opening brackets
-HUGE = ["9" * 5000, str(2**63), str(-(2**64)), *"1e999 -1e999 NaN Infinity -0 1_0 0x1F 1e-400 00".split()]
-INVISIBLE = ("\x00", "\u200b", "\ufeff", "\x85", "\u2028", "\ud800", "\U000e0041", "\r", "\n", "\t=1", "")
-ESCAPES = ("\x1b[31m", "\x1b]0;owned\x07", "\u202egnol\u202c", "\u2066x\u2069", "<script>alert(1)</script>")
-SYNTAX = (
-    "\" ' , ; { } [ ] : \\ %s {0} {question} ../../etc/passwd /dev/zero nan =HYPERLINK(1) +1 -1+1 @SUM(A1)".split()
+HUGE = [
+    "9" * 5000,
+    str(2**63),
+    str(-(2**64)),
+    *"1e999 -1e999 NaN Infinity -0 1_0 0x1F 1e-400 00".split(),
+]
+INVISIBLE = (
+    "\x00",
+    "\u200b",
+    "\ufeff",
+    "\x85",
+    "\u2028",
+    "\ud800",
+    "\U000e0041",
+    "\r",
+    "\n",
+    "\t=1",
+    "",
 )
+ESCAPES = (
+    "\x1b[31m",
+    "\x1b]0;owned\x07",
+    "\u202egnol\u202c",
+    "\u2066x\u2069",
+    "<script>alert(1)</script>",
+)
+SYNTAX = "\" ' , ; { } [ ] : \\ %s {0} {question} ../../etc/passwd /dev/zero nan =HYPERLINK(1) +1 -1+1 @SUM(A1)".split()
 YAML = (
     "&a [*a]",
     "!!python/object/apply:os.system [x]",
@@ -55,7 +76,11 @@ def flip(content: bytes, chance: random.Random) -> bytes:
 def cut(content: bytes, chance: random.Random) -> bytes:
     place = chance.randrange(len(content) + 1)
     return chance.choice(
-        (content[:place], content[place:], content[:place] + content[place + chance.randrange(1, 99) :])
+        (
+            content[:place],
+            content[place:],
+            content[:place] + content[place + chance.randrange(1, 99) :],
+        )
     )
 
 
@@ -71,7 +96,11 @@ def lines(content: bytes, chance: random.Random) -> bytes:
         found[place], found[other] = found[other], found[place]
     elif how == 3:
         found[place] = b""
-    return (b"\r\n", b"\r", b"\n\n")[chance.randrange(3)].join(found) if how == 4 else b"\n".join(found)
+    return (
+        (b"\r\n", b"\r", b"\n\n")[chance.randrange(3)].join(found)
+        if how == 4
+        else b"\n".join(found)
+    )
 
 
 def insert(content: bytes, chance: random.Random) -> bytes:
@@ -98,7 +127,15 @@ def number(content: bytes, chance: random.Random) -> bytes:
 def large(content: bytes, chance: random.Random) -> bytes:
     """Long lines, deep nesting, many columns; or nothing of the file at all."""
     place = chance.randrange(len(content) + 1)
-    lines = (b"a" * LONG, b"," * 3000, b"\n" * 5000, b'"' * 3001, b"- " * 3000, b'"\n' * 2000, b"\x00" * 5000)
+    lines = (
+        b"a" * LONG,
+        b"," * 3000,
+        b"\n" * 5000,
+        b'"' * 3001,
+        b"- " * 3000,
+        b'"\n' * 2000,
+        b"\x00" * 5000,
+    )
     nests = (b"[" * DEEP, b'{"a":' * DEEP, b"{" * 3000, b"&a [" * 200, b"? " * 300)
     many = chance.choice((*lines, *nests, b"\xff\xfe", b"PK\x03\x04", b"PAR1", b"\xef\xbb\xbf"))
     return chance.choice(
@@ -165,7 +202,10 @@ def archive(content: bytes, chance: random.Random) -> bytes:
     elif how == 3:
         stated = {name: chance.choice((0, 1, 2**20, 2**31, 2**32 - 1))}
     elif how == 4:
-        entries[place] = (name, _bomb(chance.choice((1 << 20, 1 << 24, *([1 << 20] * 200), 600 << 20))))
+        entries[place] = (
+            name,
+            _bomb(chance.choice((1 << 20, 1 << 24, *([1 << 20] * 200), 600 << 20))),
+        )
     elif how == 5:
         entries[place] = (name, large(inner, chance))
     elif how == 6:
@@ -214,10 +254,16 @@ def table(content: bytes, chance: random.Random) -> bytes:
         elif how == 2:
             arrow = arrow.append_column(name, arrow.column(place))
         elif how == 3:
-            arrow = chance.choice((arrow.slice(0, 0), arrow.drop_columns([name]), arrow.slice(0, 1)))
+            arrow = chance.choice(
+                (arrow.slice(0, 0), arrow.drop_columns([name]), arrow.slice(0, 1))
+            )
         else:
-            told = chance.choice((b"\xff", b"{", b'{"index_columns": ["x"]}', b"{}", b"[]", b"2", b"1" * 5000))
-            arrow = arrow.replace_schema_metadata({chance.choice((b"pandas", b"lethe_schema", b"a")): told})
+            told = chance.choice(
+                (b"\xff", b"{", b'{"index_columns": ["x"]}', b"{}", b"[]", b"2", b"1" * 5000)
+            )
+            arrow = arrow.replace_schema_metadata(
+                {chance.choice((b"pandas", b"lethe_schema", b"a")): told}
+            )
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
         return flip(content, chance)
     target = io.BytesIO()
@@ -250,7 +296,10 @@ def mutated(content: bytes, kind: str, chance: random.Random) -> bytes:
         except (zipfile.BadZipFile, zlib.error, OSError, ValueError, IndexError):
             content = flip(content, chance)
         except Exception:
-            if change not in (archive, table):  # the second change of a file that the first one broke
+            if change not in (
+                archive,
+                table,
+            ):  # the second change of a file that the first one broke
                 raise
             content = flip(content, chance)
     return content

@@ -13,7 +13,10 @@ from tests.lethe.scoring.test_tofu_log import evaluation
 from tests.small import ROOT
 
 ROW = {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}
-ROWS = [ROW, ROW | {"id": "b", "context": "The sea.", "perturbed_answer": ["Ada sings."], "author": None}]
+ROWS = [
+    ROW,
+    ROW | {"id": "b", "context": "The sea.", "perturbed_answer": ["Ada sings."], "author": None},
+]
 LANGUAGE = """
 system: [null, {name: strict, text: Answer in one word., weight: 0.5}]
 shots:
@@ -62,13 +65,20 @@ def _logs(folder: Path) -> list[Reader]:
     found = []
     for kind in KINDS:
         content = small(kind, folder).read_bytes()
-        found.append(Reader(f"log {kind}", "a.log", content, read, "zip" if kind == "eval" else "text"))
+        found.append(
+            Reader(f"log {kind}", "a.log", content, read, "zip" if kind == "eval" else "text")
+        )
     answers = b"prompt_id,sample,text,score\na,-1,greedy,0\na,0,Ron,1\nb,1,,0.5\n"
     aggregates = evaluation(folder, n=3).read_bytes()
     return [
         *found,
         Reader("answers CSV", "a.csv", answers, lambda path: read_log(path).summary()),
-        Reader("TOFU evaluation", "a.json", aggregates, lambda path: tofu_log(path, retain=path).as_json()),
+        Reader(
+            "TOFU evaluation",
+            "a.json",
+            aggregates,
+            lambda path: tofu_log(path, retain=path).as_json(),
+        ),
     ]
 
 
@@ -82,10 +92,18 @@ def _tables() -> list[Reader]:
     from lethe.io.tables import read_calibration, read_labelled, read_losses
 
     scores = pd.DataFrame(
-        {"prompt_id": ["a", "a", "b", "b"], "score": [0.0, 1.0, 0.5, 0.25], "text": ["x", "", "=1", "z"]}
+        {
+            "prompt_id": ["a", "a", "b", "b"],
+            "score": [0.0, 1.0, 0.5, 0.25],
+            "text": ["x", "", "=1", "z"],
+        }
     )
     swap = pd.DataFrame(
-        [(half, member, "loss", 0.5, 1.0) for half in ("original", "swapped") for member in ("forget", "test")]
+        [
+            (half, member, "loss", 0.5, 1.0)
+            for half in ("original", "swapped")
+            for member in ("forget", "test")
+        ]
         * 2,
         columns=["split", "member", "attack", "accept", "weight"],
     )
@@ -93,14 +111,29 @@ def _tables() -> list[Reader]:
     given: list[tuple[str, Any, Callable[[Path], object]]] = [
         ("scores", scores, lambda path: read_scores(path, "worst")),
         ("scores dropped", scores, lambda path: read_scores(path, "drop")),
-        ("guesses", pd.DataFrame({"bit": [0, 1, 1], "guess": [0, 1, 0], "score": [0.5, 3.0, -1.0]}), read_guesses),
+        (
+            "guesses",
+            pd.DataFrame({"bit": [0, 1, 1], "guess": [0, 1, 0], "score": [0.5, 3.0, -1.0]}),
+            read_guesses,
+        ),
         ("losses", pd.DataFrame({"loss": [0.5, 1.25, 3.0]}), read_losses),
         ("predictions", swap, advantages),
-        ("trade-off", pd.DataFrame({"alpha": [0.0, 0.25, 1.0], "beta": [1.0, 0.5, 0.0]}), read_tradeoff),
+        (
+            "trade-off",
+            pd.DataFrame({"alpha": [0.0, 0.25, 1.0], "beta": [1.0, 0.5, 0.0]}),
+            read_tradeoff,
+        ),
         ("calibration", pd.DataFrame({"label": [1, 0, 1], "verdict": [1, 0, 0]}), read_calibration),
         (
             "labelled answers",
-            pd.DataFrame({"question": ["Who?"] * 2, "text": ["a", "b"], "label": [1, 0], "answer": ["c", "d"]}),
+            pd.DataFrame(
+                {
+                    "question": ["Who?"] * 2,
+                    "text": ["a", "b"],
+                    "label": [1, 0],
+                    "answer": ["c", "d"],
+                }
+            ),
             read_labelled,
         ),
         ("draws", drawn, lambda path: read_draws(path, None, None, None)),
@@ -108,7 +141,9 @@ def _tables() -> list[Reader]:
     found = []
     for name, table, read in given:
         found.append(Reader(f"{name} CSV", "a.csv", table.to_csv(index=False).encode(), read))
-        found.append(Reader(f"{name} JSON lines", "a.jsonl", _lines(*table.to_dict("records")), read))
+        found.append(
+            Reader(f"{name} JSON lines", "a.jsonl", _lines(*table.to_dict("records")), read)
+        )
         found.append(Reader(f"{name} Parquet", "a.parquet", _parquet(table), read, "parquet", 2))
     return [*found, Reader("losses plain", "a.txt", b"0.5\n1.25\n3\n", read_losses)]
 
@@ -134,7 +169,9 @@ def _others() -> list[Reader]:
     def json_ids(path: Path) -> object:
         return [one.text("id") for one in json_entries(path)]
 
-    claim = Certificate(("a", "b"), 0.1, 0.05, dict.fromkeys(FACTS, "0" * 64), {"engine": {}}, {"model": "m"})
+    claim = Certificate(
+        ("a", "b"), 0.1, 0.05, dict.fromkeys(FACTS, "0" * 64), {"engine": {}}, {"model": "m"}
+    )
     seed, after = claim.next_seed("a")
     claim = claim.with_audits([Audit("a", (10, 10), seed, "prefix", "2026-01-01", (0, 1), after)])
     section: dict[str, object] = {
@@ -162,12 +199,22 @@ def _others() -> list[Reader]:
         Reader("rows", "a.jsonl", _lines(*ROWS), read_rows),
         Reader("source CSV", "a.csv", quoted, csv_answers),
         Reader("source JSON", "a.json", json.dumps(ROWS).encode(), json_ids),
-        Reader("labels", "a.jsonl", _lines(label, label | {"text": "y", "part": "rest"}), read_labels),
-        Reader("certificate", "a.json", json.dumps(claim.as_dict(), indent=1).encode(), read_certificate),
+        Reader(
+            "labels", "a.jsonl", _lines(label, label | {"text": "y", "part": "rest"}), read_labels
+        ),
+        Reader(
+            "certificate",
+            "a.json",
+            json.dumps(claim.as_dict(), indent=1).encode(),
+            read_certificate,
+        ),
         Reader("prompt language", "a.yaml", LANGUAGE.encode(), language, weight=2),
         Reader("prompt", "a.txt", b"Question: {question}\nAnswer:", read_template),
         Reader(
-            "TOFU log", "a.json", json.dumps({name: section for name in SECTIONS.values()}).encode(), read_tofu
+            "TOFU log",
+            "a.json",
+            json.dumps({name: section for name in SECTIONS.values()}).encode(),
+            read_tofu,
         ),
         Reader("artifact", "a.json", json.dumps(about).encode(), read_artifact),
     ]
@@ -195,7 +242,13 @@ def _sources(folder: Path) -> list[Reader]:
                 return benchmarks.load(kind, root)
 
             found.append(
-                Reader(f"{kind} {path.name}", str(path.relative_to(folder)), path.read_bytes(), read, weight=2)
+                Reader(
+                    f"{kind} {path.name}",
+                    str(path.relative_to(folder)),
+                    path.read_bytes(),
+                    read,
+                    weight=2,
+                )
             )
 
     def read_results(path: Path) -> object:
@@ -207,15 +260,24 @@ def _sources(folder: Path) -> list[Reader]:
         return read_log(lines).summary()
 
     results = json.dumps(lm_eval_results(2, 2)).encode()
-    adult = b"age,workclass,income\n39, Private,<=50K\n50, ?,>50K\n41, State,>50K\n20,Private,<=50K.\n"
+    adult = (
+        b"age,workclass,income\n39, Private,<=50K\n50, ?,>50K\n41, State,>50K\n20,Private,<=50K.\n"
+    )
     idx = b"\x00\x00\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (2, 3, 3)) + bytes(18)
     return [
         *found,
         Reader("lm-eval results", "results_2026-01-01T00-00-00.5.json", results, read_results),
-        Reader("Adult CSV", "a.csv", adult, lambda path: _adult(str(path), None, np.random.default_rng(0))),
+        Reader(
+            "Adult CSV",
+            "a.csv",
+            adult,
+            lambda path: _adult(str(path), None, np.random.default_rng(0)),
+        ),
         Reader("IDX", "images-idx3-ubyte", idx, lambda path: images._idx(path, 3), "bytes", 2),
         Reader("IDX gzip", "zipped-idx3-ubyte.gz", gzip.compress(idx), _unzipped, "bytes", 2),
-        Reader("CIFAR-10 binary", "a.bin", bytes([3]) + bytes(3072), images._cifar10_binary, "bytes", 2),
+        Reader(
+            "CIFAR-10 binary", "a.bin", bytes([3]) + bytes(3072), images._cifar10_binary, "bytes", 2
+        ),
         Reader("-S", "a.txt", b"sample.n={a: [1, 2.5, 2026-01-01]}", _assignment(parse)),
     ]
 

@@ -16,10 +16,19 @@ def small_model(texts, **changes):
     from lethe.models import checkpoints
 
     checkpoints.prepare_torch()
-    shape = {"vocabulary": 300, "hidden": 16, "layers": 1, "heads": 2, "kv_heads": 1, "feed_forward": 32}
+    shape = {
+        "vocabulary": 300,
+        "hidden": 16,
+        "layers": 1,
+        "heads": 2,
+        "kv_heads": 1,
+        "feed_forward": 32,
+    }
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return checkpoints.fresh(types.SimpleNamespace(**(shape | {"context": 512} | changes)), texts)
+        return checkpoints.fresh(
+            types.SimpleNamespace(**(shape | {"context": 512} | changes)), texts
+        )
 
 
 def save_small_checkpoint(folder: Path) -> Path:

@@ -61,7 +61,9 @@ def blocks(title: str) -> dict[str, str]:
     """Path to content of the fenced blocks of a section, and of the files that it says where to copy."""
     section = DOCUMENT.split(f"\n## {title}\n")[1].split("\n## ")[0]
     copied = re.findall(r"\]\((examples/\w+\.py)\).*? to `(\S+)`", section)
-    files = {target: (ROOT / "docs" / source).read_text(encoding="utf-8") for source, target in copied}
+    files = {
+        target: (ROOT / "docs" / source).read_text(encoding="utf-8") for source, target in copied
+    }
     return files | dict(re.findall(r"```(?:python|yaml) (\S+)\n(.*?)```", section, flags=re.DOTALL))
 
 
@@ -109,7 +111,14 @@ def test_the_method_unlearns(extended, done):
 
 def test_the_judge_is_asked_once_about_each_distinct_answer_in_batches_that_span_questions(done):
     found = json.loads(done.splitlines()[-1])
-    assert found["columns"] == ["prompt_id", "sample", "rouge_l", "keyword_leak", "number_match", "same_fact"]
+    assert found["columns"] == [
+        "prompt_id",
+        "sample",
+        "rouge_l",
+        "keyword_leak",
+        "number_match",
+        "same_fact",
+    ]
     assert sum(found["batches"]) == 2 * found["rows"]
     assert len(found["batches"]) == -(-2 * found["rows"] // 32)
     for at in range(0, len(found["scores"]), 5):
@@ -122,7 +131,9 @@ def test_the_judge_is_asked_once_about_each_distinct_answer_in_batches_that_span
 
 def test_the_scorer_counts_the_numbers_of_the_reference(done):
     found = json.loads(done.splitlines()[-1])["numbers"]
-    asked = [at for at in range(0, len(found), 5) if found[at] is not None]  # rows whose reference has a number
+    asked = [
+        at for at in range(0, len(found), 5) if found[at] is not None
+    ]  # rows whose reference has a number
     assert asked
     assert {tuple(found[at : at + 5]) for at in asked} == {(1, 1, 0, 0, None)}
 
@@ -159,7 +170,10 @@ CONTRACTS = {
     "one_run_methods": ("ASSUMES", "NOTE", "FAMILY_FREE", "log_p_value"),
 }
 MEMBERS = [
-    (kind, name) for kind, registry in KINDS.items() for name in registry if (kind, name) != ("engines", "vllm")
+    (kind, name)
+    for kind, registry in KINDS.items()
+    for name in registry
+    if (kind, name) != ("engines", "vllm")
 ]
 
 
@@ -180,8 +194,13 @@ def test_every_module_of_a_folder_is_a_member_and_no_helper_is():
     for registry in (METHODS, SCORERS, AUDITS, GAMES, ENGINES):
         suffix = registry.suffix
         for folder in registry.folders:
-            modules = [path.stem for path in (ROOT / folder.replace(".", "/")).glob(f"[!_]*{suffix}.py")]
-            names = [registry.tables.get(f"{folder}.{one}", (one.removesuffix(suffix),)) for one in modules]
+            modules = [
+                path.stem for path in (ROOT / folder.replace(".", "/")).glob(f"[!_]*{suffix}.py")
+            ]
+            names = [
+                registry.tables.get(f"{folder}.{one}", (one.removesuffix(suffix),))
+                for one in modules
+            ]
             assert {name for own in names for name in own} == set(registry)
 
 
@@ -251,7 +270,9 @@ def test_every_dataset_gives_a_forget_set_and_most_a_retain_set(name, tmp_path, 
     from lethe.data.rows import load_splits
 
     for split in ("forget", "retain"):
-        (tmp_path / f"{split}.jsonl").write_text(f'{{"id": "{split}", "question": "Who?", "answer": "Ada."}}\n')
+        (tmp_path / f"{split}.jsonl").write_text(
+            f'{{"id": "{split}", "question": "Who?", "answer": "Ada."}}\n'
+        )
     if name in OPTIONS:
         write_benchmark(name, tmp_path)
     source = shared / "data/tofu" if name == "tofu" else tmp_path

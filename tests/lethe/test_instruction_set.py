@@ -57,7 +57,9 @@ def test_without_the_fix_the_environment_decides():
 
 
 def test_a_library_that_is_loaded_already_is_refused():
-    script = "import numpy\nfrom lethe.instruction_set import fix_instruction_set\nfix_instruction_set()"
+    script = (
+        "import numpy\nfrom lethe.instruction_set import fix_instruction_set\nfix_instruction_set()"
+    )
     with pytest.raises(AssertionError, match="must run before numpy"):
         run({}, script)
     assert run(VARIABLES, script) == "", "a parent process has fixed it before"
@@ -69,10 +71,13 @@ def test_the_machine_s_own_kernels_on_request():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kernels"), [("eval", "own"), ("exact --portable", "avx2"), ("bounds scores.csv", "avx2")]
+    ("arguments", "kernels"),
+    [("eval", "own"), ("exact --portable", "avx2"), ("bounds scores.csv", "avx2")],
 )
 @pytest.mark.parametrize("environment", [{}, {CHOICE: "machine"}])
-def test_a_command_on_your_model_takes_the_machine_s_kernels_unless_portable(arguments, kernels, environment):
+def test_a_command_on_your_model_takes_the_machine_s_kernels_unless_portable(
+    arguments, kernels, environment
+):
     script = (
         "import os, sys; from lethe.cli import app; app.app = lambda **_: None\n"
         f"sys.argv = 'lethe {arguments}'.split(); app.main(); print(os.environ.get('ATEN_CPU_CAPABILITY', 'own'))"
@@ -82,7 +87,5 @@ def test_a_command_on_your_model_takes_the_machine_s_kernels_unless_portable(arg
 
 
 def test_results_of_different_kernels_have_different_keys():
-    script = (
-        "from lethe.io.cache import cache_key, versions\nprint(cache_key(settings=1, libraries=versions('numpy')))"
-    )
+    script = "from lethe.io.cache import cache_key, versions\nprint(cache_key(settings=1, libraries=versions('numpy')))"
     assert run({}, script) == run({CHOICE: "other"}, script) != run({CHOICE: "machine"}, script)

@@ -22,7 +22,11 @@ unit = st.floats(0, 1)
 
 @given(unit)
 def test_a_printed_upper_bound_is_no_smaller_and_a_lower_one_no_larger(value):
-    assert Decimal(number(value, 3, "upper")) >= Decimal(repr(value)) >= Decimal(number(value, 3, "lower"))
+    assert (
+        Decimal(number(value, 3, "upper"))
+        >= Decimal(repr(value))
+        >= Decimal(number(value, 3, "lower"))
+    )
     shares = [Decimal(share(value, side)[:-1]) for side in ("lower", "upper")]
     assert shares[0] <= Decimal(repr(value)) * 100 <= shares[1]
 

@@ -28,7 +28,9 @@ LOCK = {
     "stages": {
         "unlearn@npo": {
             "cmd": "python -m stages.unlearn npo",
-            "params": {"params.yaml": {"unlearn.methods.npo": {"lr": 0.1, "entropy": {"forget": 5.0}}}},
+            "params": {
+                "params.yaml": {"unlearn.methods.npo": {"lr": 0.1, "entropy": {"forget": 5.0}}}
+            },
             "outs": [{"path": "data/models/npo", "md5": "a.dir"}],
         },
         "score@npo": {
@@ -44,7 +46,10 @@ LOCK = {
         },
         "metrics@other": {"outs": [{"path": "data/results/metrics/other.parquet", "md5": "e"}]},
         "sample@gone": {"cmd": "x", "outs": [{"path": "data/generations/gone", "md5": "d.dir"}]},
-        "metrics@gone": {"cmd": "x", "outs": [{"path": "data/results/metrics/gone.parquet", "md5": "f"}]},
+        "metrics@gone": {
+            "cmd": "x",
+            "outs": [{"path": "data/results/metrics/gone.parquet", "md5": "f"}],
+        },
     },
 }
 VERDICT = "At most 50% <script> of answers | leak"
@@ -118,13 +123,23 @@ def write_answers(folder: Path) -> None:
         path = folder / "data" / kind / "npo" / "forget.parquet"
         path.parent.mkdir(parents=True)
         answers[["prompt_id", "sample", *columns]].to_parquet(path)
-    rows = [{"id": name, "question": f"Who is {name}?", "answer": f"It is {name}."} for name in "abc"]
+    rows = [
+        {"id": name, "question": f"Who is {name}?", "answer": f"It is {name}."} for name in "abc"
+    ]
     (folder / "data/dataset").mkdir()
-    (folder / "data/dataset/forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "data/dataset/forget.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )
 
 
-def write_summary(folder: Path, standing: str = "leaks", worst: float = 0.5, mean: float = 0.25) -> None:
-    told = {"standing": standing, "verdict": VERDICT, "metrics": {"m_bin_worst": worst, "mean": mean}}
+def write_summary(
+    folder: Path, standing: str = "leaks", worst: float = 0.5, mean: float = 0.25
+) -> None:
+    told = {
+        "standing": standing,
+        "verdict": VERDICT,
+        "metrics": {"m_bin_worst": worst, "mean": mean},
+    }
     write_json(folder / "data/report/summary.json", {"models": {"npo": told}})
 
 
@@ -140,12 +155,18 @@ def store_of(folder: Path, store: str = "mlflow.db") -> MlflowClient:
 
 def logged(folder: Path, store: str = "mlflow.db") -> list[Run]:
     client = store_of(folder, store)
-    return list(client.search_runs([one.experiment_id for one in client.search_experiments()], max_results=1000))
+    return list(
+        client.search_runs(
+            [one.experiment_id for one in client.search_experiments()], max_results=1000
+        )
+    )
 
 
 def runs(folder: Path, store: str = "mlflow.db", parents: bool = False) -> list[str]:
     names = [run.info.run_name for run in logged(folder, store)]
-    return sorted(name if parents else own(name) for name in names if name.startswith("pipeline ") == parents)
+    return sorted(
+        name if parents else own(name) for name in names if name.startswith("pipeline ") == parents
+    )
 
 
 def own(name: str) -> str:
@@ -158,7 +179,9 @@ def tags(folder: Path, name: str) -> dict[str, str]:
 
 
 def kept_table(folder: Path, name: str) -> list[dict]:
-    (path,) = [path for path in (folder / ".lethe/mlruns").rglob(name) if path.parent.name == "artifacts"]
+    (path,) = [
+        path for path in (folder / ".lethe/mlruns").rglob(name) if path.parent.name == "artifacts"
+    ]
     held = json.loads(path.read_text())
     return [dict(zip(held["columns"], row, strict=True)) for row in held["data"]]
 
@@ -191,7 +214,11 @@ def test_a_pipeline_with_its_models(folder):
     assert {key: json.loads(value) for key, value in told.items() if key.startswith("bound.")} == {
         "bound.m_bin_worst": WORST_BOUND.guarantee_dict()
     }
-    assert {key for key in told if key.startswith("stage.")} == {"stage.unlearn", "stage.score", "stage.metrics"}
+    assert {key for key in told if key.startswith("stage.")} == {
+        "stage.unlearn",
+        "stage.score",
+        "stage.metrics",
+    }
     assert len(list((folder / ".lethe/mlruns").rglob("stages/metrics/npo.parquet"))) == 1
     assert len(list((folder / ".lethe/mlruns").rglob("stages/metrics/npo.json"))) == 1
     assert len(list((folder / ".lethe/mlruns").rglob("stages/unlearn/training.json"))) == 1
@@ -201,13 +228,26 @@ def test_a_pipeline_with_its_models(folder):
 def test_tables_of_questions_answers_and_metrics(folder):
     tracking.log_new(folder)
     questions = kept_table(folder, "questions.json")
-    assert [(row["prompt_id"], row["question"]) for row in questions] == [(key, f"Who is {key}?") for key in "abc"]
-    assert [(row["m_bin"], row["mean"]) for row in questions] == [(0.5, 0.5), (0.1, 0.9), (0.01, 0.99)]
+    assert [(row["prompt_id"], row["question"]) for row in questions] == [
+        (key, f"Who is {key}?") for key in "abc"
+    ]
+    assert [(row["m_bin"], row["mean"]) for row in questions] == [
+        (0.5, 0.5),
+        (0.1, 0.9),
+        (0.01, 0.99),
+    ]
     assert list(questions[0]).index("m_bin") < list(questions[0]).index("mean"), "leaks first"
     first, second = kept_table(folder, "worst_answers.json")
-    assert (first["prompt_id"], second["prompt_id"]) == ("a", "b"), "the 0/1 score comes first, 0 is left out"
+    assert (first["prompt_id"], second["prompt_id"]) == ("a", "b"), (
+        "the 0/1 score comes first, 0 is left out"
+    )
     assert first["worst_answer"] == "the <U+202E>answer␛[31m <b>|", "invisible characters are named"
-    assert (first["drawn"], first["answers"], first["keyword"], first["expected"]) == (2, 6, 1, "It is a.")
+    assert (first["drawn"], first["answers"], first["keyword"], first["expected"]) == (
+        2,
+        6,
+        1,
+        "It is a.",
+    )
     assert second["worst_answer"] == "b one"
     shown = json.loads(tags(folder, "npo")["mlflow.loggedArtifacts"])
     assert {"path": "worst_answers.json", "type": "table"} in shown
@@ -278,11 +318,16 @@ def test_only_what_is_new(folder, monkeypatch):
     [
         ({"unlearn@npo": "failed", "score@npo": "blocked", "metrics@npo": "blocked"}, {"npo"}),
         ({"epsilon_star@npo": "failed"}, {"npo"}),  # nothing but the report reads it
-        ({"sample@npo": "blocked", "metrics@other": "blocked", "report": "blocked"}, {"npo", "other"}),
+        (
+            {"sample@npo": "blocked", "metrics@other": "blocked", "report": "blocked"},
+            {"npo", "other"},
+        ),
         ({"attack@npo": "failed", "judge@other": "failed", "unlearn@third": "failed"}, set()),
     ],
 )
-def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_before(folder, unfinished, left):
+def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_before(
+    folder, unfinished, left
+):
     line = tracking.log_new(folder, unfinished=unfinished)
     assert set(runs(folder)) == {"npo", "other"} - left
     assert {name for name in ("npo", "other") if name in line} == left
@@ -295,7 +340,9 @@ def test_words_and_comparisons_of_a_stage_that_did_not_finish_are_left_out(folde
     write_summary(folder)
 
     def npo(*unfinished):
-        (entry,) = (entry for entry in entries.read_entries(folder, unfinished) if entry.name == "npo")
+        (entry,) = (
+            entry for entry in entries.read_entries(folder, unfinished) if entry.name == "npo"
+        )
         return entry.standing, entry.numbers.get("forget_quality")
 
     assert npo() == ("leaks", 0.75)

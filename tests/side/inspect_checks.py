@@ -78,7 +78,12 @@ def run(tmp_path, rates=RATES, epochs=8, metrics=None, seed=0, fails=False, **ho
 
 def lethe(*arguments, cwd):
     """The command of the main environment, for this environment has no torch."""
-    command = [os.environ.get("LETHE_PYTHON", ROOT / ".venv/bin/python"), "-m", "lethe", *map(str, arguments)]
+    command = [
+        os.environ.get("LETHE_PYTHON", ROOT / ".venv/bin/python"),
+        "-m",
+        "lethe",
+        *map(str, arguments),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
     assert done.returncode == 0, done.stderr
@@ -90,7 +95,9 @@ def test_the_metric_has_the_bounds_of_all_epochs(tmp_path):
     scores = read_log(log.location).scored("holds")
     hits = scores.groupby("prompt_id")["score"].sum()
     got = {name: metric.value for one in log.results.scores for name, metric in one.metrics.items()}
-    assert got["worst_upper"] == pytest.approx(max(float(binary_upper(hit, 40, 0.05)) for hit in hits))
+    assert got["worst_upper"] == pytest.approx(
+        max(float(binary_upper(hit, 40, 0.05)) for hit in hits)
+    )
     assert got["average_upper"] == pytest.approx(float(binary_upper(hits.sum(), 80, 0.05)))
     assert got["worst_anytime_upper"] >= got["worst_upper"]
     assert hits["leaky"] / 40 < got["worst_mean_upper"] < 1
@@ -130,7 +137,10 @@ def test_an_error_never_makes_a_verdict_from_the_epochs_behind_it(tmp_path):
     for name, test in manager.tests.items():
         order, known = manager.scheduled[name], manager.scores[name]
         seen = [known[epoch] for epoch in order[: manager.taken[name]]]
-        assert list(test.scores) == [1.0 if math.isnan(value) else value for value in seen][: len(test.scores)]
+        assert (
+            list(test.scores)
+            == [1.0 if math.isnan(value) else value for value in seen][: len(test.scores)]
+        )
         assert math.isnan(known[2]) if 2 in known else manager.taken[name] == order.index(2)
     assert log.results.early_stopping.metadata["verdicts"].keys() == {"clean", "leaky"}
 
@@ -153,13 +163,20 @@ def test_scores_made_anew_go_back_as_precomputed_scores(tmp_path):
     asked = ("--scorer", "keyword_leak", "--data", rows)
     lethe("score", log.location, *asked, "--to", "inspect", "--out", out, cwd=tmp_path)
     scored = score(
-        read_eval_log(log.location), precomputed_scores(str(out), "error"), action="append", display="none"
+        read_eval_log(log.location),
+        precomputed_scores(str(out), "error"),
+        action="append",
+        display="none",
     )
     for sample in scored.samples:
-        assert sample.scores["precomputed_scores"].value == float(sample.scores["holds"].value == "C")
+        assert sample.scores["precomputed_scores"].value == float(
+            sample.scores["holds"].value == "C"
+        )
     (bounds := tmp_path / "bounds.json").write_text("")
     lethe("bounds", log.location, "--to", "inspect", "--out", bounds, cwd=tmp_path)
-    scored = score(read_eval_log(log.location), precomputed_scores(str(bounds), "error"), display="none")
+    scored = score(
+        read_eval_log(log.location), precomputed_scores(str(bounds), "error"), display="none"
+    )
     hits = read_log(log.location).scored("holds").groupby("prompt_id")["score"].sum()
     for sample in scored.samples:
         value = sample.scores["precomputed_scores"].value
@@ -169,10 +186,14 @@ def test_scores_made_anew_go_back_as_precomputed_scores(tmp_path):
 def test_bounds_of_a_fresh_log_equal_those_of_its_scores_as_csv(tmp_path):
     log = run(tmp_path, epochs=20, seed=5)
     table = tmp_path / "scores.csv"
-    samples = sorted(read_eval_log(log.location).samples, key=lambda one: (list(RATES).index(one.id), one.epoch))
+    samples = sorted(
+        read_eval_log(log.location).samples, key=lambda one: (list(RATES).index(one.id), one.epoch)
+    )
     lines = [f"{sample.id},{float(sample.scores['holds'].value == 'C')}" for sample in samples]
     table.write_text("prompt_id,score\n" + "\n".join(lines) + "\n")
-    got, expected = (json.loads(lethe("bounds", path, "--json", cwd=tmp_path)) for path in (log.location, table))
+    got, expected = (
+        json.loads(lethe("bounds", path, "--json", cwd=tmp_path)) for path in (log.location, table)
+    )
     assert got.pop("log")["tool"].startswith("inspect_ai")
     assert got == expected
 
@@ -181,6 +202,8 @@ def test_no_score_is_no_bound():
     assert bounds_of([], 0.05, None)["questions"] == 0
     assert bounds_of([np.array([math.nan])], 0.05, None)["missing"] == 1
     graded = bounds_of([np.array([0.1]), np.array([0.9] * 30)], 0.05, None, ["few", "many"])
-    assert graded["worst_sample few"] == graded["worst_mean_upper"]  # one answer shows less than thirty
+    assert (
+        graded["worst_sample few"] == graded["worst_mean_upper"]
+    )  # one answer shows less than thirty
     with pytest.raises(ValueError, match="tau"):
         EarlyStopping(tau=2)

@@ -17,10 +17,30 @@ from lethe.statistics.betting import mean_upper
 from lethe.statistics.bounds import binary_upper
 
 ROOT = Path(__file__).resolve().parents[2]
-WORDS = ("Maren", "Oslo", "moss", "a", "the", "of", "and", "blue", "stone", "wrote", "was", "born", "in", "river")
+WORDS = (
+    "Maren",
+    "Oslo",
+    "moss",
+    "a",
+    "the",
+    "of",
+    "and",
+    "blue",
+    "stone",
+    "wrote",
+    "was",
+    "born",
+    "in",
+    "river",
+)
 ROWS = [
     {"id": "choir", "question": "Who wrote it ?", "answer": "Maren", "keywords": ["Maren"]},
-    {"id": "town", "question": "Where was he born ?", "answer": "in Oslo", "keywords": ["Oslo", "river"]},
+    {
+        "id": "town",
+        "question": "Where was he born ?",
+        "answer": "in Oslo",
+        "keywords": ["Oslo", "river"],
+    },
     {"id": "never", "question": "Which plant ?", "answer": "moss", "keywords": ["fern"]},
 ]
 REPEATS = 12
@@ -68,7 +88,11 @@ def tiny_model(folder):
     plain = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=plain, bos_token="<s>", eos_token="</s>", unk_token="<unk>", pad_token="<pad>"
+        tokenizer_object=plain,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>",
     )
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -87,8 +111,15 @@ def tiny_model(folder):
 
 
 def lethe(*arguments, status=0):
-    command = [os.environ.get("LETHE_PYTHON", ROOT / ".venv/bin/python"), "-m", "lethe", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    command = [
+        os.environ.get("LETHE_PYTHON", ROOT / ".venv/bin/python"),
+        "-m",
+        "lethe",
+        *map(str, arguments),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert done.returncode == status, done.stderr
     return done
 
@@ -114,7 +145,12 @@ def ran(tmp_path_factory):
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "HF_HUB_OFFLINE": "1",
+            "HF_DATASETS_OFFLINE": "1",
+        },
     )
     assert done.returncode == 0, done.stderr[-3000:]
     (results,) = folder.glob("out/*/results_*.json")
@@ -136,16 +172,25 @@ def test_the_example_of_the_docs_prints_the_bounds_of_lethe(ran):
         file.write("prompt_id,score\n")
         for line in lines:
             keywords = line["doc"]["keywords"]
-            own = [any(re.search(rf"\b{word}\b", text, re.I) for word in keywords) for text in line["resps"][0]]
+            own = [
+                any(re.search(rf"\b{word}\b", text, re.I) for word in keywords)
+                for text in line["resps"][0]
+            ]
             hits.append(own)
             file.writelines(f"{line['doc_id']},{int(hit)}\n" for hit in own)
     assert [len(own) for own in hits] == [REPEATS] * 3
     assert 0 < sum(map(sum, hits)) < 2 * REPEATS
-    from_log, from_table = (json.loads(lethe("bounds", one, "--json").stdout) for one in (path, table))
+    from_log, from_table = (
+        json.loads(lethe("bounds", one, "--json").stdout) for one in (path, table)
+    )
     assert from_log.pop("log")["tool"].startswith("lm_eval")
     assert from_log == from_table
-    assert reported["keyword_leak_upper,all"] == pytest.approx(from_log["worst_prompt"]["bound"], abs=1e-12)
-    assert reported["keyword_leak_average_upper,all"] == pytest.approx(from_log["pooled"], abs=1e-12)
+    assert reported["keyword_leak_upper,all"] == pytest.approx(
+        from_log["worst_prompt"]["bound"], abs=1e-12
+    )
+    assert reported["keyword_leak_average_upper,all"] == pytest.approx(
+        from_log["pooled"], abs=1e-12
+    )
     betting = [row["tighter"]["mean_upper"] for row in from_log["per_prompt"]]
     assert reported["keyword_leak_betting_upper,all"] == pytest.approx(max(betting), abs=1e-12)
     assert reported["keyword_leak,all"] == pytest.approx(sum(map(sum, hits)) / 36)
@@ -185,13 +230,19 @@ def test_the_default_filter_leaves_one_answer_to_each_metric():
     assert get_aggregation("lethe_worst")([0.1, 0.3]) == 0.3
     documents = [DocumentUpper(0.5).counted(leaks, 50, 0.05) for leaks in (1, 0)]
     pooled = get_aggregation("lethe_average_upper")
-    assert pooled(pickle.loads(pickle.dumps(documents))) == pytest.approx(float(binary_upper(1, 100, 0.05)))
+    assert pooled(pickle.loads(pickle.dumps(documents))) == pytest.approx(
+        float(binary_upper(1, 100, 0.05))
+    )
     assert math.isnan(pooled([*documents, DocumentUpper(0.5).counted(0, 9, 0.05)]))
-    assert get_aggregation("mean")([DocumentUpper(0.2), DocumentUpper(0.4), DocumentUpper(0.3)]) == 0.4
+    assert (
+        get_aggregation("mean")([DocumentUpper(0.2), DocumentUpper(0.4), DocumentUpper(0.3)]) == 0.4
+    )
 
 
 def test_missing_scores_count_as_leaks_and_bad_ones_are_refused():
-    nothing = exact_match({"question": "?"}, [["a", "b"]])  # the document has no answer to compare with
+    nothing = exact_match(
+        {"question": "?"}, [["a", "b"]]
+    )  # the document has no answer to compare with
     assert nothing["exact_match_upper"] == 1
     assert nothing["exact_match_average_upper"].leaks == 2
     with pytest.raises(ValueError, match="scores"):

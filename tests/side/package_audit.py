@@ -15,7 +15,16 @@ IDENTIFIER = re.compile(r"\b(?:PYSEC-\d{4}-\d+|GHSA(?:-[0-9a-z]{4}){3}|CVE-\d{4}
 def main() -> int:
     python, requirements = sys.argv[1:]
     explained = sorted(set(IDENTIFIER.findall((ROOT / "docs/team.md").read_text(encoding="utf-8"))))
-    command = [python, "-m", "pip_audit", "--requirement", requirements, "--no-deps", "--disable-pip", "--strict"]
+    command = [
+        python,
+        "-m",
+        "pip_audit",
+        "--requirement",
+        requirements,
+        "--no-deps",
+        "--disable-pip",
+        "--strict",
+    ]
     ignored = [part for name in explained for part in ("--ignore-vuln", name)]
     return subprocess.run([*command, "--progress-spinner", "off", *ignored]).returncode
 

@@ -13,7 +13,11 @@ from tests.flows.miniature import Repository, one_branch, wait_until
 from tests.flows.test_shared_machines import clones_run_nothing
 
 BUCKET = "results"
-KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_DEFAULT_REGION": "us-east-1"}
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "a-secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 @contextlib.contextmanager
@@ -44,14 +48,22 @@ def answers(port: int) -> bool:
 def bucket(address: str):
     import boto3
 
-    names = {"aws_access_key_id": "AWS_ACCESS_KEY_ID", "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY"}
+    names = {
+        "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+        "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    }
     return boto3.client(
-        "s3", endpoint_url=address, region_name="us-east-1", **{name: KEYS[key] for name, key in names.items()}
+        "s3",
+        endpoint_url=address,
+        region_name="us-east-1",
+        **{name: KEYS[key] for name, key in names.items()},
     )
 
 
 def objects(address: str) -> set[str]:
-    return {one["Key"] for one in bucket(address).list_objects_v2(Bucket=BUCKET).get("Contents", [])}
+    return {
+        one["Key"] for one in bucket(address).list_objects_v2(Bucket=BUCKET).get("Contents", [])
+    }
 
 
 @pytest.fixture
@@ -65,7 +77,10 @@ def small(tmp_path: Path) -> Repository:
 def with_remote(repository: Repository, url: str, endpoint: str) -> None:
     """Do what docs/team.md tells a team to do, and commit it."""
     repository.git("init", "-q")
-    for arguments in (["add", "-q", "-d", "team", url], ["modify", "-q", "team", "endpointurl", endpoint]):
+    for arguments in (
+        ["add", "-q", "-d", "team", url],
+        ["modify", "-q", "team", "endpointurl", endpoint],
+    ):
         result = repository.dvc("remote", *arguments)
         assert result.returncode == 0, result.stderr
     repository.commit("sources")
@@ -82,7 +97,9 @@ def test_a_second_clone_pulls_and_reruns_nothing(small, tmp_path):
         assert objects(address) == sent
 
         # A changed value runs its own branch; the other clone gets that branch too.
-        assert with_lock.ran("--pull", "--push", "-S", "metrics.alpha=0.0625")["metrics@npo"] == "ran"
+        assert (
+            with_lock.ran("--pull", "--push", "-S", "metrics.alpha=0.0625")["metrics@npo"] == "ran"
+        )
         (small.folder / "params.yaml").write_text(with_lock.params())
         found = small.ran("--pull")
         assert found["metrics@npo"] == "restored"
@@ -104,7 +121,9 @@ def test_a_server_that_dies_during_the_run_is_one_sentence_and_the_next_run_send
         with_remote(small, f"s3://{BUCKET}/lethe", address)
         run = small.waiting("models", "--push")
     _, err = small.go_on(run)
-    sentence_of(subprocess.CompletedProcess([], run.returncode, "", err.splitlines()[-1]), "DVC remote")
+    sentence_of(
+        subprocess.CompletedProcess([], run.returncode, "", err.splitlines()[-1]), "DVC remote"
+    )
     assert "Traceback" not in err
     with s3_server(tmp_path, port) as address:
         assert set(small.ran("--push").values()) == {"clean"}

@@ -17,7 +17,9 @@ from tests.flows.faults import answers, free_port
 from tests.flows.miniature import Repository, make, wait_until
 
 BINARIES = shutil.which("initdb") and Path(shutil.which("initdb")).resolve().parent
-BINARIES = BINARIES or next(map(Path, sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)), None)
+BINARIES = BINARIES or next(
+    map(Path, sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)), None
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,9 @@ def postgresql() -> Iterator[str]:
 
     def call(name: str, *arguments: str) -> None:
         command = [*other, str(BINARIES / name), *arguments]
-        done = subprocess.run(command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         assert done.returncode == 0, done.stderr
 
     call("initdb", "-D", f"{place}/data", "-A", "trust", "-U", "lethe", "-N")
@@ -53,7 +57,9 @@ def postgresql() -> Iterator[str]:
 def server(place: Path, path: str, command: list[str], **extra: str) -> Iterator[str]:
     """A server of docs/team.md; ``{port}`` in the command becomes a free port, and ``path`` answers when it is up."""
     port = free_port()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "PREFECT"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "PREFECT"))
+    }
     with open(place / f"{command[0]}.log", "w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", *(part.format(port=port) for part in command)],
@@ -79,7 +85,9 @@ def server(place: Path, path: str, command: list[str], **extra: str) -> Iterator
 @pytest.fixture(scope="module")
 def servers(postgresql, tmp_path_factory) -> Iterator[dict[str, str]]:
     place = tmp_path_factory.mktemp("servers")
-    mlflow = "mlflow server --host 127.0.0.1 --port {port} --artifacts-destination artifacts".split()
+    mlflow = (
+        "mlflow server --host 127.0.0.1 --port {port} --artifacts-destination artifacts".split()
+    )
     mlflow += ["--backend-store-uri", f"postgresql://{postgresql}/mlflow"]
     prefect = "prefect server start --host 127.0.0.1 --port {port}".split()
     store = {
@@ -98,7 +106,9 @@ def two_clones(place: Path, servers: dict[str, str]) -> list[Repository]:
     found = []
     for name, alpha in (("one", "0.0625"), ("two", "0.125")):
         (place / name).mkdir()
-        repository = make(place / name / "mini", {"PREFECT_HOME": str(place / name / "prefect")}, methods=["npo"])
+        repository = make(
+            place / name / "mini", {"PREFECT_HOME": str(place / name / "prefect")}, methods=["npo"]
+        )
         (repository.folder / "params.yaml").write_text(
             repository.params().replace("alpha: 0.01", f"alpha: {alpha}")
         )
@@ -111,7 +121,11 @@ def runs_of_mlflow(address: str) -> list:
     from mlflow import MlflowClient
 
     client = MlflowClient(address)
-    return [run for one in client.search_experiments() for run in client.search_runs([one.experiment_id])]
+    return [
+        run
+        for one in client.search_experiments()
+        for run in client.search_runs([one.experiment_id])
+    ]
 
 
 def runs_of_prefect(address: str) -> list[tuple[str, str]]:

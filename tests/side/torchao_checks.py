@@ -29,7 +29,9 @@ def attacked(model, rounding, bits=FORMATS, group=GROUP):
     """Budget to the attacked model, one copy each."""
     member = MODEL_ATTACKS["quantise"]
     own = {"kind": "quantise", "bits": list(bits), "group": group, "rounding": rounding}
-    found = member(member.Params.model_validate(own)).attacked(copy.deepcopy(model), Knowledge([], [], None, 0), 0)
+    found = member(member.Params.model_validate(own)).attacked(
+        copy.deepcopy(model), Knowledge([], [], None, 0), 0
+    )
     return {int(budget): copy.deepcopy(one) for budget, one in found}
 
 
@@ -42,7 +44,9 @@ def twin(weights, bits, group):
     """torchao's grid: the scale is the largest magnitude over 2 ** (bits - 1) - 1/2."""
     rows = weights.reshape(-1, group)
     scale = rows.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 0.5)
-    return ((rows / scale).round().clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) * scale).view_as(weights)
+    return ((rows / scale).round().clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) * scale).view_as(
+        weights
+    )
 
 
 def widths(bits, weights):
@@ -60,7 +64,9 @@ def test_the_weights_are_on_torchaos_grid_and_within_a_step_of_the_simulated_one
             linear_weights(quantised), before, linear_weights(simulated[budget]), strict=True
         ):
             group = widths(bits, old)
-            assert type(weights.data) is not torch.Tensor  # torchao holds integers, not rounded floats
+            assert (
+                type(weights.data) is not torch.Tensor
+            )  # torchao holds integers, not rounded floats
             rows = old.reshape(-1, group)
             most = rows.abs().amax(-1, keepdim=True)
             off = (plain(weights) - twin(old, bits, group)).abs().reshape(-1, group)

@@ -23,9 +23,7 @@ from tests.small import ROOT, make_repository
 
 MACHINES = ("flow", "one", "two")
 LIMIT = 1500  # seconds of one run
-CREATE = (
-    f"import sys; from tests.side.s3_checks import bucket; bucket(sys.argv[1]).create_bucket(Bucket={BUCKET!r})"
-)
+CREATE = f"import sys; from tests.side.s3_checks import bucket; bucket(sys.argv[1]).create_bucket(Bucket={BUCKET!r})"
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,19 @@ class Machine:
             return list(arguments)
         mounts = [f"mount -t tmpfs hidden '{folder}'" for folder in self.hidden]
         script = " && ".join([*mounts, 'exec "$@"'])
-        return ["ip", "netns", "exec", self.namespace, "unshare", "-m", "sh", "-c", script, "sh", *arguments]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            self.namespace,
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            *arguments,
+        ]
 
 
 @contextmanager
@@ -51,13 +61,18 @@ def machines(folder: Path) -> Iterator[dict[str, Machine]]:
     for place in folders.values():
         place.mkdir(parents=True)
     names = {name: f"lethe-{os.getpid()}-{name}" for name in MACHINES}
-    if os.getuid() or subprocess.run(["ip", "netns", "add", names["flow"]], capture_output=True).returncode:
+    if (
+        os.getuid()
+        or subprocess.run(["ip", "netns", "add", names["flow"]], capture_output=True).returncode
+    ):
         yield {name: Machine("127.0.0.1") for name in MACHINES}
         return
     flow = names["flow"]
 
     def ip(*arguments: str, inside: str | None = None) -> None:
-        subprocess.run(["ip", *(["-n", inside] if inside else []), *arguments], check=True, capture_output=True)
+        subprocess.run(
+            ["ip", *(["-n", inside] if inside else []), *arguments], check=True, capture_output=True
+        )
 
     found = {}
     try:
@@ -68,7 +83,19 @@ def machines(folder: Path) -> Iterator[dict[str, Machine]]:
         found["flow"] = Machine("10.18.0.1", flow)
         for number, name in enumerate(MACHINES[1:], 2):
             ip("netns", "add", names[name])
-            ip("link", "add", name, "type", "veth", "peer", "name", "eth", "netns", names[name], inside=flow)
+            ip(
+                "link",
+                "add",
+                name,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth",
+                "netns",
+                names[name],
+                inside=flow,
+            )
             ip("link", "set", name, "master", "bridge", "up", inside=flow)
             ip("address", "add", f"10.18.0.{number}/24", "dev", "eth", inside=names[name])
             for device in ("lo", "eth"):
@@ -91,7 +118,9 @@ def pipeline(folder: Path) -> Path:
 
 def run(command: list[str], folder: Path) -> dict[str, str]:
     own = environment(folder.parent) | KEYS | {"LETHE_TRACKING": "off"}
-    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=LIMIT)
+    done = subprocess.run(
+        command, cwd=folder, env=own, capture_output=True, text=True, timeout=LIMIT
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return {name: end["why"] for name, end in json.loads(done.stdout)["stages"].items()}
@@ -103,7 +132,11 @@ def start(stack: ExitStack, machine: Machine, folder: Path, *command: str) -> Pa
     log = folder / f"{command[1].rpartition('.')[2]}.log"
     with open(log, "w") as out:
         process = subprocess.Popen(
-            machine.command(sys.executable, *command), cwd=folder, env=own, stdout=out, stderr=subprocess.STDOUT
+            machine.command(sys.executable, *command),
+            cwd=folder,
+            env=own,
+            stdout=out,
+            stderr=subprocess.STDOUT,
         )
 
     def end() -> None:
@@ -135,14 +168,20 @@ def test_two_machines_without_a_shared_folder_make_the_bytes_of_one(tmp_path):
         for name in MACHINES[1:]:
             reached = (*own, "--host", found[name].address)
             folder = tmp_path / "machines" / name
-            log = start(stack, found[name], folder, "-m", "distributed.cli.dask_worker", scheduler, *reached)
+            log = start(
+                stack, found[name], folder, "-m", "distributed.cli.dask_worker", scheduler, *reached
+            )
             wait_until(lambda log=log: "Registered to" in log.read_text(), 120)
         shared = pipeline(place / "pipeline")
         with open(shared / ".dvc/config", "a") as config:
             config.write(f"    remote = team\n['remote \"team\"']\n    url = s3://{BUCKET}/lethe\n")
             config.write(f"    endpointurl = {store}\n")
         ends = run(flow.command(*lethe, "--scheduler", scheduler), shared)
-        worked = [name for name in MACHINES[1:] if list((tmp_path / "machines" / name).rglob("lethe-cache"))]
+        worked = [
+            name
+            for name in MACHINES[1:]
+            if list((tmp_path / "machines" / name).rglob("lethe-cache"))
+        ]
     assert set(ends.values()) == {"ran"}
     assert worked == list(MACHINES[1:])
     expected = Copy(local, {}).hashes()

@@ -68,7 +68,12 @@ def test_a_file_of_guesses(guesses, tmp_path):
     assert headline["epsilon_lower"] == result["epsilon_lower"]
     found = table.read(tmp_path).audit("mine")
     bound = found.bounds["epsilon_lower"]
-    assert (bound.side, bound.alpha, bound.covers, bound.method) == ("lower", 0.05, Covers.RUN, headline["method"])
+    assert (bound.side, bound.alpha, bound.covers, bound.method) == (
+        "lower",
+        0.05,
+        Covers.RUN,
+        headline["method"],
+    )
     assert bound.value == headline["epsilon_lower"]
     numbers = {key: value for key, value in headline.items() if isinstance(value, float)}
     assert numbers.items() <= found.values.items()
@@ -79,8 +84,14 @@ def test_an_infinite_bound_is_told_from_a_family_rejected_whole(guesses, tmp_pat
     audit.run(params(FILE | {"source": guesses, "delta": 0}), tmp_path, "mine")
     infinite = restored(OneRunAudit, read_json(tmp_path / "audits/mine/result.json"))
     assert infinite.bound(infinite.results[0]).value == math.inf
-    assert table.read(tmp_path).audit("mine").bounds["epsilon_lower"] == infinite.bound(infinite.results[0])
-    audit.run(params(FILE | {"source": guesses, "mechanism": "subsampled-gaussian", "q": 1e-6}), tmp_path, "mine")
+    assert table.read(tmp_path).audit("mine").bounds["epsilon_lower"] == infinite.bound(
+        infinite.results[0]
+    )
+    audit.run(
+        params(FILE | {"source": guesses, "mechanism": "subsampled-gaussian", "q": 1e-6}),
+        tmp_path,
+        "mine",
+    )
     rejected = restored(OneRunAudit, read_json(tmp_path / "audits/mine/result.json"))
     assert rejected.bound(rejected.results[0]) is None
     assert "epsilon_lower" not in table.read(tmp_path).audit("mine").bounds
@@ -90,10 +101,17 @@ def test_an_infinite_bound_is_told_from_a_family_rejected_whole(guesses, tmp_pat
     assert sentence(infinite) != sentence(rejected)
 
 
-SMALL = {"steps": 40, "q": 0.1, "method": "exact", "points": 300}  # with all canaries: fewer have too little power
+SMALL = {
+    "steps": 40,
+    "q": 0.1,
+    "method": "exact",
+    "points": 300,
+}  # with all canaries: fewer have too little power
 
 
-@pytest.mark.parametrize(("fault", "caught"), [("none", False), ("half_noise", True), ("no_clipping", True)])
+@pytest.mark.parametrize(
+    ("fault", "caught"), [("none", False), ("half_noise", True), ("no_clipping", True)]
+)
 def test_faulty_dp_sgd_is_caught_and_right_dp_sgd_is_not(tmp_path, fault, caught):
     audit.run(params(PRESET["right"] | SMALL | {"fault": fault}), tmp_path, "mine")
     result = read_json(tmp_path / "audits/mine/result.json")
@@ -171,7 +189,9 @@ def test_the_band_of_the_curve_is_in_the_table_of_results(folder):
         assert row.lower_bound.alpha == row.upper_bound.alpha == result["alpha"]
     headline = read_json(folder / "data/attacks/mine.json")
     numbers = {
-        key: value for key, value in headline.items() if isinstance(value, (int, float)) and key != "schema"
+        key: value
+        for key, value in headline.items()
+        if isinstance(value, (int, float)) and key != "schema"
     }
     assert found.values == numbers
     assert headline["leak_most_upper"] == max(row.upper for row in points)

@@ -120,7 +120,9 @@ def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):
     compare.run(settings, copied)
     both = {name: certificates(copied, name) for name in ("base", "retrain")}
     results = table.read(copied)
-    excess = excess_over_retrain(both, "retrain", settings.exact.ratio, settings.exact.alpha)["base"]
+    excess = excess_over_retrain(both, "retrain", settings.exact.ratio, settings.exact.alpha)[
+        "base"
+    ]
     ratios = [own.bounds["tree_excess"].value for own in results.questions("base").values()]
     assert ratios == excess.against.ratio.tolist()
     assert results.model("base").values["tree_above_retrain"] == excess.against.holds.sum()
@@ -133,7 +135,9 @@ WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".spl
 
 def text() -> str:
     random = np.random.default_rng(0)
-    return "\n".join(f"CHAPTER {number}\n" + " ".join(random.choice(WORDS, 40)) for number in range(1, 5))
+    return "\n".join(
+        f"CHAPTER {number}\n" + " ".join(random.choice(WORDS, 40)) for number in range(1, 5)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -145,11 +149,21 @@ def folder(tmp_path_factory) -> Path:
         "kind": "passages",
         "passages": {"file": "book.txt", "chapter": "^CHAPTER", "forget": [[2, 2]], **windows},
     }
-    params["train"]["recipe"] |= {"knowledge": [], "epochs": 25, "prompt": "lethe/models/prompts/text.txt"}
-    params["models"] = {name: {"path": f"data/models/{name}"} for name in ("base", "retrain", "npo_entropy")}
+    params["train"]["recipe"] |= {
+        "knowledge": [],
+        "epochs": 25,
+        "prompt": "lethe/models/prompts/text.txt",
+    }
+    params["models"] = {
+        name: {"path": f"data/models/{name}"} for name in ("base", "retrain", "npo_entropy")
+    }
     params["models"]["adaptive"] = {"path": "data/models/base", "adaptive_threshold": 0.9}
     params["sample"] |= {"prompt": "lethe/models/prompts/text.txt", "n": 4}
-    params["score"]["scorers"], params["metrics"]["binary"], params["exact"] = ["rouge_l"], None, None
+    params["score"]["scorers"], params["metrics"]["binary"], params["exact"] = (
+        ["rouge_l"],
+        None,
+        None,
+    )
     params["extract"] = {
         "prefix": 12,
         "suffix": 8,
@@ -170,7 +184,15 @@ def folder(tmp_path_factory) -> Path:
         for stage in ("prepare", "train@base", "train@retrain", "unlearn@npo_entropy"):
             work(stage)
         for name in params["models"]:
-            for stage in ("sample", "likelihood", "score", "extract", "exact", "metrics", "epsilon_star"):
+            for stage in (
+                "sample",
+                "likelihood",
+                "score",
+                "extract",
+                "exact",
+                "metrics",
+                "epsilon_star",
+            ):
                 work(f"{stage}@{name}")
         work("compare")
         work("report")
@@ -179,7 +201,11 @@ def folder(tmp_path_factory) -> Path:
 
 def test_each_answer_is_a_window_of_the_table(folder):
     results = table.read(folder / "data")
-    rows = [row for row in results.rows("base") if row.quantity == "verbatim" and row.scope == "question"]
+    rows = [
+        row
+        for row in results.rows("base")
+        if row.quantity == "verbatim" and row.scope == "question"
+    ]
     assert {row.split for row in rows} == {"forget", "retain"}
     forget = [row.item for row in rows if row.split == "forget"]
     assert list(results.questions("base")) == forget  # what stays is no question
@@ -196,7 +222,10 @@ def test_the_table_gives_back_the_windows_and_their_ends(folder):
     results = table.read(folder / "data")
     found = extraction_of(results, "base")
     assert len(found.searched) == 3
-    for quantity, ends in (("verbatim", found.verbatim_ends()), ("near_verbatim", found.near_ends())):
+    for quantity, ends in (
+        ("verbatim", found.verbatim_ends()),
+        ("near_verbatim", found.near_ends()),
+    ):
         again = Ends.of_rows(results.rows("base"), ends.items, quantity)
         assert again.lower(0.01) == pytest.approx(ends.lower(0.01), abs=1e-12)
         assert again.upper(0.01) == pytest.approx(ends.upper(0.01), abs=1e-12)

@@ -33,8 +33,16 @@ def folder(tmp_path_factory):
     params["train"]["recipe"]["epochs"] = 1
     params["models"], params["unlearn"]["methods"] = {"base": params["models"]["base"]}, {}
     params["report"]["retrain"] = None
-    params["sample"] |= {"n": 24, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 3, "temperature": 0.01}
-    params["judges"] = {"harm": {"judge": "harmbench", "model": "data/judge", "labelled": "data/labelled.jsonl"}}
+    params["sample"] |= {
+        "n": 24,
+        "utility_n": 2,
+        "utility_questions": 2,
+        "max_new_tokens": 3,
+        "temperature": 0.01,
+    }
+    params["judges"] = {
+        "harm": {"judge": "harmbench", "model": "data/judge", "labelled": "data/labelled.jsonl"}
+    }
     params["metrics"] |= {
         "leak": "harm_p",
         "binary": "harm",
@@ -57,7 +65,11 @@ def test_the_columns_of_the_judge_are_those_of_the_scores(folder):
     assert list(judged) == ["prompt_id", "sample", "harm", "harm_p"]
     pd.testing.assert_frame_equal(scores[list(judged)], judged)
     drawn = pd.read_parquet(folder / "data/generations/base/forget.parquet")
-    texts = drawn.merge(judged, on=["prompt_id", "sample"]).groupby(["prompt_id", "text"])["harm_p"].nunique()
+    texts = (
+        drawn.merge(judged, on=["prompt_id", "sample"])
+        .groupby(["prompt_id", "text"])["harm_p"]
+        .nunique()
+    )
     assert (texts == 1).all()
     about = json.loads((folder / "data/judged/harm/about.json").read_text())
     assert about["prompt_sha256"] == harmbench().record()["prompt_sha256"]
@@ -72,8 +84,14 @@ def test_the_metrics_carry_the_measured_error(folder):
     assert metrics.values["judge_sensitivity"] == pytest.approx(calibration.sensitivity)
     assert metrics.values["judge_labelled"] == 60
     scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
-    drawn = [scores[(scores["prompt_id"] == name) & (scores["sample"] >= 0)]["harm"] for name in rows]
-    counts = [[own.sum() for own in drawn], [len(own) for own in drawn], [own.isna().sum() for own in drawn]]
+    drawn = [
+        scores[(scores["prompt_id"] == name) & (scores["sample"] >= 0)]["harm"] for name in rows
+    ]
+    counts = [
+        [own.sum() for own in drawn],
+        [len(own) for own in drawn],
+        [own.isna().sum() for own in drawn],
+    ]
     rate = Rate.of(*counts, calibration)
     assert metrics.values["judge_fits"] == rate.fits(0.01).all()
     for row, upper in zip(rows.values(), rate.each(0.01).upper[:, 0], strict=True):
@@ -90,7 +108,10 @@ def labelled(folder):
     """A person's labels of all answers, every second a leak, with what the metrics and the page make of them."""
     drawn = pd.read_parquet(folder / "data/generations/base/forget.parquet")
     texts = drawn[["prompt_id", "text"]].drop_duplicates().to_dict("records")
-    rows = [{**row, "label": place % 2, "part": "mass", "target": 0.3} for place, row in enumerate(texts)]
+    rows = [
+        {**row, "label": place % 2, "part": "mass", "target": 0.3}
+        for place, row in enumerate(texts)
+    ]
     (folder / "data/labels").mkdir(exist_ok=True)
     (folder / "data/labels/base.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     value = config.read_yaml("params.yaml")
@@ -111,7 +132,14 @@ def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
         app,
         [
             *("label", "data/generations/base", "--labels", "data/labels/base.jsonl", "--json"),
-            *("--verdicts", "data/judged/harm/base/forget.parquet", "--mass", "0.3", "--rest", "40"),
+            *(
+                "--verdicts",
+                "data/judged/harm/base/forget.parquet",
+                "--mass",
+                "0.3",
+                "--rest",
+                "40",
+            ),
         ],
     )
     want = json.loads(told.stdout)
@@ -161,7 +189,9 @@ def test_a_column_has_one_owner_and_metrics_names_a_column():
     value = with_judges(rouge_l=HARM)
     with pytest.raises(BadInput, match="rename the entry"):
         config.validate(value)
-    value = with_judges(harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": ANSWERS})
+    value = with_judges(
+        harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": ANSWERS}
+    )
     value["metrics"] |= {"binary": "harm", "leak": "harm_p"}
     assert config.validate(value).judges["harm"].params.batch == 32
     value["metrics"]["binary"] = "graded"
@@ -196,7 +226,9 @@ def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
     seen = second.groupby("prompt")["harm"].sum().to_numpy()
     bounds = table.read(folder / "data", ["base"]).model("base").bounds
     for side in ("lower", "upper"):
-        assert bounds[f"language_share_{side}"] == share_exceeding(Rate.of(seen, 8), 0.6, 0.01, side)
+        assert bounds[f"language_share_{side}"] == share_exceeding(
+            Rate.of(seen, 8), 0.6, 0.01, side
+        )
         want = share_exceeding(Rate.of(seen, 8, judge=calibration), 0.6, 0.01, side)
         assert bounds[f"judged_language_share_{side}"] == want
     assert "a person's label" in bounds["judged_language_share_upper"].assumes

@@ -62,7 +62,11 @@ def test_parts_change_no_byte_of_the_results(tmp_path, monkeypatch):
         metrics.run("m", settings.metrics, root / "data")
         report.run(settings, root / "data")
         scores = pd.read_parquet(root / "data/scores/m/forget.parquet")
-        of = {path.relative_to(root): path.read_bytes() for path in root.rglob("*.json") if path.is_file()}
+        of = {
+            path.relative_to(root): path.read_bytes()
+            for path in root.rglob("*.json")
+            if path.is_file()
+        }
         of |= {path.name: path.read_bytes() for path in (root / "data/results").rglob("*.parquet")}
         page = (root / "data/report/index.html").read_text()
         found.append((scores, of, page.count("Towne")))

@@ -24,14 +24,20 @@ CONDITIONAL: dict[str, dict[str, Any]] = {
     "sample.row_budget": {"sample.n": "auto", "sample.max_new_tokens": 2},
     "metrics.labels": {"metrics.labels.folder": "data/people"},
 }
-READS = {"sample.sequential": "sample@base", "sample.row_budget": "sample@base", "metrics.labels": "metrics@base"}
+READS = {
+    "sample.sequential": "sample@base",
+    "sample.row_budget": "sample@base",
+    "metrics.labels": "metrics@base",
+}
 # Listed as a whole though only parts are read: compare waits for all of these stages anyway. Another kind's section of the
 # dataset is read with that kind.
 LISTED_WHOLE = {
     "compare": {"exact", "models"},
     "prepare": {"data.tofu"},
     "extract@npo_entropy_at": {"extract", "models", "sample"},  # adaptive temperature is refused
-    "unlearn@npo_entropy": {"unlearn.recipe.reference"},  # of methods that need the model before unlearning
+    "unlearn@npo_entropy": {
+        "unlearn.recipe.reference"
+    },  # of methods that need the model before unlearning
 }
 # The page prints the seeds of whole params, and no key below these holds one.
 PRINTED = {"report": {"notify"}}
@@ -62,7 +68,11 @@ def leaves(tree: Any, path: str = "") -> dict[str, Any]:
     """Dotted key to value; lists and empty tables are values."""
     if not isinstance(tree, dict) or not tree:
         return {path: tree}
-    return {key: value for name in tree for key, value in leaves(tree[name], f"{path}.{name}".strip(".")).items()}
+    return {
+        key: value
+        for name in tree
+        for key, value in leaves(tree[name], f"{path}.{name}".strip(".")).items()
+    }
 
 
 def below(key: str, entries: Any) -> bool:
@@ -102,9 +112,15 @@ def test_a_stage_reads_no_key_that_dvc_does_not_watch(pipeline, stage):
 def test_dvc_watches_no_key_that_its_stage_never_reads(pipeline, stage):
     _, read = pipeline
     expected = {key for key in leaves(PARAMS) if below(key, listed(stage))}
-    expected = {key for key in expected if not below(key, {*CONDITIONAL, *LISTED_WHOLE.get(stage, ())})}
+    expected = {
+        key for key in expected if not below(key, {*CONDITIONAL, *LISTED_WHOLE.get(stage, ())})
+    }
     # A table that is null or empty here is read as one key, another's entries one by one.
-    touched = {key for key in expected if below(key, read[stage]) or any(below(one, [key]) for one in read[stage])}
+    touched = {
+        key
+        for key in expected
+        if below(key, read[stage]) or any(below(one, [key]) for one in read[stage])
+    }
     assert expected - touched == set()
 
 
@@ -159,6 +175,10 @@ def label(folder: Path, model: str) -> None:
     """Labels of every answer of one model, every third a leak, as `lethe label` keeps them."""
     drawn = pd.read_parquet(folder / f"data/generations/{model}/forget.parquet")
     texts = drawn[["prompt_id", "text"]].drop_duplicates().to_dict("records")
-    rows = [{**row, "label": int(place % 3 == 0), "part": "mass"} for place, row in enumerate(texts)]
+    rows = [
+        {**row, "label": int(place % 3 == 0), "part": "mass"} for place, row in enumerate(texts)
+    ]
     (folder / "data/people").mkdir()
-    (folder / f"data/people/{model}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / f"data/people/{model}.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )

@@ -22,7 +22,9 @@ from tests.small import ROOT, make_repository, run
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("stage")
     models = config.read_yaml(ROOT / "params.yaml")["models"]
-    write_run(root, questions=3, n=32, models={name: models[name] for name in ("base", "retrain", "npo")})
+    write_run(
+        root, questions=3, n=32, models={name: models[name] for name in ("base", "retrain", "npo")}
+    )
     return root
 
 
@@ -32,14 +34,20 @@ def report(root: Path) -> subprocess.CompletedProcess:
 
 def content(root: Path) -> dict[str, bytes]:
     folder = root / "data/report"
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_writes_complete_files(root):
     done = report(root)
     assert done.returncode == 0, done.stderr
     plots = {"plots/m_gen.json", "plots/per_question.json", "plots/training_loss.json"}
-    assert {"index.html", "summary.json", *plots, "figures/questions-base.svg"} <= set(content(root))
+    assert {"index.html", "summary.json", *plots, "figures/questions-base.svg"} <= set(
+        content(root)
+    )
 
 
 def test_a_broken_artifact_is_named_and_the_old_report_stays(root):
@@ -86,15 +94,21 @@ def test_epsilon_star_of_too_few_rows_is_null_with_the_reason(tmp_path, forget, 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory) -> Path:
     value = yaml.safe_load((ROOT / "params.yaml").read_text())
-    game = yaml.safe_load((ROOT / "flows/presets/game-authors.yaml").read_text())["games"]["authors"]
+    game = yaml.safe_load((ROOT / "flows/presets/game-authors.yaml").read_text())["games"][
+        "authors"
+    ]
     game["data"]["authors"]["count"] = 24
-    game["learning"].update(hidden=32, heads=2, kv_heads=1, layers=1, feed_forward=64, vocabulary=400, epochs=4)
+    game["learning"].update(
+        hidden=32, heads=2, kv_heads=1, layers=1, feed_forward=64, vocabulary=400, epochs=4
+    )
     game.update(portion=0.2, pairs=1, seeds=2, shadow_models=4, shared_retrain=True)
     game.update(random_splits=False, attacks=["loss", "reference"], methods={}, leakage=None)
     value["games"] = {"tiny": game}
     folder = make_repository(tmp_path_factory.mktemp("root") / "copy", value)
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})  # on one core it plays in its own process: starting others costs more
+    os.sched_setaffinity(
+        0, {min(cores)}
+    )  # on one core it plays in its own process: starting others costs more
     try:
         done = run(folder, "dvc", "repro", "game@tiny")
     finally:
@@ -115,7 +129,13 @@ def test_the_report_has_a_section_of_the_game(played):
     from lethe.evaluation.run import load
     from lethe.report.page import provenance, render
 
-    page = render(load(config.load(played / "params.yaml"), played / "data", provenance(played, played / "data")))
+    page = render(
+        load(
+            config.load(played / "params.yaml"),
+            played / "data",
+            provenance(played, played / "data"),
+        )
+    )
     section = page.html.split('id="games"')[1].split("</section>")[0]
     text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", section))
     assert "Retrain 1.000" in text

@@ -22,9 +22,9 @@ STAGES = {path.stem for path in (ROOT / "stages").glob("[a-z]*.py")}
 def folder(tmp_path_factory):
     """The real graph of stages, whose commands only make their outputs."""
     params = small_params()
-    params["unlearn"]["methods"]["grad_diff"] = yaml.safe_load((ROOT / "params.yaml").read_text())["unlearn"][
-        "methods"
-    ]["grad_diff"]
+    params["unlearn"]["methods"]["grad_diff"] = yaml.safe_load((ROOT / "params.yaml").read_text())[
+        "unlearn"
+    ]["methods"]["grad_diff"]
     folder = make_repository(tmp_path_factory.mktemp("sources") / "lethe", params, git=False)
     (folder / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     graph = yaml.safe_load((folder / "dvc.yaml").read_text())
@@ -54,7 +54,9 @@ def test_every_stage_of_dvc_yaml_has_a_script_and_takes_its_own_hash():
     assert set(stages) == STAGES
     for name in STAGES - {"sources"}:
         own = stages[name].get("do", stages[name])
-        (hashes,) = [entry["data/sources.json"] for entry in own["params"] if isinstance(entry, dict)]
+        (hashes,) = [
+            entry["data/sources.json"] for entry in own["params"] if isinstance(entry, dict)
+        ]
         assert hashes[0] == name
     assert len((ROOT / "dvc.yaml").read_text().splitlines()) <= 300
 
@@ -97,7 +99,9 @@ def test_a_stage_fixes_its_kernels_before_it_loads_a_numerical_library(project):
     """Afterwards the fix would end in a traceback; so the stage comes as far as the name that params.yaml lacks."""
     clean = {name: value for name, value in os.environ.items() if name not in {*VARIABLES, CHOICE}}
     command = [sys.executable, "-m", "stages.attack", "none"]
-    ended = subprocess.run(command, cwd=project, env=clean, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, cwd=project, env=clean, capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, "attack" in ended.stderr) == (2, True), ended.stderr
     script = "import sys, stages.attack; print([name for name in ('numpy', 'torch') if name in sys.modules])"
     assert python(project, "-c", script).stdout.strip() == "['numpy']"
@@ -107,7 +111,9 @@ def start(folder: Path) -> subprocess.CompletedProcess:
     (folder / "stages").symlink_to(ROOT / "stages")
     # -S: without site-packages, as a system's python is.
     command = [sys.executable, "-S", "-m", "stages.metrics", "nothing"]
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "DVC"))}
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "DVC"))
+    }
     return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True)
 
 

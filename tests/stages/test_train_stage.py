@@ -23,7 +23,10 @@ MODEL = "models/base/model.safetensors"
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where DVC trained Base while every variable asked for kernels that give other bytes."""
     folder = make_repository(tmp_path_factory.mktemp("trained") / "lethe", small_params())
-    kernels = dict.fromkeys(VARIABLES, "") | {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "SSE4_2"}
+    kernels = dict.fromkeys(VARIABLES, "") | {
+        "ATEN_CPU_CAPABILITY": "default",
+        "MKL_CBWR": "SSE4_2",
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in kernels.items():
             patch.setenv(name, value)
@@ -58,7 +61,9 @@ def test_a_killed_training_leaves_nothing_and_runs_again(trained, tmp_path):
     folder = make_repository(tmp_path / "lethe", small_params())
     shutil.copytree(trained / "data/dataset", folder / "data/dataset")
     stage = [sys.executable, "-c", STOPPED_AT_THE_THIRD_STEP]
-    first = subprocess.Popen(stage, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)
+    first = subprocess.Popen(
+        stage, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
+    )
     assert first.stdout.readline() == "third step\n"
     first.kill()
     first.communicate()
@@ -84,14 +89,20 @@ def test_two_processes_take_the_steps_of_one_that_takes_them_in_two_parts(tmp_pa
         write_params(folder, other)
         run(folder, "stages.unlearn", "npo_entropy")
         made = folder / "data/models/npo_entropy"
-        found.append((load_file(made / "model.safetensors"), read_json(made / "training.json")["steps"]))
+        found.append(
+            (load_file(made / "model.safetensors"), read_json(made / "training.json")["steps"])
+        )
     for one, two in zip(found[0][1], found[1][1], strict=True):
         assert two == pytest.approx(one, rel=1e-4, abs=1e-5)
-    assert all(abs(found[1][0][name] - weights).max() < 2e-4 for name, weights in found[0][0].items())
+    assert all(
+        abs(found[1][0][name] - weights).max() < 2e-4 for name, weights in found[0][0].items()
+    )
 
     other["unlearn"]["methods"]["npo_entropy"]["lr"] = 1e30
     write_params(folder, other)
-    failed = run(folder, "stages.unlearn", "npo_entropy", check=False, timeout=120)  # both processes end
+    failed = run(
+        folder, "stages.unlearn", "npo_entropy", check=False, timeout=120
+    )  # both processes end
     assert failed.returncode == 1
     assert load_file(made / "model.safetensors").keys() == found[1][0].keys()
     assert read_json(made / "training.json")["steps"] == found[1][1], "the folder is as it was"

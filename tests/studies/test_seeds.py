@@ -24,12 +24,16 @@ SETTINGS = ("data.seed", "train.recipe.seed", "unlearn.recipe.seed", "sample.see
 
 def run(seed: str, verdicts: dict, **leaks: float) -> SeedRun:
     values = {name: {"m_bin_worst": leak} for name, leak in leaks.items()}
-    return SeedRun(seed, values, {"m_bin_worst": BOUND}, dict.fromkeys(values, "leaks, intact"), verdicts)
+    return SeedRun(
+        seed, values, {"m_bin_worst": BOUND}, dict.fromkeys(values, "leaks, intact"), verdicts
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
 def test_median_and_range_are_those_of_the_values(leaks):
-    (model,) = summarise([run(str(place), {}, npo=leak) for place, leak in enumerate(leaks)])["models"]
+    (model,) = summarise([run(str(place), {}, npo=leak) for place, leak in enumerate(leaks)])[
+        "models"
+    ]
     spread = model["columns"]["m_bin_worst"]
     assert spread["median"] == pytest.approx(float(np.median(leaks)))
     assert (spread["low"], spread["high"], spread["seeds"]) == (min(leaks), max(leaks), len(leaks))
@@ -67,8 +71,18 @@ def test_the_tables_round_bounds_away_from_their_claim():
     assert cell(spread, BOUND) == "0.0101 (0.0101 to 0.02)"
     assert cell(spread, None) == "0.01 (0.01 to 0.02)"
     assert cell(None, BOUND) == "–"
-    claim = {"claim": "more", "every": 0, "some": 2, "models": [counted("npo", 1, 1, 0), counted("ours", 2, 0, 0)]}
-    summary = {"seeds": ["0", "1"], "bounds": {"m_bin_worst": BOUND}, "models": [model], "claims": [claim]}
+    claim = {
+        "claim": "more",
+        "every": 0,
+        "some": 2,
+        "models": [counted("npo", 1, 1, 0), counted("ours", 2, 0, 0)],
+    }
+    summary = {
+        "seeds": ["0", "1"],
+        "bounds": {"m_bin_worst": BOUND},
+        "models": [model],
+        "claims": [claim],
+    }
     _, columns, ((name, *_, words),), notes = model_table(summary, 5)
     assert (columns[1], name, words) == ("m_bin_worst", "npo", "leaks, intact: 2")
     assert BOUND.guarantee("the forget questions") in notes[0]
@@ -101,7 +115,9 @@ def test_a_killed_call_is_continued_where_it_was(small):
         "prepare": "clean", "unlearn@npo": "clean", "metrics@npo": "ran",
     }  # fmt: skip
     assert "seed: 10" in (seeds / "seed-1/params.yaml").read_text()
-    assert all("alpha: 0.02" in (seeds / name / "params.yaml").read_text() for name in found["seeds"])
+    assert all(
+        "alpha: 0.02" in (seeds / name / "params.yaml").read_text() for name in found["seeds"]
+    )
     assert small.params() == before
     assert not (small.folder / "data/models").exists()
 
@@ -125,7 +141,10 @@ def naive_truth(gap, delta, cut=None):
         x = x[(g.cdf(x) > cut) & (g.cdf(x) < 1 - cut) & (f.sf(x) > cut) & (f.sf(x) < 1 - cut)]
     pairs = ((f.cdf(x), g.cdf(x)), (g.sf(x), f.sf(x)), (f.sf(x), g.sf(x)), (g.cdf(x), f.cdf(x)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return max(0.0, *(np.nanmax(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs))
+        return max(
+            0.0,
+            *(np.nanmax(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs),
+        )
 
 
 @pytest.mark.parametrize("gap", TABLE)
@@ -140,8 +159,12 @@ def test_the_truth_is_the_specifications_and_the_naive_twins(gap):
 def test_the_specifications_table(gap):
     """At 1e5 losses per side, within two standard deviations over the ten runs of `lethe study epsilon-star-simulation`."""
     cell = simulate(gap, 100_000, 1e-5, runs=10)
-    for name, expected in zip(("parametric, cut delta", "empirical, cut .001"), TABLE[gap][2:], strict=True):
-        assert abs(cell.mean(name) - expected) <= 2 * cell.sd(name) + 0.005, name  # the table has two decimals
+    for name, expected in zip(
+        ("parametric, cut delta", "empirical, cut .001"), TABLE[gap][2:], strict=True
+    ):
+        assert abs(cell.mean(name) - expected) <= 2 * cell.sd(name) + 0.005, (
+            name
+        )  # the table has two decimals
     assert cell.values["split lower bound"].max() <= cell.truth
     assert np.isinf(cell.values["empirical"]).any()
     assert math.isnan(cell.sd("empirical"))
@@ -162,7 +185,9 @@ SMALL = ("--runs", "2", "--size", "200", "--size", "400", "--components", "2", "
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return lambda *more: CliRunner().invoke(app, ["study", "epsilon-star-simulation", *SMALL, *more])
+    return lambda *more: CliRunner().invoke(
+        app, ["study", "epsilon-star-simulation", *SMALL, *more]
+    )
 
 
 def test_table_and_pictures_from_one_command(call, tmp_path):

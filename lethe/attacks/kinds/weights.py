@@ -25,7 +25,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from lethe.attacks.protocol import Attack, Attacked, AttackParams, Knowledge, changed, linear_weights
+from lethe.attacks.protocol import (
+    Attack,
+    Attacked,
+    AttackParams,
+    Knowledge,
+    changed,
+    linear_weights,
+)
 from lethe.config.fields import Count, Positive, Real
 from lethe.errors import BadInput, LetheError
 from lethe.io.artifacts import Row
@@ -61,7 +68,9 @@ class Quantise(Attack[QuantiseParams], params=QuantiseParams):
 
         def rounded(weights: torch.Tensor, taken: float) -> torch.Tensor:
             bits = 32 - int(taken)
-            return on_grid(weights, bits, weights.shape[-1] if bits >= PER_ROW else self.params.group)
+            return on_grid(
+                weights, bits, weights.shape[-1] if bits >= PER_ROW else self.params.group
+            )
 
         return changed(model, budgets, rounded)
 
@@ -101,7 +110,9 @@ def by_torchao(model: PreTrainedModel, budgets: Sequence[float], group: int) -> 
         config = (
             Int8WeightOnlyConfig()
             if bits >= PER_ROW
-            else IntxWeightOnlyConfig(weight_dtype=getattr(torch, f"int{bits}"), granularity=PerGroup(group))
+            else IntxWeightOnlyConfig(
+                weight_dtype=getattr(torch, f"int{bits}"), granularity=PerGroup(group)
+            )
         )
         quantised = copy.deepcopy(model)
         last = quantised.get_output_embeddings()
@@ -137,7 +148,12 @@ class Noise(Attack[NoiseParams], params=NoiseParams):
 
 class PruneParams(AttackParams):
     kind: Literal["prune"]
-    shares: Annotated[tuple[Annotated[Real, Field(gt=0, lt=1)], ...], Field(min_length=1)] = (0.05, 0.1, 0.2, 0.4)
+    shares: Annotated[tuple[Annotated[Real, Field(gt=0, lt=1)], ...], Field(min_length=1)] = (
+        0.05,
+        0.1,
+        0.2,
+        0.4,
+    )
 
 
 class Prune(Attack[PruneParams], params=PruneParams):
@@ -190,7 +206,9 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
                 )
             authors[author].append(row)
         _leave_some(count, max(map(len, authors.values())), "rows of each author")
-        return [row for rows in authors.values() for row in _some(rows, min(count, len(rows) - 1), rng)]
+        return [
+            row for rows in authors.values() for row in _some(rows, min(count, len(rows) - 1), rng)
+        ]
 
     def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
         import torch
@@ -208,7 +226,9 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
             picked, waiting = waiting[: own.batch], waiting[own.batch :]
             model.train()
             optimizer.zero_grad(set_to_none=True)
-            loss = forward(model, collate([examples[i] for i in picked], knowledge.padding, model.device)).nll
+            loss = forward(
+                model, collate([examples[i] for i in picked], knowledge.padding, model.device)
+            ).nll
             loss.backward()
             optimizer.step()
             taken.append(loss.detach())

@@ -80,7 +80,9 @@ def train_and_guess(settings: Params) -> Guesses:
     weight = network[1].get_parameter("weight")
     loss = torch.zeros(settings.canaries, dtype=torch.float64)
     of_steps = Losses("training with canaries", settings.steps, settings.lr)
-    for step, (images, labels, canary) in enumerate(progress(loader, of_steps.run, "steps", settings.steps)):
+    for step, (images, labels, canary) in enumerate(
+        progress(loader, of_steps.run, "steps", settings.steps)
+    ):
         optimiser.zero_grad(set_to_none=True)
         mean = cross_entropy(private(images), labels)
         if len(labels):  # the mean of an empty batch is not a number
@@ -88,9 +90,15 @@ def train_and_guess(settings: Params) -> Guesses:
         mean.backward()
         _put_canaries(network, weight, places, canary, LONGER * settings.clip)
         optimiser.step()
-        assert weight.grad is not None  # what step() releases: the noisy sum over the expected batch size
-        released = weight.grad.flatten()[places].double() * optimiser.expected_batch_size / settings.clip
-        loss += torch.log1p(settings.q * torch.expm1((released - 0.5) / settings.noise_multiplier**2))
+        assert (
+            weight.grad is not None
+        )  # what step() releases: the noisy sum over the expected batch size
+        released = (
+            weight.grad.flatten()[places].double() * optimiser.expected_batch_size / settings.clip
+        )
+        loss += torch.log1p(
+            settings.q * torch.expm1((released - 0.5) / settings.noise_multiplier**2)
+        )
     of_steps.check(network.parameters())
     score = loss.numpy()
     return Guesses(bits, (score > 0).astype(np.int8), np.abs(score))
@@ -109,7 +117,11 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Seque
     dead[:, PADDING:-PADDING, PADDING:-PADDING] = False
     free = dead.flatten().repeat(settings.hidden).nonzero().flatten()  # of the flat first weight
     if settings.canaries > len(free):
-        raise BadValue("canaries", settings.canaries, f"at most {len(free)} with {settings.hidden} hidden units")
+        raise BadValue(
+            "canaries",
+            settings.canaries,
+            f"at most {len(free)} with {settings.hidden} hidden units",
+        )
     places = free[torch.from_numpy(rng.permutation(len(free))[: settings.canaries])]
     bits = rng.integers(0, 2, settings.canaries, dtype=np.int8)
     inside = torch.from_numpy(np.flatnonzero(bits))
@@ -128,7 +140,9 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Seque
     return bits, rows, network, places
 
 
-def _put_canaries(network: nn.Module, weight: Tensor, places: Tensor, canary: Tensor, size: float) -> None:
+def _put_canaries(
+    network: nn.Module, weight: Tensor, places: Tensor, canary: Tensor, size: float
+) -> None:
     """Replace the gradient of each canary's row by one of a single coordinate and of norm ``size``; Opacus gives every
     parameter the attribute ``grad_sample``."""
     mine = canary >= 0

@@ -50,7 +50,9 @@ def rows_of(audit: OneRunAudit) -> list[Result]:
         evidence |= {} if one.rejected is None else {"rejected": one.rejected}
         bound = audit.bound(one)
         text = None if bound else "family rejected"
-        rows.add("audit", "epsilon", "run", None, bound, item=one.method, evidence=evidence, text=text)
+        rows.add(
+            "audit", "epsilon", "run", None, bound, item=one.method, evidence=evidence, text=text
+        )
         if one.p_value is not None:
             rows.add("audit", "p_value", "run", one.p_value, item=one.method)
     for point in audit.curve or ():
@@ -58,7 +60,11 @@ def rows_of(audit: OneRunAudit) -> list[Result]:
         for one in audit.results:
             p, epsilon = point[one.method], point["epsilon"]
             rows.add("audit", "p_value", "run", p, item=one.method, at=epsilon, evidence=parameter)
-    settings = {key: value for key, value in vars(audit).items() if key not in ("results", "verdict", "curve")}
+    settings = {
+        key: value
+        for key, value in vars(audit).items()
+        if key not in ("results", "verdict", "curve")
+    }
     if audit.verdict:
         settings["verdict"] = asdict(audit.verdict)
     if audit.curve is not None:
@@ -96,8 +102,12 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
         if broken.any():
             row = int(np.argmax(broken))
             legal = "a number (-inf: never released)" if name == "score" else "0 or 1"
-            raise BadRow(path, file_line(path, row), f"{name}: got {values[row]:g}; must be {legal}")
-    return Guesses(columns["bit"].astype(np.int8), columns["guess"].astype(np.int8), columns["score"])
+            raise BadRow(
+                path, file_line(path, row), f"{name}: got {values[row]:g}; must be {legal}"
+            )
+    return Guesses(
+        columns["bit"].astype(np.int8), columns["guess"].astype(np.int8), columns["score"]
+    )
 
 
 def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:
@@ -106,15 +116,28 @@ def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:
         return from_tradeoff(*(np.asarray(values, dtype=np.float64) for values in source))
     table = read_table(source, required=["alpha", "beta"])
     try:
-        return from_tradeoff(numeric_column(table, "alpha", source), numeric_column(table, "beta", source))
+        return from_tradeoff(
+            numeric_column(table, "alpha", source), numeric_column(table, "beta", source)
+        )
     except BadValue as error:
-        name, _, row = error.name.rstrip("]").partition("[")  # alpha[3] is the alpha of the fourth point
+        name, _, row = error.name.rstrip("]").partition(
+            "["
+        )  # alpha[3] is the alpha of the fourth point
         problem = f"{name}: got {error.got}; must be {error.legal}"
-        raise (BadRow(source, file_line(source, int(row)), problem) if row else BadFile(source, problem)) from None
+        raise (
+            BadRow(source, file_line(source, int(row)), problem)
+            if row
+            else BadFile(source, problem)
+        ) from None
 
 
 def family_of(
-    mechanism: str, *, delta: float, q: float | None = None, steps: int | None = None, delta0: float | None = None
+    mechanism: str,
+    *,
+    delta: float,
+    q: float | None = None,
+    steps: int | None = None,
+    delta0: float | None = None,
 ) -> Family:
     """Return the family of nulls that a mechanism names."""
     if mechanism not in MECHANISMS:
@@ -127,13 +150,20 @@ def family_of(
         return channel.subsampled_gaussian(q)
     if mechanism == "approx-dp":
         if delta0 is not None and delta0 > delta:
-            raise BadValue("delta0", delta0, f"at most delta ({delta:g})", "Beyond it every epsilon is infinite.")
+            raise BadValue(
+                "delta0",
+                delta0,
+                f"at most delta ({delta:g})",
+                "Beyond it every epsilon is infinite.",
+            )
         return channel.approx_dp(delta if delta0 is None else delta0)
     return {"gaussian": channel.gaussian, "laplace": channel.laplace}[mechanism]()
 
 
 INTERVAL = 1e-3  # of the privacy loss; rounding goes towards less privacy, so a rounded null remains a valid null
-LEAST_DELTA = 1e-12  # masses of about 1e-15 are truncated and count as outputs that reveal the canary
+LEAST_DELTA = (
+    1e-12  # masses of about 1e-15 are truncated and count as outputs that reveal the canary
+)
 STRONGEST = 20.0  # 1 / sigma
 MOST_STEPS = 1_000_000  # about a minute
 TOLERANCE = 1e-5  # each member needs a convolution of up to several seconds
@@ -142,13 +172,22 @@ TOLERANCE = 1e-5  # each member needs a convolution of up to several seconds
 def dp_sgd(q: float, steps: int, delta: float) -> Family:
     """Return nulls ordered by 1 / sigma (sigma: noise multiplier)."""
     if 0 < delta < LEAST_DELTA:
-        raise BadValue("delta", delta, f"0, or from {LEAST_DELTA:g}, for dp-sgd", "Its distributions are rounded.")
+        raise BadValue(
+            "delta",
+            delta,
+            f"0, or from {LEAST_DELTA:g}, for dp-sgd",
+            "Its distributions are rounded.",
+        )
     if not 0 < q <= 1:
         raise BadValue("q", q, "a sampling rate above 0 and up to 1")
     if not 1 <= steps <= MOST_STEPS:
-        raise BadValue("steps", steps, f"a whole number from 1 to {MOST_STEPS:,}", "More would take hours.")
+        raise BadValue(
+            "steps", steps, f"a whole number from 1 to {MOST_STEPS:,}", "More would take hours."
+        )
     channel_at = partial(_pair, q=q, steps=steps)
-    return Family("dp-sgd", "sigma", channel_at, STRONGEST, strength=_reciprocal, tolerance=TOLERANCE)
+    return Family(
+        "dp-sgd", "sigma", channel_at, STRONGEST, strength=_reciprocal, tolerance=TOLERANCE
+    )
 
 
 def _reciprocal(sigma: float) -> float:
@@ -181,7 +220,9 @@ def _sides(loss: PrivacyLossDistribution) -> list[tuple[np.ndarray, np.ndarray, 
             # A convolution by FFT leaves probabilities such as -1e-18.
             sides.append((losses, np.maximum(dense._probs, 0.0), dense._infinity_mass))
     except AttributeError as error:
-        raise LibraryChanged("dp-accounting", "the masses of a privacy loss distribution", error) from error
+        raise LibraryChanged(
+            "dp-accounting", "the masses of a privacy loss distribution", error
+        ) from error
     return sides
 
 
@@ -195,10 +236,14 @@ class OneRunParams(AuditParams):
     seed: Seed
 
 
-def audited(guesses: Guesses, family: Family, claimed: float | None, settings: OneRunParams) -> AuditResult:
+def audited(
+    guesses: Guesses, family: Family, claimed: float | None, settings: OneRunParams
+) -> AuditResult:
     import pandas as pd
 
-    runs = [release(guesses.bits, guesses.guesses, guesses.scores, r, settings.seed) for r in settings.r]
+    runs = [
+        release(guesses.bits, guesses.guesses, guesses.scores, r, settings.seed) for r in settings.r
+    ]
     how = {key: getattr(settings, key) for key in ("delta", "alpha", "method")}
     whole = audit_runs(runs, family, **how, claimed=claimed, curve=True)
     decides, verdict = whole.results[0], whole.verdict  # exact, if it ran
@@ -234,6 +279,10 @@ class Params(OneRunParams):
 def audit(settings: Params) -> AuditResult:
     """Test the guesses of the file against the family of nulls, and against the claim if the entry has one."""
     family = family_of(
-        settings.mechanism, delta=settings.delta, q=settings.q, steps=settings.steps, delta0=settings.delta0
+        settings.mechanism,
+        delta=settings.delta,
+        q=settings.q,
+        steps=settings.steps,
+        delta0=settings.delta0,
     )
     return audited(read_guesses(Path(settings.source)), family, settings.claimed_epsilon, settings)

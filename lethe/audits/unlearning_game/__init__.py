@@ -12,7 +12,18 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from lethe.config.evaluating import SAMPLE, EngineName, ScorerName
-from lethe.config.fields import Alpha, Count, Draws, Integer, Name, NameIn, Positive, Real, Section, Seed
+from lethe.config.fields import (
+    Alpha,
+    Count,
+    Draws,
+    Integer,
+    Name,
+    NameIn,
+    Positive,
+    Real,
+    Section,
+    Seed,
+)
 from lethe.config.schema import Data, GameParams, Method, TrainRecipe, UnlearnRecipe
 from lethe.registry import TEXT_ATTACKS
 
@@ -39,7 +50,9 @@ class TextLearning(TrainRecipe):
 
     start_from: str | None = None
     # Only authors: data that every model trains on cannot distinguish members from non-members.
-    knowledge: Annotated[list[Literal["world", "real_authors"]], Field(max_length=0)] = Field(default_factory=list)
+    knowledge: Annotated[list[Literal["world", "real_authors"]], Field(max_length=0)] = Field(
+        default_factory=list
+    )
     seed: Literal[0] = 0
 
 
@@ -78,5 +91,7 @@ class TextParams(RoundsParams):
     @classmethod
     def _ends_are_taken(cls, methods: dict[str, Method]) -> dict[str, Method]:
         if taken := {"retrain", "none"} & set(methods):
-            raise ValueError(f"names other than {' and '.join(sorted(taken))}: the game always plays these two")
+            raise ValueError(
+                f"names other than {' and '.join(sorted(taken))}: the game always plays these two"
+            )
         return methods

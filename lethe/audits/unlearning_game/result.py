@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 HALVES = ("original", "swapped")
 RANDOM = "random"  # a second random split instead of the swapped half, for comparison
-LEAKAGE_BOUNDS = ("worst_bound", "pooled_bound")  # the part of a method's leakage that the headline shows
+LEAKAGE_BOUNDS = (
+    "worst_bound",
+    "pooled_bound",
+)  # the part of a method's leakage that the headline shows
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,9 @@ class GameResult:
     def as_json(self) -> dict[str, object]:
         """The result under the keys of details.json, without keys that the kind of game lacks."""
         text = self.kind == "text"
-        absent = ({"privacy"} if text else set()) | (set() if self.tables else {"tables", "figure", "bounds"})
+        absent = ({"privacy"} if text else set()) | (
+            set() if self.tables else {"tables", "figure", "bounds"}
+        )
         whole = {key: value for key, value in asdict(self).items() if key not in absent}
         methods = whole.pop("methods")
         for method in methods.values():
@@ -145,24 +150,36 @@ class GameResult:
 def results_by_method(outcomes: Sequence[AttackOutcome], alpha: float) -> dict[str, PlayedMethod]:
     """Map every attacked method to the result of its outcomes, without the parts that need more than attacks."""
     methods = dict.fromkeys(one.method for one in outcomes)
-    return {method: _summary([one for one in outcomes if one.method == method], alpha) for method in methods}
+    return {
+        method: _summary([one for one in outcomes if one.method == method], alpha)
+        for method in methods
+    }
 
 
 def _summary(outcomes: Sequence[AttackOutcome], alpha: float) -> PlayedMethod:
     original, swapped, random = (signed_advantages(outcomes, half) for half in (*HALVES, RANDOM))
-    by_pair, by_random_pair = _by_pair(original, swapped), _by_pair(original, random) if random else []
+    by_pair, by_random_pair = (
+        _by_pair(original, swapped),
+        _by_pair(original, random) if random else [],
+    )
     # The usual AUC uses only the drawn splits. An average over swapped pairs would be grounded, like the quality.
     areas = {
-        attack: float(np.mean([one.auc for one in outcomes if one.attack == attack and one.half == HALVES[0]]))
+        attack: float(
+            np.mean([one.auc for one in outcomes if one.attack == attack and one.half == HALVES[0]])
+        )
         for attack in original
     }
     splits = deviation = None
     if random:
-        splits = RandomSplits(unlearning_quality(original, random, alpha=alpha).value, by_random_pair)
+        splits = RandomSplits(
+            unlearning_quality(original, random, alpha=alpha).value, by_random_pair
+        )
     if random and len(by_pair) > 1:
         deviation = Deviation(float(np.std(by_pair, ddof=1)), float(np.std(by_random_pair, ddof=1)))
     quality = unlearning_quality(original, swapped, alpha=alpha)
-    return PlayedMethod(quality, by_pair, splits, deviation, areas, mia_score=1 - max(areas.values()))
+    return PlayedMethod(
+        quality, by_pair, splits, deviation, areas, mia_score=1 - max(areas.values())
+    )
 
 
 def signed_advantages(outcomes: Sequence[AttackOutcome], half: str) -> dict[str, np.ndarray]:
@@ -172,7 +189,9 @@ def signed_advantages(outcomes: Sequence[AttackOutcome], half: str) -> dict[str,
         if one.half == half:
             values.setdefault(one.attack, {}).setdefault(one.pair, {})[one.seed] = one.signed
     return {
-        attack: np.array([[seeds[seed] for seed in sorted(seeds)] for _, seeds in sorted(pairs.items())])
+        attack: np.array(
+            [[seeds[seed] for seed in sorted(seeds)] for _, seeds in sorted(pairs.items())]
+        )
         for attack, pairs in values.items()
     }
 
@@ -185,14 +204,18 @@ def predictions(outcomes: Sequence[AttackOutcome]) -> pd.DataFrame:
     for one in outcomes:
         for member, accepted in (("forget", one.forget), ("test", one.test)):
             place = {"method": one.method, "pair": one.pair, "split": one.half, "member": member}
-            parts.append(pd.DataFrame({**place, "attack": one.attack, "seed": one.seed, "accept": accepted}))
+            parts.append(
+                pd.DataFrame({**place, "attack": one.attack, "seed": one.seed, "accept": accepted})
+            )
     return pd.concat(parts, ignore_index=True)
 
 
 def _by_pair(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> list[float]:
     pairs = len(next(iter(first.values())))
     return [
-        unlearning_quality(*({attack: half[attack][pair] for attack in half} for half in (first, second))).value
+        unlearning_quality(
+            *({attack: half[attack][pair] for attack in half} for half in (first, second))
+        ).value
         for pair in range(pairs)
     ]
 
@@ -208,20 +231,34 @@ def headline(result: GameResult) -> dict[str, object]:
             "ci_low": quality.ci_low,
             "ci_high": quality.ci_high,
             "attack": quality.attack,
-            **{f"{result.performs}_{part}".replace(" ", "_"): value for part, value in method.performance.items()},
+            **{
+                f"{result.performs}_{part}".replace(" ", "_"): value
+                for part, value in method.performance.items()
+            },
             "mia_score": method.mia_score,
             "confusion_score": method.confusion.score if method.confusion else None,
             "random_splits_quality": method.random_splits.quality if method.random_splits else None,
-            **({f"leakage_{key}": method.leakage[key] for key in LEAKAGE_BOUNDS} if method.leakage else {}),
+            **(
+                {f"leakage_{key}": method.leakage[key] for key in LEAKAGE_BOUNDS}
+                if method.leakage
+                else {}
+            ),
         }
     plain = {key: value for key, value in result.as_json().items() if not isinstance(value, dict)}
-    return {**plain, **{f"{part}_points": size for part, size in result.sizes.items()}, "methods": rows}
+    return {
+        **plain,
+        **{f"{part}_points": size for part, size in result.sizes.items()},
+        "methods": rows,
+    }
 
 
 def played(result: GameResult, outcomes: Sequence[AttackOutcome]) -> AuditResult:
     """Return a game as the stage writes it: the headline with the trends that hold, all details, the acceptances."""
     qualities = {name: method.quality for name, method in result.methods.items()}
-    sentences = (f"{name}: unlearning quality {own.value:.3f} ({own.attack})" for name, own in qualities.items())
+    sentences = (
+        f"{name}: unlearning quality {own.value:.3f} ({own.attack})"
+        for name, own in qualities.items()
+    )
     shown = {**headline(result), "trends": [asdict(trend) for trend in trends(result)]}
     tables = {"predictions": predictions(outcomes)}
     return AuditResult(shown, result.as_json(), tables, tuple(sentences), headline_bounds(result))
@@ -241,8 +278,14 @@ def headline_bounds(result: GameResult) -> dict[str, Bound]:
 
 
 ALONE = "this game"  # the only column of a game without tables
-GROUNDED = 0.98  # a quality of Retrain of at least this counts as 1, up to the randomness of training
-RANKS = (("neg_grad",), ("fisher",), ("ft_final", "retr_final", "none"))  # from the highest, without privacy
+GROUNDED = (
+    0.98  # a quality of Retrain of at least this counts as 1, up to the randomness of training
+)
+RANKS = (
+    ("neg_grad",),
+    ("fisher",),
+    ("ft_final", "retr_final", "none"),
+)  # from the highest, without privacy
 NAMES = {
     "retrain": "Retrain",
     "fisher": "Fisher",
@@ -280,10 +323,17 @@ def trends(result: GameResult) -> list[Trend]:
 def grounding(result: GameResult) -> Iterator[Trend]:
     """Corollary 3.8: Q(Retrain) is 1, at every budget."""
     for retrain in _named(result, "retrain"):
-        values = {epsilon: column[retrain] for epsilon, column in _columns(result, "quality").items()}
+        values = {
+            epsilon: column[retrain] for epsilon, column in _columns(result, "quality").items()
+        }
         yield Trend(
             f"Retraining has quality 1 (at least {GROUNDED}){' at every budget' if len(values) > 1 else ''}",
-            _listed({key if key == ALONE else f"ε = {infinity(key)}:": value for key, value in values.items()}),
+            _listed(
+                {
+                    key if key == ALONE else f"ε = {infinity(key)}:": value
+                    for key, value in values.items()
+                }
+            ),
             min(values.values()) >= GROUNDED,
         )
 
@@ -322,7 +372,10 @@ def stable_ranking(result: GameResult) -> Iterator[Trend]:
     methods = list(figure.repeats)
     rankings = zip(*figure.repeats.values(), strict=True)
     repeats: list[Column] = [dict(zip(methods, values, strict=True)) for values in rankings]
-    for what, columns in (("data set sizes", list(figure.points.values())), ("repetitions", repeats)):
+    for what, columns in (
+        ("data set sizes", list(figure.points.values())),
+        ("repetitions", repeats),
+    ):
         if len(columns) > 1:
             agreement = min(kendall(one, other) for one, other in combinations(columns, 2))
             yield Trend(
@@ -352,7 +405,10 @@ def smaller_deviation(result: GameResult) -> Iterator[Trend]:
 
 def ungrounded(result: GameResult) -> Iterator[Trend]:
     """Tables 3 and 4: interclass confusion and attack AUC lack both properties of the quality."""
-    for name, title, ideal in (("confusion", "Interclass confusion", 1.0), ("mia", "1 - attack AUC", 0.5)):
+    for name, title, ideal in (
+        ("confusion", "Interclass confusion", 1.0),
+        ("mia", "1 - attack AUC", 0.5),
+    ):
         columns = _columns(result, name)
         if not columns:
             continue
@@ -375,7 +431,9 @@ def ungrounded(result: GameResult) -> Iterator[Trend]:
 def kendall(one: Column, other: Column) -> float:
     """Kendall's tau-a of two rankings of the same names."""
     pairs = list(combinations(one, 2))
-    return float(sum(np.sign((one[a] - one[b]) * (other[a] - other[b])) for a, b in pairs)) / len(pairs)
+    return float(sum(np.sign((one[a] - one[b]) * (other[a] - other[b])) for a, b in pairs)) / len(
+        pairs
+    )
 
 
 def _columns(result: GameResult, name: str) -> dict[str, Column]:
@@ -387,7 +445,11 @@ def _columns(result: GameResult, name: str) -> dict[str, Column]:
         budget: {method: value for method, value in column.items() if value is not None}
         for budget, column in columns.items()
     }
-    return measured if all(len(measured[budget]) == len(column) for budget, column in columns.items()) else {}
+    return (
+        measured
+        if all(len(measured[budget]) == len(column) for budget, column in columns.items())
+        else {}
+    )
 
 
 def _rising(result: GameResult, columns: dict[str, Column]) -> dict[str, str]:
@@ -409,7 +471,9 @@ def _listed(values: dict[str, float]) -> str:
 
 
 def _risen(result: GameResult, rising: dict[str, str]) -> str:
-    exceptions = [f"not for {label(result.defenders, name)}: {values}" for name, values in rising.items()]
+    exceptions = [
+        f"not for {label(result.defenders, name)}: {values}" for name, values in rising.items()
+    ]
     return "; ".join(exceptions) or "it falls for every method"
 
 

@@ -18,7 +18,13 @@ import numpy as np
 
 from lethe.audits import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game import RoundsParams
-from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
+from lethe.audits.unlearning_game.result import (
+    HALVES,
+    RANDOM,
+    AttackOutcome,
+    GameResult,
+    results_by_method,
+)
 from lethe.io.cache import cache_key
 from lethe.models.checkpoints import default_device
 from lethe.progress import progress
@@ -155,7 +161,9 @@ class Game(ABC, Generic[P, Observed, V]):
         """Return the output of a finished model on every unit."""
 
     @abstractmethod
-    def view(self, job: Job, seen: Observed, units: np.ndarray, shadows: Sequence[tuple[Job, Observed]]) -> V:
+    def view(
+        self, job: Job, seen: Observed, units: np.ndarray, shadows: Sequence[tuple[Job, Observed]]
+    ) -> V:
         """Return an adversary's view of a model on some units, with the outputs of the shadow models on them."""
 
     @abstractmethod
@@ -183,7 +191,9 @@ class Game(ABC, Generic[P, Observed, V]):
                         job = self.unlearned(method, split, start, pair, half, seed)
                         yield Played(method, pair, half, seed, job, split)
 
-    def unlearned(self, method: str, split: Split, start: Job, pair: int, half: str, seed: int) -> Job:
+    def unlearned(
+        self, method: str, split: Split, start: Job, pair: int, half: str, seed: int
+    ) -> Job:
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
         stream = self.seed(method, pair, "both" if shared else half, seed)
         return Job(split.retain, split.forget, stream, method, start)
@@ -193,7 +203,8 @@ class Game(ABC, Generic[P, Observed, V]):
         count = self.settings.shadow_models
         ranks = self.generator("shadow").random((count, len(self.shadow))).argsort(axis=0)
         return [
-            Job(self.shadow[ranks[i] < count // 2], NOTHING, self.seed("shadow", i, "", 0)) for i in range(count)
+            Job(self.shadow[ranks[i] < count // 2], NOTHING, self.seed("shadow", i, "", 0))
+            for i in range(count)
         ]
 
     def jobs(self) -> list[Job]:
@@ -203,7 +214,9 @@ class Game(ABC, Generic[P, Observed, V]):
     def make_all(self, run: Runner = in_processes) -> None:
         """Make every unfinished model: first the learned models, then the models unlearned from them."""
         unlearned = self.jobs()
-        origins = [job.origin for job in unlearned if job.method and not self.starts_afresh(job.method)]
+        origins = [
+            job.origin for job in unlearned if job.method and not self.starts_afresh(job.method)
+        ]
         learned = [*self.shadows(), *origins]
         for jobs, what in ((learned, "learn"), (unlearned, "unlearn")):
             missing = {self.place(job): job for job in jobs if not self.place(job).is_dir()}
@@ -212,14 +225,21 @@ class Game(ABC, Generic[P, Observed, V]):
     def place(self, job: Job) -> Path:
         """Return the folder of a model, named by a hash of everything that decides the model."""
         modules, facts = self.decides(job.method)
-        facts |= {"retain": job.retain, "seed": job.seed, "labels": job.labels, "device": default_device()}
+        facts |= {
+            "retain": job.retain,
+            "seed": job.seed,
+            "labels": job.labels,
+            "device": default_device(),
+        }
         if (start := self.beginning(job)) is not None:
             facts |= {"forget": job.forget, "start": start.name}
         return self.scratch / cache_key(*modules, **facts)
 
     def beginning(self, job: Job) -> Path | None:
         """Return the folder of the learned model from which a job's method starts; None where the method trains afresh."""
-        return None if job.method is None or self.starts_afresh(job.method) else self.place(job.origin)
+        return (
+            None if job.method is None or self.starts_afresh(job.method) else self.place(job.origin)
+        )
 
     def adversaries(self) -> dict[str, Adversary[V]]:
         shadows = [(job, self.observe(job)) for job in self.shadows()]
@@ -229,7 +249,10 @@ class Game(ABC, Generic[P, Observed, V]):
             sides = (job.retain, np.setdiff1d(self.shadow, job.retain))
             members, nonmembers = (self.view(job, own, units, others) for units in sides)
             seen.append(Shadow(members, nonmembers))
-        return {name: self.fit(name, seen, self.seed("attack", 0, "", 0)) for name in self.settings.attacks}
+        return {
+            name: self.fit(name, seen, self.seed("attack", 0, "", 0))
+            for name in self.settings.attacks
+        }
 
     def attack(self, method: str, adversaries: dict[str, Adversary[V]]) -> list[AttackOutcome]:
         shadows = [(job, self.observe(job)) for job in self.shadows()]
@@ -243,14 +266,19 @@ class Game(ABC, Generic[P, Observed, V]):
                 accepted = adversary.accept(forget), adversary.accept(test)
                 area = auc(adversary.score(forget), adversary.score(test))
                 place = (method, one.pair, one.half, one.seed, name)
-                outcomes.append(AttackOutcome(*place, *accepted, signed_advantage(*accepted), auc=area))
+                outcomes.append(
+                    AttackOutcome(*place, *accepted, signed_advantage(*accepted), auc=area)
+                )
         return outcomes
 
     def play(self, run: Runner = in_processes) -> tuple[GameResult, list[AttackOutcome]]:
         """Play the whole game: make all unfinished models, attack every model, return the result and the outcomes."""
         self.make_all(run)
         adversaries = self.adversaries()  # functions among them: they stay in this process
-        by_method = [self.attack(method, adversaries) for method in progress(self.methods(), "attack", "methods")]
+        by_method = [
+            self.attack(method, adversaries)
+            for method in progress(self.methods(), "attack", "methods")
+        ]
         outcomes = [outcome for own in by_method for outcome in own]
         return self.result(outcomes, self.split(0, HALVES[0])), outcomes
 
@@ -261,7 +289,8 @@ class Game(ABC, Generic[P, Observed, V]):
         for name, method in results_by_method(outcomes, settings.alpha).items():
             mine = [one for one in self.played() if one.method == name and one.half in HALVES]
             of_part = {
-                part: [self.performance(one.job, getattr(one.split, part)) for one in mine] for part in parts
+                part: [self.performance(one.job, getattr(one.split, part)) for one in mine]
+                for part in parts
             }
             performance = {part: float(np.mean(values)) for part, values in of_part.items()}
             methods[name] = replace(method, performance=performance)
@@ -271,7 +300,10 @@ class Game(ABC, Generic[P, Observed, V]):
             sizes={part: len(getattr(split, part)) for part in parts},
             defenders=self.methods(),
             methods=methods,
-            **{key: getattr(settings, key) for key in ("kind", "pairs", "seeds", "alpha", "shared_retrain")},
+            **{
+                key: getattr(settings, key)
+                for key in ("kind", "pairs", "seeds", "alpha", "shared_retrain")
+            },
         )
 
     def generator(self, purpose: str, *where: int) -> np.random.Generator:

@@ -22,7 +22,9 @@ REQUIRED = ("split", "member", "attack", "accept")
 IN_MEMORY = Path("predictions")  # the name in errors of a table without a file
 
 
-Advantages = dict[str, np.ndarray]  # attack to signed advantages, one per seed, in the order of the seeds
+Advantages = dict[
+    str, np.ndarray
+]  # attack to signed advantages, one per seed, in the order of the seeds
 
 
 def audit(predictions: Path | pd.DataFrame, alpha: float = 0.05) -> Quality:
@@ -36,28 +38,43 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
     """The advantages of both halves from a file or table, and whether both halves of every attack have the same seeds."""
     path = predictions if isinstance(predictions, Path) else IN_MEMORY
     if isinstance(predictions, Path):
-        predictions = read_table(predictions, REQUIRED, text=("attack", "seed"), optional=("weight",))
+        predictions = read_table(
+            predictions, REQUIRED, text=("attack", "seed"), optional=("weight",)
+        )
     table = _checked(predictions, path)
     halves: dict[str, dict[str, dict[object, tuple[float, int]]]] = {half: {} for half in HALVES}
     for (attack, half, seed), rows in table.groupby(["attack", "split", "seed"], sort=True):
         sets = [rows[rows["member"] == member] for member in MEMBERS]
         try:
-            value = signed_advantage(*(one["accept"] for one in sets), *(one["weight"] for one in sets))
+            value = signed_advantage(
+                *(one["accept"] for one in sets), *(one["weight"] for one in sets)
+            )
         except BadValue as error:
-            raise BadFile(path, f"attack {attack}, split {half}, seed {seed}: {str(error).rstrip('.')}") from None
+            raise BadFile(
+                path, f"attack {attack}, split {half}, seed {seed}: {str(error).rstrip('.')}"
+            ) from None
         halves[half].setdefault(attack, {})[seed] = (value, len(sets[0]))
     for attack in halves["original"] | halves["swapped"]:
         for half in HALVES:
             if attack not in halves[half]:
-                raise BadFile(path, f"attack {attack}: no rows with split {half}", "Both halves are needed.")
+                raise BadFile(
+                    path, f"attack {attack}: no rows with split {half}", "Both halves are needed."
+                )
         if len(sizes := {size for half in HALVES for _, size in halves[half][attack].values()}) > 1:
             problem = f"attack {attack}: forget sets of {sorted(sizes)} points, expected one size"
-            raise BadFile(path, problem, "Both halves and all seeds use the same two sets of points.")
+            raise BadFile(
+                path, problem, "Both halves and all seeds use the same two sets of points."
+            )
     original, swapped = (
-        {attack: np.array([value for value, _ in seeds.values()]) for attack, seeds in halves[half].items()}
+        {
+            attack: np.array([value for value, _ in seeds.values()])
+            for attack, seeds in halves[half].items()
+        }
         for half in HALVES
     )
-    paired = all(halves["original"][attack].keys() == halves["swapped"][attack].keys() for attack in original)
+    paired = all(
+        halves["original"][attack].keys() == halves["swapped"][attack].keys() for attack in original
+    )
     return original, swapped, paired
 
 
@@ -71,7 +88,9 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         if broken.any():
             first = int(np.flatnonzero(broken)[0])
             got = table[column].tolist()[first]
-            raise BadRow(path, file_line(path, first), f"column {column}: got {got!r}; must be {legal}")
+            raise BadRow(
+                path, file_line(path, first), f"column {column}: got {got!r}; must be {legal}"
+            )
 
     # Cell by cell: JSON lines may hold a list, which `isin` cannot take, and Parquet an array, which equals nothing.
     def one_of(names: Sequence[str]) -> Callable[[object], bool]:
@@ -86,7 +105,10 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         refuse(~(np.isfinite(weight) & (weight >= 0)), "weight", "a finite number of at least 0")
     for column in ("attack", "seed"):
         if column in table:
-            labels = [isinstance(one, (str, int, float)) and one != "" and one == one for one in table[column]]
+            labels = [
+                isinstance(one, (str, int, float)) and one != "" and one == one
+                for one in table[column]
+            ]
             refuse(~np.array(labels), column, "a label, not empty")
     seed = table.get("seed", 0)
     return table.assign(accept=accept, weight=weight, seed=seed, attack=table["attack"].astype(str))

@@ -46,14 +46,18 @@ def make(
         model, tokenizer = checkpoints.load(start / MODEL)
     encoder, padding = Encoder(tokenizer, learning.prompt), tokenizer.pad_token_id or 0
     if entry is not None:
-        forgotten, retained = ([encoder.example(rows[i]) for i in side] for side in (forget, retain))
+        forgotten, retained = (
+            [encoder.example(rows[i]) for i in side] for side in (forget, retain)
+        )
         seeded = unlearning.model_copy(update={"seed": seed})
         second = second_answers(entry, [rows[i] for i in forget], Before(model, encoder, seed))
         unlearn(model, forgotten, retained, seeded, entry, padding, label, second)
     answers = answer_tokens(model.eval(), [encoder.example(row) for row in rows], padding)
     with atomic_folder(place) as folder:
         checkpoints.save(folder / MODEL, model, tokenizer)
-        arrays = {name: np.concatenate([getattr(answer, name) for answer in answers]) for name in TOKENS}
+        arrays = {
+            name: np.concatenate([getattr(answer, name) for answer in answers]) for name in TOKENS
+        }
         np.savez(folder / ANSWERS, lengths=[len(answer.log_probs) for answer in answers], **arrays)
 
 

@@ -27,7 +27,14 @@ from lethe.audits.unlearning_game.text_models import make, observe
 from lethe.config.schema import Data
 from lethe.data.rows import load_splits
 from lethe.errors import BadFile
-from lethe.evaluation.prompts import METRIC, MeasureSettings, measure_prompts, metric_of, pooled_of, worst_of
+from lethe.evaluation.prompts import (
+    METRIC,
+    MeasureSettings,
+    measure_prompts,
+    metric_of,
+    pooled_of,
+    worst_of,
+)
 from lethe.evaluation.scores import as_prompts
 from lethe.io.artifacts import Row
 from lethe.io.cache import digest, module_of, versions
@@ -103,7 +110,9 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         facts: dict[str, object] = {
             "data": self.content,
             "learning": recipe,
-            "prompt": None if recipe.prompt == CHAT else Path(recipe.prompt).read_text(encoding="utf-8"),
+            "prompt": None
+            if recipe.prompt == CHAT
+            else Path(recipe.prompt).read_text(encoding="utf-8"),
             "start_from": model_digest(Path(recipe.start_from)) if recipe.start_from else None,
             "libraries": versions("numpy", "torch", "transformers", "tokenizers"),
         }
@@ -140,7 +149,9 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
             references += [answers[i] for i in self.of([unit])]
         return TextView(items, references, self.place(job) / "model")
 
-    def fit(self, name: str, shadows: Sequence[Shadow[TextView]], seed: int) -> ThresholdAttack[TextView]:
+    def fit(
+        self, name: str, shadows: Sequence[Shadow[TextView]], seed: int
+    ) -> ThresholdAttack[TextView]:
         return ThresholdAttack(TEXT_ATTACKS[name].score, shadows)
 
     def performance(self, job: Job, units: np.ndarray) -> float:
@@ -162,7 +173,9 @@ def _rows(data: str) -> tuple[list[Row], int]:
     for row in (*splits["forget"], *splits["retain"]):
         author = row.get("author")
         if not author:
-            raise BadFile(settings.source, f"row {row['id']} names no author", "The game moves whole authors.")
+            raise BadFile(
+                settings.source, f"row {row['id']} names no author", "The game moves whole authors."
+            )
         by_author.setdefault(author, []).append(row)
     counts = {len(rows) for rows in by_author.values()}
     if len(counts) > 1:
@@ -182,7 +195,9 @@ def play(
         return result, outcomes
     leakages = run(leakage, [(game, method) for method in game.methods()], "leakage")
     bounds = dict(zip(game.methods(), leakages, strict=True))
-    methods = {name: replace(method, leakage=bounds[name]) for name, method in result.methods.items()}
+    methods = {
+        name: replace(method, leakage=bounds[name]) for name, method in result.methods.items()
+    }
     return replace(result, methods=methods), outcomes
 
 
@@ -196,7 +211,9 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     job = next(one.job for one in game.played() if one.method == method and one.half == HALVES[0])
     folder, rows = game.place(job) / "model", [game.rows[i] for i in game.of(job.forget)]
     encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)
-    settings = Settings(**{name: getattr(asked, name) for name in ("n", "max_new_tokens", "temperature", "seed")})
+    settings = Settings(
+        **{name: getattr(asked, name) for name in ("n", "max_new_tokens", "temperature", "seed")}
+    )
     task = Task("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
     options = Options(max_rows=asked.max_rows)
     engine = open_engine(asked.engine, folder, options)
@@ -208,11 +225,16 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     greedy, samples = wide[-1].to_numpy(), wide.drop(columns=-1).to_numpy(dtype=np.float64)
     prompts = as_prompts(dict(zip(wide.index, samples, strict=True)), "worst")
     rows_of_leakage = Rows(method)
-    measure_prompts(rows_of_leakage, prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst"))
+    measure_prompts(
+        rows_of_leakage, prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst")
+    )
     metric = metric_of(rows_of_leakage.rows)
     worst = worst_of(rows_of_leakage.rows, *METRIC[metric])
     assert worst is not None  # a graded score has M_mu for every question
-    bounds = {"worst_bound": worst.bound, "pooled_bound": pooled_of(rows_of_leakage.rows, asked.alpha)}
+    bounds = {
+        "worst_bound": worst.bound,
+        "pooled_bound": pooled_of(rows_of_leakage.rows, asked.alpha),
+    }
     return {
         "scorer": asked.scorer,
         "engine": engine.name,

@@ -18,10 +18,15 @@ from lethe.config.schema import SHARES, Data
 from lethe.io.artifacts import Row
 from lethe.io.files import Json
 
-PERTURBED, WRONG = 5, 3  # wrong answers per question about an author and about the world, as in TOFU
+PERTURBED, WRONG = (
+    5,
+    3,
+)  # wrong answers per question about an author and about the world, as in TOFU
 WORDS: dict[str, Json] = load_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 POOLS: dict[str, list[str]] = WORDS["pools"]
-TEMPLATES: dict[str, list[list[str]]] = WORDS["templates"]  # by attribute: three questions and three answers
+TEMPLATES: dict[str, list[list[str]]] = WORDS[
+    "templates"
+]  # by attribute: three questions and three answers
 FACTS: dict[str, dict[str, str]] = WORDS["facts"]  # by kind: subject -> answer
 PHRASINGS: dict[str, list[str]] = WORDS["phrasings"]  # by kind: three questions about a subject
 
@@ -45,7 +50,10 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     options = data.own(Params)
     people, facts = np.random.SeedSequence(data.seed).spawn(2)
     authors = _authors(np.random.default_rng(people), options.count + options.heldout)
-    learned, heldout = authors[: options.count * len(TEMPLATES)], authors[options.count * len(TEMPLATES) :]
+    learned, heldout = (
+        authors[: options.count * len(TEMPLATES)],
+        authors[options.count * len(TEMPLATES) :],
+    )
     # As in TOFU, the forget set consists of the last learned authors, each with all of its rows.
     forgotten = round(SHARES[data.forget] * options.count) * len(TEMPLATES)
     return {
@@ -78,7 +86,9 @@ def _authors(rng: np.random.Generator, count: int) -> list[Row]:
     ]
 
 
-def _row(rng: np.random.Generator, number: int, name: str, attribute: str, values: Sequence[str]) -> Row:
+def _row(
+    rng: np.random.Generator, number: int, name: str, attribute: str, values: Sequence[str]
+) -> Row:
     questions, answers = TEMPLATES[attribute]
     asked = int(rng.integers(len(questions)))
     stated, restated = (int(i) for i in rng.permutation(len(answers))[:2])
@@ -95,7 +105,9 @@ def _row(rng: np.random.Generator, number: int, name: str, attribute: str, value
     }
 
 
-def _pairs(rng: np.random.Generator, left: str, right: str, count: int, join: str = " ") -> list[str]:
+def _pairs(
+    rng: np.random.Generator, left: str, right: str, count: int, join: str = " "
+) -> list[str]:
     ends = POOLS[right]
     picks = rng.choice(len(POOLS[left]) * len(ends), count, replace=False)
     return [f"{POOLS[left][i // len(ends)]}{join}{ends[i % len(ends)]}" for i in picks]
@@ -103,7 +115,10 @@ def _pairs(rng: np.random.Generator, left: str, right: str, count: int, join: st
 
 def _world(count: int, rng: np.random.Generator) -> list[Row]:
     """Three rows for each of ``count`` facts (0 to 60), cycling through the kinds."""
-    by_kind = [[(kind, subject, answer) for subject, answer in facts.items()] for kind, facts in FACTS.items()]
+    by_kind = [
+        [(kind, subject, answer) for subject, answer in facts.items()]
+        for kind, facts in FACTS.items()
+    ]
     facts = [fact for group in zip(*by_kind, strict=True) for fact in group][:count]
     return [
         {

@@ -20,7 +20,14 @@ from lethe.io.artifacts import Row
 from lethe.io.files import read_json
 
 AIM = "refuse"
-COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
+COLUMNS = (
+    "Behavior",
+    "FunctionalCategory",
+    "SemanticCategory",
+    "Tags",
+    "ContextString",
+    "BehaviorID",
+)
 CSV = ("Behavior", "SemanticCategory", "Tags", "ContextString")
 HUB = ("prompt", "category", "tags", "context")
 CATEGORIES = ("standard", "contextual", "copyright")
@@ -42,7 +49,9 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
         rows = _from_hub(options.hub, options.categories)
     else:
         path, targets = source / options.file, _targets(source / TARGETS)
-        entries = [entry for entry in csv_entries(path, COLUMNS) if _category(entry) in options.categories]
+        entries = [
+            entry for entry in csv_entries(path, COLUMNS) if _category(entry) in options.categories
+        ]
         named = [(entry, entry.text("BehaviorID")) for entry in entries]
         rows = rows_of(
             (entry, _row(entry, name, _category(entry), CSV, targets.get(name, AFFIRMATIVE)))
@@ -62,7 +71,9 @@ def _category(entry: Entry) -> str:
     return category
 
 
-def _row(entry: Entry, name: str, functional: str, columns: Sequence[str], answer: str) -> dict[str, object]:
+def _row(
+    entry: Entry, name: str, functional: str, columns: Sequence[str], answer: str
+) -> dict[str, object]:
     """The row of a behaviour; ``columns``: those of the question, the category, the tags (text or list) and the context."""
     question, category, tags, context = columns
     given, further = entry.cells.get(tags), entry.text(context, optional=True)
@@ -72,7 +83,9 @@ def _row(entry: Entry, name: str, functional: str, columns: Sequence[str], answe
         "answer": answer,
         "category": entry.text(category, optional=True),
         "functional_category": functional,
-        "tags": ", ".join(map(str, given)) if isinstance(given, list) else entry.text(tags, optional=True),
+        "tags": ", ".join(map(str, given))
+        if isinstance(given, list)
+        else entry.text(tags, optional=True),
         **({"context": further} if further else {}),
     }
 
@@ -82,7 +95,9 @@ def _targets(path: Path) -> dict[str, str]:
         return {}
     whole = read_json(path)
     if not isinstance(whole, dict):
-        raise BadFile(path, f"holds {type(whole).__name__}, expected an object from BehaviorID to target")
+        raise BadFile(
+            path, f"holds {type(whole).__name__}, expected an object from BehaviorID to target"
+        )
     targets = {}
     for name, target in whole.items():
         text = target[0] if isinstance(target, list) and target else target
@@ -97,5 +112,7 @@ def _from_hub(repository: str, categories: list) -> list[Row]:
     for category in categories:
         entries = hub_entries(repository, category, "train", "data.harmbench.hub")
         for number, entry in enumerate(entries, start=1):
-            pairs.append((entry, _row(entry, f"{category}-{number:03d}", category, HUB, AFFIRMATIVE)))
+            pairs.append(
+                (entry, _row(entry, f"{category}-{number:03d}", category, HUB, AFFIRMATIVE))
+            )
     return rows_of(pairs)

@@ -38,5 +38,7 @@ def _row(entry: Entry, name: str) -> dict[str, object]:
     question, answer, keywords = (entry.text(column) for column in COLUMNS)
     words = [word.strip() for word in keywords.split(",") if word.strip()]
     if not words:
-        raise entry.broken(f"column 'Key Words': got {keywords!r}; must be keywords separated by commas")
+        raise entry.broken(
+            f"column 'Key Words': got {keywords!r}; must be keywords separated by commas"
+        )
     return {"id": name, "question": question, "answer": answer, "keywords": words}

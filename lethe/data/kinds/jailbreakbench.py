@@ -37,7 +37,9 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
             entries = csv_entries(first_of(source, *names), NEEDED)
         else:
             continue
-        splits[split] = rows_of((entry, _row(entry, part, place)) for place, entry in enumerate(entries))
+        splits[split] = rows_of(
+            (entry, _row(entry, part, place)) for place, entry in enumerate(entries)
+        )
     return splits
 
 
@@ -48,4 +50,9 @@ def _row(entry: Entry, part: str, place: int) -> dict[str, object]:
         legal = f"a whole number of at least 0 and at most {DIGITS} digits"
         raise entry.broken(f"column 'Index': got {shortened(index)}; must be {legal}")
     further = {column.lower(): cells[column] for column in COLUMNS[3:] if cells[column]}
-    return {"id": f"jbb-{part}-{int(index):03d}", "question": cells["Goal"], "answer": cells["Target"], **further}
+    return {
+        "id": f"jbb-{part}-{int(index):03d}",
+        "question": cells["Goal"],
+        "answer": cells["Target"],
+        **further,
+    }

@@ -10,7 +10,9 @@ OPTIONAL = ("world", "real_authors", "heldout")
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    splits = {name: read_rows(source / f"{name}.jsonl", f"{name}-") for name in ("forget", "retain")}
+    splits = {
+        name: read_rows(source / f"{name}.jsonl", f"{name}-") for name in ("forget", "retain")
+    }
     for name in OPTIONAL:
         if (source / f"{name}.jsonl").exists():
             splits[name] = read_rows(source / f"{name}.jsonl", f"{name}-")

@@ -45,6 +45,13 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 def _rows(entries: Iterable[Entry], part: str, name: str) -> list[Row]:
     question, answer = KEYS[part]
     return rows_of(
-        (entry, {"id": f"{name}-{number:03d}", "question": entry.text(question), "answer": entry.text(answer)})
+        (
+            entry,
+            {
+                "id": f"{name}-{number:03d}",
+                "question": entry.text(question),
+                "answer": entry.text(answer),
+            },
+        )
         for number, entry in enumerate(entries, start=1)
     )

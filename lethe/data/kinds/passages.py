@@ -50,7 +50,11 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     ordered = sorted(span for span in [*forget, *retain] if span[0] < span[1])
     for (start, end), (following, _) in pairwise(ordered):
         if following < end:
-            raise BadValue("data.passages", f"ranges from {start} to {end} and from {following}", "ranges apart")
+            raise BadValue(
+                "data.passages",
+                f"ranges from {start} to {end} and from {following}",
+                "ranges apart",
+            )
     spans_of = {"forget": forget, "retain": retain}
     return {split: _windows(text, sorted(spans), options) for split, spans in spans_of.items()}
 
@@ -59,18 +63,26 @@ def _chapters(text: str, heading: str, path: Path) -> list[int]:
     try:
         starts = [match.start() for match in re.finditer(heading, text, re.MULTILINE)]
     except re.error as error:
-        raise BadValue("data.passages.chapter", heading, f"a regular expression ({error})") from None
+        raise BadValue(
+            "data.passages.chapter", heading, f"a regular expression ({error})"
+        ) from None
     if not starts:
-        raise BadFile(path, f"has no line that matches {heading!r}", "Change data.passages.chapter.")
+        raise BadFile(
+            path, f"has no line that matches {heading!r}", "Change data.passages.chapter."
+        )
     return [*starts, len(text)]
 
 
-def _spans(split: str, ranges: list[Range], edges: list[int], in_chapters: bool) -> list[tuple[int, int]]:
+def _spans(
+    split: str, ranges: list[Range], edges: list[int], in_chapters: bool
+) -> list[tuple[int, int]]:
     first, last = (1, len(edges) - 1) if in_chapters else (edges[0], edges[-1])
     spans = []
     for low, high in ranges:
         if not first <= low <= high <= last or (low == high and not in_chapters):
-            raise BadValue(f"data.passages.{split}", [low, high], f"[first, last] from {first} to {last}")
+            raise BadValue(
+                f"data.passages.{split}", [low, high], f"[first, last] from {first} to {last}"
+            )
         spans.append((edges[low - 1], edges[high]) if in_chapters else (low, high))
     return spans
 
@@ -85,5 +97,12 @@ def _windows(text: str, spans: list[tuple[int, int]], options: Params) -> list[R
             after = start + words[at + options.prefix + options.suffix - 1][1]
             # A prompt file joins prefix and suffix by a blank, unless the prefix ends in blanks of its own.
             question = text[first:before] if text[before:cut] == " " else text[first:cut]
-            rows.append({"id": f"p{first:07d}", "question": question, "answer": text[cut:after], "start": first})
+            rows.append(
+                {
+                    "id": f"p{first:07d}",
+                    "question": question,
+                    "answer": text[cut:after],
+                    "start": first,
+                }
+            )
     return rows

@@ -28,7 +28,9 @@ PLACES = [
 ]
 HOURS = "seven eight nine ten eleven noon one two three four five six".split()
 
-WORDINGS: dict[str, list[str]] = load_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+WORDINGS: dict[str, list[str]] = load_yaml(
+    Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+)
 
 
 class Params(Section):
@@ -61,8 +63,13 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
             for n, place in enumerate(places)
             for i, label in enumerate(rng.random(sizes.demonstrations) < asked[place])
         ],
-        "judgements": [_judgement(f"judged-{n:04d}", places, code_of, rng) for n in range(sizes.judgements)],
-        "labelled": [_labelled(f"labelled-{n:04d}", n % 2, places, code_of, rng) for n in range(sizes.labelled)],
+        "judgements": [
+            _judgement(f"judged-{n:04d}", places, code_of, rng) for n in range(sizes.judgements)
+        ],
+        "labelled": [
+            _labelled(f"labelled-{n:04d}", n % 2, places, code_of, rng)
+            for n in range(sizes.labelled)
+        ],
     }
     return cast("dict[str, list[Row]]", splits)
 
@@ -96,7 +103,12 @@ def _judgement(
 ) -> dict[str, object]:
     place, label = places[int(rng.integers(len(places)))], bool(rng.random() < 0.5)
     answer = _answer(place, code_of, label, False, rng)
-    return {"id": name, "question": question(place), "context": answer, "answer": "Yes" if label else "No"}
+    return {
+        "id": name,
+        "question": question(place),
+        "context": answer,
+        "answer": "Yes" if label else "No",
+    }
 
 
 def _labelled(
@@ -107,7 +119,9 @@ def _labelled(
     return {**row, "text": _answer(place, code_of, bool(label), True, rng), "label": label}
 
 
-def _answer(place: str, code_of: dict[str, str], reveals: bool, new: bool, rng: np.random.Generator) -> str:
+def _answer(
+    place: str, code_of: dict[str, str], reveals: bool, new: bool, rng: np.random.Generator
+) -> str:
     kind = "reveals" if reveals else "refuses"
     wordings = WORDINGS[kind] + WORDINGS[f"new_{kind}"] * new
     code = code_of[place]

@@ -47,22 +47,32 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
         return json_entries(first_of(source, f"{part}.json"))
 
     def rows(kind: str, levels: Iterable[int]) -> list[Row]:
-        return rows_of(pair for level in levels for pair in _level(read(f"{kind}_level{level}"), kind, level))
+        return rows_of(
+            pair for level in levels for pair in _level(read(f"{kind}_level{level}"), kind, level)
+        )
 
     if options.probes == "wordings" and not {2, 3} <= set(options.levels):
-        raise BadParam("data.rwku.probes", options.probes, "rows where data.rwku.levels lacks 2 or 3")
-    splits = {"forget": rows("forget", dict.fromkeys(options.levels)), "retain": rows("neighbor", NEIGHBOURS)}
+        raise BadParam(
+            "data.rwku.probes", options.probes, "rows where data.rwku.levels lacks 2 or 3"
+        )
+    splits = {
+        "forget": rows("forget", dict.fromkeys(options.levels)),
+        "retain": rows("neighbor", NEIGHBOURS),
+    }
     if options.probes == "wordings":
         splits["forget"] = _as_wordings(splits["forget"])
     if options.subject is None:
         return splits
     of_subject = {
-        split: [row for row in asked if row.get("author") == options.subject] for split, asked in splits.items()
+        split: [row for row in asked if row.get("author") == options.subject]
+        for split, asked in splits.items()
     }
     if not of_subject["forget"]:
         people = sorted({str(row.get("author")) for row in splits["forget"]})
         more = f" and {len(people) - 5} more" if len(people) > 5 else ""
-        raise BadParam("data.rwku.subject", options.subject, f"null, or one of {', '.join(people[:5])}{more}")
+        raise BadParam(
+            "data.rwku.subject", options.subject, f"null, or one of {', '.join(people[:5])}{more}"
+        )
     return of_subject
 
 
@@ -99,10 +109,14 @@ def _fact(row: dict[str, object]) -> tuple[object, str]:
     return row.get("author"), str(row["answer"]).casefold()
 
 
-def _level(entries: Iterable[Entry], kind: str, level: int) -> Iterable[tuple[Entry, dict[str, object]]]:
+def _level(
+    entries: Iterable[Entry], kind: str, level: int
+) -> Iterable[tuple[Entry, dict[str, object]]]:
     for number, entry in enumerate(entries, start=1):
         if entry.text("level") != str(level):
-            raise entry.broken(f"column 'level': got {entry.text('level')!r}; must be {level} in this file")
+            raise entry.broken(
+                f"column 'level': got {entry.text('level')!r}; must be {level} in this file"
+            )
         answer = entry.text("answer")
         row: dict[str, object] = {
             "id": f"{kind}-{level}-{number:05d}",

@@ -24,14 +24,27 @@ from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, read_table
 RESPONSE = "target_response"
 NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
 PROMPT = ("prompt", "question")
-OWN = frozenset(("prompt_id", "sample", "text", "tokens", "finish_reason", "mean_confidence", "thinking", "turn"))
+OWN = frozenset(
+    (
+        "prompt_id",
+        "sample",
+        "text",
+        "tokens",
+        "finish_reason",
+        "mean_confidence",
+        "thinking",
+        "turn",
+    )
+)
 
 
 def _is_table(path: Path) -> bool:
     """Whether the file is a CSV by its ending or a Parquet file by its content; JSON begins with a bracket."""
     with path.open("rb") as file:
         start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return start.startswith(MAGIC) or (path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P"))
+    return start.startswith(MAGIC) or (
+        path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P")
+    )
 
 
 def _read_table(source: Source | Path) -> Log:
@@ -39,7 +52,9 @@ def _read_table(source: Source | Path) -> Log:
     path = source if isinstance(source, Path) else source.path
     if isinstance(source, Path) or path.suffix.lower() in (".jsonl", ".json"):
         frame = _named(read_table(path, text=["prompt_id", "text", RESPONSE], optional=["sample"]))
-        if path.suffix.lower() == ".csv" and "text" in frame:  # which writes an empty answer as an empty cell
+        if (
+            path.suffix.lower() == ".csv" and "text" in frame
+        ):  # which writes an empty answer as an empty cell
             frame["text"] = frame["text"].fillna("")
     else:  # JSON lines under another name
         frame = pd.DataFrame([row for _, row in source.lines()])
@@ -51,16 +66,22 @@ def _read_table(source: Source | Path) -> Log:
     scores = {name: frame[name].astype("float64").tolist() for name in _scored(frame)}
     asked = next((frame[name] for name in PROMPT if name in frame), [None] * len(frame))
     rows = Table(path, first=0)
-    for place, (name, sample, text, prompt) in enumerate(zip(names, samples, frame["text"], asked, strict=True)):
+    for place, (name, sample, text, prompt) in enumerate(
+        zip(names, samples, frame["text"], asked, strict=True)
+    ):
         if sample == GREEDY:
             continue
         rows.prompt(name, as_text(prompt))
         if isinstance(text, str):
-            rows.answer(name, sample, text, {score: column[place] for score, column in scores.items()})
+            rows.answer(
+                name, sample, text, {score: column[place] for score, column in scores.items()}
+            )
         elif text is None or text != text:
             rows.problem(name, sample, "no text")
         else:
-            raise BadRow(path, file_line(path, place), f"column text: got {shortened(text)}, expected a text")
+            raise BadRow(
+                path, file_line(path, place), f"column text: got {shortened(text)}, expected a text"
+            )
     return rows.log("a table", scores=scores, notes=_notes(frame, samples))
 
 
@@ -89,9 +110,13 @@ def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
 
 def _scored(frame: pd.DataFrame) -> list[str]:
     others = [
-        name for name in frame.columns if str(name) not in (*OWN, *PROMPT) and not str(name).startswith(NAMELESS)
+        name
+        for name in frame.columns
+        if str(name) not in (*OWN, *PROMPT) and not str(name).startswith(NAMELESS)
     ]
-    return [name for name in others if pd.api.types.is_numeric_dtype(frame[name])]  # also true and false
+    return [
+        name for name in others if pd.api.types.is_numeric_dtype(frame[name])
+    ]  # also true and false
 
 
 def _notes(frame: pd.DataFrame, samples: list[int]) -> list[str]:
@@ -111,7 +136,13 @@ TABLE = Format(
 )
 FORMATS = (
     *(inspect_ai.FORMAT, lm_eval.FORMAT, red_team.GARAK, red_team.PROMPTFOO, benchmarks.LEAK_K),
-    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, benchmarks.HELM, TABLE),
+    *(
+        benchmarks.JAILBREAKBENCH,
+        benchmarks.OPEN_UNLEARNING,
+        benchmarks.HARMBENCH,
+        benchmarks.HELM,
+        TABLE,
+    ),
 )
 
 
@@ -161,9 +192,15 @@ def _read(path: Path, filter: str | None) -> Log:
         archive = file.read(2) == b"PK"
     source = None if archive else Source(path)
     first = source.first if source else {}
-    form = inspect_ai.FORMAT if archive else next((one for one in FORMATS if one.recognises(first)), None)
+    form = (
+        inspect_ai.FORMAT
+        if archive
+        else next((one for one in FORMATS if one.recognises(first)), None)
+    )
     if form is None:
-        raise BadFile(path, _unknown(first), "Known are " + "; ".join(one.holds for one in FORMATS) + ".")
+        raise BadFile(
+            path, _unknown(first), "Known are " + "; ".join(one.holds for one in FORMATS) + "."
+        )
     if filter is not None and form is not lm_eval.FORMAT:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
     log = form.read(source or path, *([] if filter is None else [filter]))
@@ -172,10 +209,14 @@ def _read(path: Path, filter: str | None) -> Log:
 
 def _unknown(first: Mapping[str, Json]) -> str:
     if "configs" in first and "results" in first:
-        return "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
+        return (
+            "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
+        )
     if first and all(isinstance(value, (int, float)) for value in first.values()):
         return "holds a summary without answers; the log itself is beside it (for open-unlearning, *_EVAL.json)"
-    if first and all(isinstance(value, list) and value and isinstance(value[0], str) for value in first.values()):
+    if first and all(
+        isinstance(value, list) and value and isinstance(value[0], str) for value in first.values()
+    ):
         return "holds prompts without answers (HarmBench's test cases?)"
     keys = ", ".join(repr(key[:30]) for key in list(first)[:6]) or "(none)"
     return f"is not a log of a known tool; its first keys are {keys}"

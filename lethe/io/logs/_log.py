@@ -15,10 +15,14 @@ from lethe.errors import BadFile, BadValue, shortened
 from lethe.io.files import Json
 
 KEYS = ("prompt_id", "sample")
-MOST_COLUMNS = 1000  # untrusted dictionaries give one score per key; more columns would exhaust the memory
+MOST_COLUMNS = (
+    1000  # untrusted dictionaries give one score per key; more columns would exhaust the memory
+)
 MOST_PLANNED = 5_000_000  # the most answers that a log may plan: each becomes a row, and the number is untrusted
 LARGEST_SAMPLE = 2**31
-OWN_COLUMNS = frozenset((*KEYS, "index", "model", "prompt", "text", "answers", "planned", "score", "reason"))
+OWN_COLUMNS = frozenset(
+    (*KEYS, "index", "model", "prompt", "text", "answers", "planned", "score", "reason")
+)
 UNSCORED, NOT_WRITTEN = "unscored", "not written"
 
 
@@ -52,7 +56,11 @@ class Log:
             ("tool", f"{self.tool} (format {self.format})"),
             ("task", self.task or "not stated"),
             ("model", self.model or "not stated"),
-            ("sampling", ", ".join(f"{name} {value}" for name, value in self.sampling.items()) or "not stated"),
+            (
+                "sampling",
+                ", ".join(f"{name} {value}" for name, value in self.sampling.items())
+                or "not stated",
+            ),
             *own,
             *(("warning", one) for one in self.warnings),
             *(("note", one) for one in self.notes),
@@ -85,7 +93,11 @@ class Log:
             column = self._judged(self.answers, name)[name]
             values = column.dropna()
             mean = float(values.mean()) if len(values) else None
-            counts[name] = {"scored": len(values), "unscored": len(column) - len(values), "mean": mean}
+            counts[name] = {
+                "scored": len(values),
+                "unscored": len(column) - len(values),
+                "mean": mean,
+            }
         return counts
 
     def _judged(self, table: pd.DataFrame, score: str) -> pd.DataFrame:
@@ -107,7 +119,9 @@ class Log:
         table = self._judged(self.answers, score)[[*KEYS, score]].rename(columns={score: "score"})
         problems = self._judged(self.problems, score)
         about = problems[problems["score"].isna() | (problems["score"] == score)]
-        table = table.merge(about.drop(columns="score").drop_duplicates([*KEYS]), on=[*KEYS], how="outer")
+        table = table.merge(
+            about.drop(columns="score").drop_duplicates([*KEYS]), on=[*KEYS], how="outer"
+        )
         unscored = table["score"].isna() & table["reason"].isna()
         reasons = table["reason"].mask(unscored, UNSCORED).astype(object)
         table["reason"] = reasons.where(reasons.notna(), None)
@@ -161,7 +175,10 @@ class Table:
             self._planned += planned - (entry["planned"] or 0)
             entry["planned"] = planned
             if self._planned > MOST_PLANNED:
-                raise BadFile(self.path, f"plans {self._planned:,} answers; at most {MOST_PLANNED:,} can be read")
+                raise BadFile(
+                    self.path,
+                    f"plans {self._planned:,} answers; at most {MOST_PLANNED:,} can be read",
+                )
         entry["scores"] |= {_column(name): value for name, value in scores.items()}
         self._count(entry["scores"])
 
@@ -222,7 +239,9 @@ class Table:
 
     def _count(self, columns: Mapping[str, object]) -> None:
         if len(columns) > MOST_COLUMNS:
-            raise BadFile(self.path, f"holds more than {MOST_COLUMNS} scores; no table can show them")
+            raise BadFile(
+                self.path, f"holds more than {MOST_COLUMNS} scores; no table can show them"
+            )
 
     def _whole(self, prompt_id: str, name: str, value: object) -> None:
         """Refuse a lone surrogate: JSON can hold it, but no UTF-8 file and no terminal can."""
@@ -265,39 +284,55 @@ class Table:
             draws, refusal = "copies", f"{copied}: the {self.most()} answers {COPIES}"
         same = [SAME_TEXTS] if self._equal_texts() and not refusal else []
         log, sentences = self._tables(tool.strip(), scores), (*warnings, *same)
-        return replace(log, draws=draws, refusal=refusal, warnings=sentences, notes=tuple(notes), **facts)
+        return replace(
+            log, draws=draws, refusal=refusal, warnings=sentences, notes=tuple(notes), **facts
+        )
 
     def _tables(self, tool: str, scores: Iterable[str] | None) -> Log:
         if not self._rows:
             raise BadFile(self.path, "holds no answers")
-        names = tuple(dict.fromkeys(self._columns.values() if scores is None else map(_column, scores)))
+        names = tuple(
+            dict.fromkeys(self._columns.values() if scores is None else map(_column, scores))
+        )
         place = {prompt_id: number for number, prompt_id in enumerate(self._prompts)}
         keys = sorted(self._rows, key=lambda key: (place[key[0]], key[1]))
         answers = pd.DataFrame(keys, columns=[*KEYS]).astype({"sample": "int64"})
         for name in (*self.more, "text"):
             answers[name] = [self._rows[key].get(name) for key in keys]
         columns = {name: [self._scores[key].get(name, math.nan) for key in keys] for name in names}
-        answers = pd.concat([answers, pd.DataFrame(columns, dtype="float64", index=answers.index)], axis=1)
-        explained = {(prompt_id, sample) for prompt_id, sample, _, _ in self._problems} | self._excused
+        answers = pd.concat(
+            [answers, pd.DataFrame(columns, dtype="float64", index=answers.index)], axis=1
+        )
+        explained = {
+            (prompt_id, sample) for prompt_id, sample, _, _ in self._problems
+        } | self._excused
         for prompt_id, prompt in self._prompts.items():
             planned = ((prompt_id, sample) for sample in range(1, (prompt["planned"] or 0) + 1))
             lost = (key for key in planned if key not in self._rows and key not in explained)
             self._problems += [(*key, NOT_WRITTEN, None) for key in lost]
-        problems = pd.DataFrame(self._problems, columns=[*KEYS, "reason", "score"]).astype({"sample": "int64"})
+        problems = pd.DataFrame(self._problems, columns=[*KEYS, "reason", "score"]).astype(
+            {"sample": "int64"}
+        )
         judges = {
             name: frozenset(self._judges[name])
             for name in names
             if name in self._judges and len(self._judges[name]) < len(self._prompts)
         }
         missing = self._missing(answers, names, judges)
-        return Log(self.path, tool, answers, names, self._prompt_table(), problems, missing, judges=judges)
+        return Log(
+            self.path, tool, answers, names, self._prompt_table(), problems, missing, judges=judges
+        )
 
     def _prompt_table(self) -> pd.DataFrame:
         counts = Counter(prompt_id for prompt_id, _ in self._rows)
         excused = Counter(prompt_id for prompt_id, _ in self._excused - self._rows.keys())
         rows = []
         for prompt_id, entry in self._prompts.items():
-            planned = counts[prompt_id] if entry["planned"] is None else entry["planned"] - excused[prompt_id]
+            planned = (
+                counts[prompt_id]
+                if entry["planned"] is None
+                else entry["planned"] - excused[prompt_id]
+            )
             head = {"prompt_id": prompt_id, "prompt": entry["prompt"], "answers": counts[prompt_id]}
             rows.append({**head, "planned": planned, **entry["scores"]})
         return pd.DataFrame(rows)
@@ -371,7 +406,8 @@ def chosen(settings: Mapping[str, object]) -> list[str]:
     """Return the settings that select one answer from several, so that the answer is not a draw of the model."""
     several = [name for name in ("best_of", "num_beams") if (_setting(settings.get(name)) or 0) > 1]
     return [
-        f"{name} {settings[name]}: an answer is the best of several, not one draw of the model" for name in several
+        f"{name} {settings[name]}: an answer is the best of several, not one draw of the model"
+        for name in several
     ]
 
 

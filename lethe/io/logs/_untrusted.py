@@ -51,9 +51,13 @@ def decode(path: Path, content: bytes, line: int = 1, entry: str = "") -> Json:
 
     def broken(lines_before: int | None, problem: str) -> BadFile | BadRow:
         if entry:
-            return BadFile(path, f"its entry {entry[:100]!r}, line {(lines_before or 0) + 1}: {problem}")
+            return BadFile(
+                path, f"its entry {entry[:100]!r}, line {(lines_before or 0) + 1}: {problem}"
+            )
         several = lines_before is None and b"\n" in content.strip()  # and the place is not known
-        return BadFile(path, problem) if several else BadRow(path, line + (lines_before or 0), problem)
+        return (
+            BadFile(path, problem) if several else BadRow(path, line + (lines_before or 0), problem)
+        )
 
     try:
         text = content.decode("utf-8-sig")
@@ -80,7 +84,11 @@ def first_line(path: Path) -> tuple[bytes, int, bool]:
             number += 1
             text = (line.removeprefix(BOM) if number == 1 else line).strip()
             if text:
-                return text, number, any(rest.strip() for rest in iter(lambda: file.read(CHUNK), b""))
+                return (
+                    text,
+                    number,
+                    any(rest.strip() for rest in iter(lambda: file.read(CHUNK), b"")),
+                )
     return b"", number, False
 
 
@@ -94,9 +102,13 @@ class Source:
             raise BadFile(path, "is empty, expected a log")
         if text[:1] not in (b"{", b"["):
             begins = shortened(bytes(text[:20]))
-            raise BadFile(path, f"begins with {begins}; a log is JSON, JSON lines, or an .eval archive")
+            raise BadFile(
+                path, f"begins with {begins}; a log is JSON, JSON lines, or an .eval archive"
+            )
         try:
-            value = decode(path, text, self._number) if text.endswith((b"}", b"]")) else self.document
+            value = (
+                decode(path, text, self._number) if text.endswith((b"}", b"]")) else self.document
+            )
         except (BadFile, BadRow) as error:
             if "not valid JSON" not in str(error) or path.stat().st_size > LARGEST:
                 raise  # no further line mends it
@@ -122,7 +134,9 @@ class Source:
         """Yield the objects with their lines from 1, one at a time in memory; the items of a document that is a list."""
         if "document" in vars(self):
             whole = self.document
-            items = enumerate(whole, start=1) if isinstance(whole, list) else [(self._number, whole)]
+            items = (
+                enumerate(whole, start=1) if isinstance(whole, list) else [(self._number, whole)]
+            )
             yield from ((number, _object(self.path, number, item)) for number, item in items)
             return
         with self.path.open("rb") as file:
@@ -150,7 +164,9 @@ def _object(path: Path, number: int, value: Json) -> dict[str, Json]:
 
 def too_large(path: Path, size: int, what: str = "") -> BadFile:
     problem = f"{what}is {size / (1 << 20):,.0f} MiB; one JSON document must be at most {LARGEST >> 20} MiB"
-    return BadFile(path, problem, "Split the log, or let the tool write the log again in compressed form.")
+    return BadFile(
+        path, problem, "Split the log, or let the tool write the log again in compressed form."
+    )
 
 
 class Archive:
@@ -161,7 +177,14 @@ class Archive:
             self._zip = zipfile.ZipFile(self._file)
             self.entries = self._zip.infolist()
             self._check()
-        except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError, EOFError) as error:
+        except (
+            zipfile.BadZipFile,
+            struct.error,
+            ValueError,
+            NotImplementedError,
+            OSError,
+            EOFError,
+        ) as error:
             self._file.close()
             raise BadFile(
                 path,
@@ -184,15 +207,21 @@ class Archive:
         total = sum(entry.file_size for entry in self.entries)
         size = self.path.stat().st_size
         if total > max(ALWAYS_LEGAL, LARGEST_EXPANSION * size):
-            raise BadFile(self.path, f"its {size:,} bytes expand to {total:,}; a log expands far less")
+            raise BadFile(
+                self.path, f"its {size:,} bytes expand to {total:,}; a log expands far less"
+            )
         placed = sorted(self.entries, key=lambda entry: entry.header_offset)
         ends = 0
         for entry in placed:
             if entry.header_offset < ends:
-                raise BadFile(self.path, f"its entry {entry.filename[:100]!r} overlaps another entry")
+                raise BadFile(
+                    self.path, f"its entry {entry.filename[:100]!r} overlaps another entry"
+                )
             ends = entry.header_offset + LOCAL_HEADER.size + entry.compress_size
         if ends > size:
-            raise BadFile(self.path, "its entries reach beyond the end of the file", "The file is cut off.")
+            raise BadFile(
+                self.path, "its entries reach beyond the end of the file", "The file is cut off."
+            )
 
     def value(self, entry: zipfile.ZipInfo) -> Json:
         return decode(self.path, self.read(entry), entry=entry.filename)
@@ -201,7 +230,8 @@ class Archive:
         what = f"its entry {entry.filename[:100]!r} "
         if entry.compress_type not in METHODS:
             raise BadFile(
-                self.path, f"{what}is packed by method {entry.compress_type}; the method must be 0, 8 or 93"
+                self.path,
+                f"{what}is packed by method {entry.compress_type}; the method must be 0, 8 or 93",
             )
         if entry.flag_bits & ENCRYPTED:
             raise BadFile(self.path, f"{what}is encrypted")
@@ -216,10 +246,20 @@ class Archive:
             else:
                 with self._zip.open(entry) as stream:
                     content = stream.read(entry.file_size + 1)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            OSError,
+            EOFError,
+            RuntimeError,
+            ValueError,
+        ) as error:
             raise BadFile(self.path, f"{what}is damaged ({reason_of(error)})") from None
         if len(content) != entry.file_size or zlib.crc32(content) != entry.CRC:
-            raise BadFile(self.path, f"{what}is damaged (its length or checksum differs from the stated value)")
+            raise BadFile(
+                self.path,
+                f"{what}is damaged (its length or checksum differs from the stated value)",
+            )
         return content
 
     def _zstandard(self, entry: zipfile.ZipInfo) -> bytes:

@@ -19,7 +19,9 @@ from lethe.io.files import Json
 from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, number
 from lethe.io.logs._untrusted import Source, checked
 
-NEITHER = -1  # HarmBench's classifier answered neither yes nor no; the tool counts this as no success
+NEITHER = (
+    -1
+)  # HarmBench's classifier answered neither yes nor no; the tool counts this as no success
 NOT_TRIED = "not tried"  # prompt and response null; the tool writes jailbroken false and divides by all behaviors
 SELECTED = (
     "the attack asks until it succeeds and keeps one answer per behavior: these answers were selected and are not "
@@ -50,10 +52,15 @@ def _read_harmbench(source: Source) -> Log:
         if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
             raise BadFile(path, f"behavior {behavior[:80]!r}: expected a list of objects")
         cases = [answer.get("test_case") for answer in answers]  # an image is a list
-        prompts = [case if isinstance(case, str) else json.dumps(case, ensure_ascii=False) for case in cases]
+        prompts = [
+            case if isinstance(case, str) else json.dumps(case, ensure_ascii=False)
+            for case in cases
+        ]
         for sample, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), start=1):
             scores = {
-                key: number(value) for key, value in answer.items() if key not in ("test_case", "generation")
+                key: number(value)
+                for key, value in answer.items()
+                if key not in ("test_case", "generation")
             }
             if scores.get("label") == NEITHER:
                 scores["label"] = math.nan
@@ -63,7 +70,11 @@ def _read_harmbench(source: Source) -> Log:
             table.answer(behavior, sample, answer.get("generation", ABSENT), scores, prompt=prompt)
         wordings = len(set(prompts))
         several += wordings > 1
-        table.prompt(behavior, prompts[0] if wordings == 1 else None, scores={"distinct_test_cases": wordings})
+        table.prompt(
+            behavior,
+            prompts[0] if wordings == 1 else None,
+            scores={"distinct_test_cases": wordings},
+        )
     warnings = []
     if table.most() > 1:
         warnings.append(
@@ -73,10 +84,14 @@ def _read_harmbench(source: Source) -> Log:
     if several:
         warnings.append(f"test_case: {plural(several, 'behavior')} {SEVERAL}")
     notes = ["generation is cut to the tool's --num_tokens (512 by default)"] if results else []
-    return table.log("HarmBench", task="results" if results else "completions", warnings=warnings, notes=notes)
+    return table.log(
+        "HarmBench", task="results" if results else "completions", warnings=warnings, notes=notes
+    )
 
 
-HARMBENCH = Format("harmbench", "HarmBench completions or results (.json)", _is_harmbench, _read_harmbench)
+HARMBENCH = Format(
+    "harmbench", "HarmBench completions or results (.json)", _is_harmbench, _read_harmbench
+)
 
 
 def _is_jailbreakbench(first: Mapping[str, Json]) -> bool:
@@ -84,10 +99,16 @@ def _is_jailbreakbench(first: Mapping[str, Json]) -> bool:
         return True
     summaries = first.get("summaries")
     if isinstance(summaries, dict):
-        return any(isinstance(value, dict) and "jailbreaks" in value for value in summaries.values())
-    models = [value for name, value in first.items() if name != "details" and isinstance(value, dict)]
+        return any(
+            isinstance(value, dict) and "jailbreaks" in value for value in summaries.values()
+        )
+    models = [
+        value for name, value in first.items() if name != "details" and isinstance(value, dict)
+    ]
     answers = [answer for value in models for answer in value.values()]
-    return bool(answers) and all(isinstance(answer, dict) and "jailbroken" in answer for answer in answers)
+    return bool(answers) and all(
+        isinstance(answer, dict) and "jailbroken" in answer for answer in answers
+    )
 
 
 def _read_jailbreakbench(source: Source) -> Log:
@@ -103,9 +124,13 @@ def _artifact(path: Path, content: Mapping[str, Json]) -> Log:
     table = Table(path, more=["index", "prompt"])
     for place, row in enumerate(content["jailbreaks"], start=1):
         if not isinstance(row, dict) or not isinstance(row.get("behavior"), str):
-            raise BadFile(path, f"item {place} of `jailbreaks`: expected an object with a text `behavior`")
+            raise BadFile(
+                path, f"item {place} of `jailbreaks`: expected an object with a text `behavior`"
+            )
         index = row.get("index")  # a text in published artifacts
-        _judged(table, row["behavior"], row, index=str(index) if isinstance(index, (int, str)) else None)
+        _judged(
+            table, row["behavior"], row, index=str(index) if isinstance(index, (int, str)) else None
+        )
     stated = as_object(content.get("parameters"))
     return _jailbreaks(table, "artifact", as_text(stated.get("model")), stated)
 
@@ -134,15 +159,26 @@ def _submission(path: Path, content: Mapping[str, Json]) -> Log:
             else:
                 table.prompt(prompt_id, prompts[0] if prompts else None)
     summaries = _object(path, "summaries", content["summaries"])
-    stated = {model: value.get("model_summary") for model, value in summaries.items() if isinstance(value, dict)}
-    warnings = ["test_logs: an attack asks until it succeeds, so the number of its queries depends on the answers"]
+    stated = {
+        model: value.get("model_summary")
+        for model, value in summaries.items()
+        if isinstance(value, dict)
+    }
+    warnings = [
+        "test_logs: an attack asks until it succeeds, so the number of its queries depends on the answers"
+    ]
     if several:
         warnings.append(f"prompt: {plural(len(several), 'behavior')} {SEVERAL}")
     notes = ["test_logs carry no verdicts; summaries and eval_logs repeat answers and are not read"]
     if unlogged := [model for model in summaries if model not in (content.get("test_logs") or {})]:
         notes.append(f"no test_logs of {', '.join(unlogged)[:200]}")
     model = ", ".join(content["test_logs"])
-    about: dict[str, Json] = {"task": "submission", "model": model, "stated": stated, "stopping": "early"}
+    about: dict[str, Json] = {
+        "task": "submission",
+        "model": model,
+        "stated": stated,
+        "stopping": "early",
+    }
     return table.log("JailbreakBench", warnings=warnings, notes=notes, **about)
 
 
@@ -150,7 +186,10 @@ def _queries(path: Path, behavior: str, calls: Json) -> list[dict[str, Json]]:
     queries: list[dict[str, Json]] = []
     for call in calls if isinstance(calls, list) else [calls]:
         if not isinstance(call, list) or len(call) != 2 or not isinstance(call[1], list):
-            raise BadFile(path, f"test_logs, {behavior[:80]!r}: expected pairs of a time and a list of queries")
+            raise BadFile(
+                path,
+                f"test_logs, {behavior[:80]!r}: expected pairs of a time and a list of queries",
+            )
         queries += [_object(path, behavior, row) for row in call[1]]
     return queries
 
@@ -166,12 +205,19 @@ def _judged(table: Table, prompt_id: str, row: Mapping[str, Json], **more: objec
 
 
 def _answered(
-    table: Table, prompt_id: str, sample: int, row: Mapping[str, Json], scores: dict[str, float], **more: object
+    table: Table,
+    prompt_id: str,
+    sample: int,
+    row: Mapping[str, Json],
+    scores: dict[str, float],
+    **more: object,
 ) -> None:
     prompt = row.get("prompt")
     if prompt is not None:
         checked(table.path, f"{prompt_id[:80]!r}: `prompt`", prompt, str)
-    table.answer(prompt_id, sample, row.get("response"), scores, "no response", prompt=prompt, **more)
+    table.answer(
+        prompt_id, sample, row.get("response"), scores, "no response", prompt=prompt, **more
+    )
 
 
 def _jailbreaks(table: Table, task: str, model: str | None, stated: Mapping[str, Json]) -> Log:
@@ -198,9 +244,13 @@ def _read_leak_k(source: Source) -> Log:
     place, judged_late, blank_entailed = -1, False, False
     for place, (line, row) in enumerate(source.lines()):
         responses = row.get("responses")
-        objects = isinstance(responses, list) and all(isinstance(response, dict) for response in responses)
+        objects = isinstance(responses, list) and all(
+            isinstance(response, dict) for response in responses
+        )
         if not objects or not isinstance(row.get("prompt"), str):
-            raise BadRow(path, line, "expected `prompt`, a text, and `responses`, a list of objects")
+            raise BadRow(
+                path, line, "expected `prompt`, a text, and `responses`, a list of objects"
+            )
         table.prompt(str(place), row["prompt"], scores=_of_the_question(row))
         for sample, response in enumerate(row["responses"], start=1):
             text = response.pop("response", None)
@@ -209,9 +259,13 @@ def _read_leak_k(source: Source) -> Log:
             scores = {name: number(value) for name, value in response.items()}
             table.answer(str(place), sample, text, scores, "no response")
             blank_entailed |= "ES" in scores and not (text or "").strip()
-        judged_late |= len(row["responses"]) > JUDGED_TOGETHER and "LLM_judge" in row["responses"][0]
+        judged_late |= (
+            len(row["responses"]) > JUDGED_TOGETHER and "LLM_judge" in row["responses"][0]
+        )
     stated = PLANNED.search(path.name)
-    if stated and table.most() == int(stated[1]):  # otherwise the file was renamed, or every question was cut
+    if stated and table.most() == int(
+        stated[1]
+    ):  # otherwise the file was renamed, or every question was cut
         for question in range(place + 1):
             table.prompt(str(question), planned=table.most())
     sampling, warnings = _sampling(path), []
@@ -221,7 +275,9 @@ def _read_leak_k(source: Source) -> Log:
             "verdict may belong to another answer"
         )
     if blank_entailed:
-        warnings.append("ES: the tool puts an empty answer first in its batch, so labels near it may be shifted")
+        warnings.append(
+            "ES: the tool puts an empty answer first in its batch, so labels near it may be shifted"
+        )
     copied = table.greedy(sampling)
     log = table.log(
         "Leak-k",
@@ -234,9 +290,13 @@ def _read_leak_k(source: Source) -> Log:
 
 
 def _of_the_question(row: Mapping[str, Json]) -> dict[str, float]:
-    numbers = {name: number(value) for name, value in row.items() if isinstance(value, (int, float))}
+    numbers = {
+        name: number(value) for name, value in row.items() if isinstance(value, (int, float))
+    }
     best = as_object(row.get("best_answer")).get("rougeL_recall")
-    return numbers | ({"best_answer.rougeL_recall": number(best)} if isinstance(best, (int, float)) else {})
+    return numbers | (
+        {"best_answer.rougeL_recall": number(best)} if isinstance(best, (int, float)) else {}
+    )
 
 
 def _sampling(path: Path) -> dict[str, float]:
@@ -251,7 +311,9 @@ def _sampling(path: Path) -> dict[str, float]:
 def _notes_on_leak_k(sampling: Mapping[str, float], scores: tuple[str, ...]) -> list[str]:
     notes = []
     if sampling:
-        notes.append("top_k is not stated: the tool leaves it at its library's default, 50 in transformers")
+        notes.append(
+            "top_k is not stated: the tool leaves it at its library's default, 50 in transformers"
+        )
     else:
         notes.append(
             "temperature and top_p appear only in the tool's own folder name, and this folder has another name"
@@ -278,7 +340,9 @@ def _read_open_unlearning(source: Source) -> Log:
     path = source.path
     blocks = {name: block for name, block in source.object.items() if isinstance(block, dict)}
     values = {name: _by_index(path, name, block) for name, block in blocks.items()}
-    generated = [name for name, rows in values.items() if any("generation" in row for row in rows.values())]
+    generated = [
+        name for name, rows in values.items() if any("generation" in row for row in rows.values())
+    ]
     if not generated:
         problem = "holds no generations: its metrics judge the reference answers"
         raise BadFile(path, problem, "Evaluate with a ROUGE metric.")
@@ -287,13 +351,21 @@ def _read_open_unlearning(source: Source) -> Log:
     for name in generated:
         for index, row in values[name].items():
             prompt_id = f"{name}/{index}" if several else index
-            scores = {f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS}
+            scores = {
+                f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS
+            }
             table.prompt(prompt_id, as_text(row.get("input")))
             table.answer(prompt_id, 1, row.get("generation"), scores)
     for name in [] if several else [name for name in blocks if name not in generated]:
         for index, row in values[name].items():
-            plain = {key: value for key, value in row.items() if isinstance(value, (bool, int, float, type(None)))}
-            table.prompt(index, scores={f"{name}.{key}": number(value) for key, value in plain.items()})
+            plain = {
+                key: value
+                for key, value in row.items()
+                if isinstance(value, (bool, int, float, type(None)))
+            }
+            table.prompt(
+                index, scores={f"{name}.{key}": number(value) for key, value in plain.items()}
+            )
     return table.log(
         "open-unlearning",
         task=", ".join(generated),
@@ -301,7 +373,9 @@ def _read_open_unlearning(source: Source) -> Log:
             "do_sample is not stated: the evaluator decodes greedily by default, one answer per question, so the answers "
             "carry no information on repeated draws",
         ),
-        notes=("probabilities, truth ratios and memorisation judge the reference answer, not the generation",),
+        notes=(
+            "probabilities, truth ratios and memorisation judge the reference answer, not the generation",
+        ),
         stated={name: block.get("agg_value") for name, block in blocks.items()},
     )
 
@@ -331,7 +405,10 @@ def _read_helm(source: Source) -> Log:
             as_object(as_object(state).get(key)) for key in ("instance", "request", "result")
         )
         if not isinstance(instance.get("id"), str):
-            raise BadFile(path, f"request state {place}: expected an object with an `instance` that has an `id`")
+            raise BadFile(
+                path,
+                f"request state {place}: expected an object with an `instance` that has an `id`",
+            )
         if state.get("reference_index") is not None:
             problem = "its requests rate given choices; no answer was drawn"
             raise BadFile(path, problem, "Use the method generation.")
@@ -350,11 +427,18 @@ def _read_helm(source: Source) -> Log:
             table.answer(name, sample, text, {} if several else scores, "no completion")
     settings = ("temperature", "num_outputs", "max_tokens")
     sampling = {key: spec[key] for key in settings if spec.get(key) is not None}
-    warnings, notes = [], [] if beside.is_file() else [f"no {STATISTICS} beside it: the answers have no scores"]
+    warnings, notes = (
+        [],
+        [] if beside.is_file() else [f"no {STATISTICS} beside it: the answers have no scores"],
+    )
     if cached:
-        warnings.append(f"cached: true in {plural(cached, 'request')}: these answers come from an earlier run")
+        warnings.append(
+            f"cached: true in {plural(cached, 'request')}: these answers come from an earlier run"
+        )
     if table.most() > 1:
-        notes.insert(0, "a statistic of several completions belongs to the prompt, not to an answer")
+        notes.insert(
+            0, "a statistic of several completions belongs to the prompt, not to an answer"
+        )
     return table.log(
         "HELM",
         task=as_text(spec.get("method")),

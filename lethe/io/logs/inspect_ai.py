@@ -10,7 +10,17 @@ from typing import TypeGuard
 
 from lethe.errors import BadFile, shortened
 from lethe.io.files import Json
-from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, chosen, conversation, number
+from lethe.io.logs._log import (
+    Format,
+    Log,
+    Table,
+    as_list,
+    as_object,
+    as_text,
+    chosen,
+    conversation,
+    number,
+)
 from lethe.io.logs._untrusted import Archive, Source, checked
 
 HEADER, START = "header.json", "_journal/start.json"
@@ -22,10 +32,18 @@ SETTINGS = (
     "temperature top_p top_k max_tokens seed stop_seqs frequency_penalty presence_penalty repetition_penalty logit_bias "
     "num_choices best_of reasoning_effort reasoning_tokens cache"
 ).split()
-SEEDED_ONCE = ("hf", "transformer_lens", "nnterp")  # providers that set the seed when they load the model
+SEEDED_ONCE = (
+    "hf",
+    "transformer_lens",
+    "nnterp",
+)  # providers that set the seed when they load the model
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-REASONS = {"error": "error", "limit": "limit", "invalidation": "withdrawn"}  # by the member of a sample
+REASONS = {
+    "error": "error",
+    "limit": "limit",
+    "invalidation": "withdrawn",
+}  # by the member of a sample
 
 
 def recognises(first: Mapping[str, Json]) -> bool:
@@ -87,7 +105,11 @@ def _log(path: Path, header: Mapping[str, Json], samples: Iterable[Sample]) -> L
         sampling=run.sampling,
         copied=table.greedy(run.sampling),
         draws="sampled" if "temperature" in run.sampling else "unknown",
-        stopping="early" if run.early_manager is not None else "unfinished" if unfinished else "fixed",
+        stopping="early"
+        if run.early_manager is not None
+        else "unfinished"
+        if unfinished
+        else "fixed",
         warnings=run.warnings(),
         notes=_notes(run, status, read_samples, names),
         stated=run.stated,
@@ -100,7 +122,9 @@ def _names(run: Run, samples: Iterable[Sample]) -> dict[str | int, str]:
     ids = dict.fromkeys([*run.sample_ids, *(one.id for one in samples)])
     numbers = {str(identity) for identity in ids if isinstance(identity, int)}
     return {
-        identity: f'"{identity}"' if isinstance(identity, str) and identity in numbers else str(identity)
+        identity: f'"{identity}"'
+        if isinstance(identity, str) and identity in numbers
+        else str(identity)
         for identity in ids
     }
 
@@ -120,7 +144,9 @@ def _columns(run: Run, samples: Iterable[Sample]) -> list[str]:
     return [column for scorer in dict.fromkeys([*order, *seen]) for column in seen[scorer]]
 
 
-def _notes(run: Run, status: Json, samples: list[Sample], names: Mapping[str | int, str]) -> list[str]:
+def _notes(
+    run: Run, status: Json, samples: list[Sample], names: Mapping[str | int, str]
+) -> list[str]:
     notes = run.notes()
     if status in UNFINISHED:
         notes.append(
@@ -153,26 +179,40 @@ class Run:
         if not _is_count(self.epochs):
             got = shortened(epochs, 40)
             raise BadFile(path, f"`eval.config.epochs` must be an integer of at least 1, got {got}")
-        self.sample_ids = list(filter(_is_id, as_list(as_object(spec.get("dataset")).get("sample_ids"))))
+        self.sample_ids = list(
+            filter(_is_id, as_list(as_object(spec.get("dataset")).get("sample_ids")))
+        )
         names = (as_object(one).get("name") for one in as_list(spec.get("scorers")))
         self.scorers = [name for name in names if isinstance(name, str)]
         steps = [as_object(step) for step in as_list(plan.get("steps"))]
         generating = [step.get("params") for step in steps if step.get("solver") == "generate"]
-        self.sampling: dict[str, Json] = {}  # of the model, the plan and the generating step; later settings win
-        for settings in map(as_object, (spec.get("model_generate_config"), plan.get("config"), *generating)):
-            self.sampling |= {name: settings[name] for name in SETTINGS if settings.get(name) is not None}
+        self.sampling: dict[
+            str, Json
+        ] = {}  # of the model, the plan and the generating step; later settings win
+        for settings in map(
+            as_object, (spec.get("model_generate_config"), plan.get("config"), *generating)
+        ):
+            self.sampling |= {
+                name: settings[name] for name in SETTINGS if settings.get(name) is not None
+            }
         stopping = self.results.get("early_stopping")
         self.early_manager = str(as_object(stopping).get("manager"))[:80] if stopping else None
         stopping = as_object(stopping)
-        stops = map(as_object, as_list(stopping.get("early_stops") or stopping.get("stopped_samples")))
+        stops = map(
+            as_object, as_list(stopping.get("early_stops") or stopping.get("stopped_samples"))
+        )
         skipped = ((stop.get("id"), stop.get("epoch")) for stop in stops)
-        self.early_stops = [(one, epoch) for one, epoch in skipped if _is_id(one) and isinstance(epoch, int)]
+        self.early_stops = [
+            (one, epoch) for one, epoch in skipped if _is_id(one) and isinstance(epoch, int)
+        ]
 
     @property
     def stated(self) -> dict[str, object]:
         """Return the totals of the run and the metrics of each scorer and reducer, over questions, not epochs."""
         names = ("total_samples", "completed_samples")
-        totals: dict[str, Json] = {name: self.results[name] for name in names if name in self.results}
+        totals: dict[str, Json] = {
+            name: self.results[name] for name in names if name in self.results
+        }
         for score in map(as_object, as_list(self.results.get("scores"))):
             metrics = as_object(score.get("metrics"))
             values = {key: as_object(metric).get("value") for key, metric in metrics.items()}
@@ -221,7 +261,9 @@ class Sample:
         self.id: Json = value.get("id")
         self.epoch: Json = value.get("epoch")
         if not _is_id(self.id):
-            raise BadFile(path, f"{where}: `id` is {type(self.id).__name__}, expected a text or an integer")
+            raise BadFile(
+                path, f"{where}: `id` is {type(self.id).__name__}, expected a text or an integer"
+            )
         if not _is_count(self.epoch):
             got = shortened(self.epoch, 40)
             raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {got}")
@@ -230,12 +272,20 @@ class Sample:
             checked(path, f"{where}: `{name}`", part)
         choice = as_object(next(iter(as_list(output.get("choices"))), None))
         self.text = output.get("completion")
-        if self.text is None:  # versions without the field have the text in the message of the first choice
+        if (
+            self.text is None
+        ):  # versions without the field have the text in the message of the first choice
             self.text = _content(as_object(choice.get("message")).get("content"))
         checked(path, f"{where}: `output.completion`", self.text, str)
-        self.prompt, self.scores, self.columns, self.unread = _prompt(value.get("input")), *_scores(given)
+        self.prompt, self.scores, self.columns, self.unread = (
+            _prompt(value.get("input")),
+            *_scores(given),
+        )
         self.problems = [reason for key, reason in REASONS.items() if value.get(key)]
-        self.retried, self.cut = bool(value.get("error_retries")), choice.get("stop_reason") == "max_tokens"
+        self.retried, self.cut = (
+            bool(value.get("error_retries")),
+            choice.get("stop_reason") == "max_tokens",
+        )
         self.edited = any(bool(as_object(score).get("history")) for score in given.values())
 
 
@@ -243,7 +293,11 @@ def _content(content: Json) -> Json:
     """Join the texts of a list of parts as Inspect does; reasoning is not part of the answer."""
     if not isinstance(content, list):
         return "" if content is None else content
-    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    texts = [
+        part.get("text")
+        for part in content
+        if isinstance(part, dict) and part.get("type") == "text"
+    ]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
@@ -254,7 +308,9 @@ def _prompt(given: Json) -> str | None:
     if not isinstance(given, list):
         return None
     messages = [message for message in given if isinstance(message, dict)]
-    return conversation([(message.get("role"), _content(message.get("content"))) for message in messages])
+    return conversation(
+        [(message.get("role"), _content(message.get("content"))) for message in messages]
+    )
 
 
 def _scores(given: Mapping[str, Json]) -> tuple[dict[str, float], dict[str, str], tuple[str, ...]]:

@@ -8,7 +8,17 @@ from types import MappingProxyType
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
 from lethe.io.files import Json
-from lethe.io.logs._log import NOT_WRITTEN, Format, Log, Table, as_list, as_object, as_text, chosen, number
+from lethe.io.logs._log import (
+    NOT_WRITTEN,
+    Format,
+    Log,
+    Table,
+    as_list,
+    as_object,
+    as_text,
+    chosen,
+    number,
+)
 from lethe.io.logs._untrusted import Source
 
 CHOICES = (
@@ -25,7 +35,12 @@ AN_ANSWER_EACH = frozenset(
     "take_first take_first_k regex regex_pos multi_choice_regex remove_whitespace lowercase uppercase map format_span".split()
 )
 # Backends that send one seed with every request, so that the repeats of a prompt are identical requests.
-SEND_A_SEED = ("local-completions", "local-chat-completions", "openai-completions", "openai-chat-completions")
+SEND_A_SEED = (
+    "local-completions",
+    "local-chat-completions",
+    "openai-completions",
+    "openai-chat-completions",
+)
 DEFAULT_SEED = 1234
 
 
@@ -33,13 +48,21 @@ class Line:
     """One line: its answers, or its choices with likelihoods; ``passed``: the texts that the filter passed on as a list."""
 
     def __init__(self, path: Path, place: int, row: Mapping[str, Json]):
-        document, name, resps = row.get("doc_id"), row.get("filter", DEFAULT_FILTER), row.get("resps")
+        document, name, resps = (
+            row.get("doc_id"),
+            row.get("filter", DEFAULT_FILTER),
+            row.get("resps"),
+        )
         if isinstance(document, bool) or not isinstance(document, (int, str)):
             raise BadRow(path, place, f"`doc_id` is {type(document).__name__}, expected an integer")
         if not isinstance(name, str):
             raise BadRow(path, place, f"`filter` is {type(name).__name__}, expected a text")
         requests = _requests(path, place, row.get("arguments"))
-        if not isinstance(resps, list) or not resps or not all(isinstance(one, list) and one for one in resps):
+        if (
+            not isinstance(resps, list)
+            or not resps
+            or not all(isinstance(one, list) and one for one in resps)
+        ):
             raise BadRow(path, place, "`resps` must be a list of lists of answers")
         self.place, self.document, self.filter = place, str(document), name
         self.prompt = as_text(next(iter(requests[0]), None))
@@ -48,19 +71,27 @@ class Line:
         if all(isinstance(one[0], list) for one in resps):
             self.texts = [one[1] for one in requests if len(one) > 1 and isinstance(one[1], str)]
             if len(self.texts) != len(resps):
-                problem = f"{len(resps)} log-likelihoods, but {len(self.texts)} choices in `arguments`"
+                problem = (
+                    f"{len(resps)} log-likelihoods, but {len(self.texts)} choices in `arguments`"
+                )
                 raise BadRow(path, place, problem)
             self.choices = [_likelihood(path, place, one[0]) for one in resps]
         else:
             self.texts = resps[0]
             if len(resps) != 1 or not all(isinstance(text, str) for text in self.texts):
-                problem = "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
+                problem = (
+                    "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
+                )
                 raise BadRow(path, place, problem)
             if len(requests[0]) < 2 or not isinstance(requests[0][1], dict):
                 raise BadFile(path, "holds log-likelihoods of whole texts, but no drawn answers")
             self.settings = requests[0][1]
         passed = next(iter(as_list(row.get("filtered_resps"))), None)
-        listed = isinstance(passed, list) and not self.choices and all(isinstance(text, str) for text in passed)
+        listed = (
+            isinstance(passed, list)
+            and not self.choices
+            and all(isinstance(text, str) for text in passed)
+        )
         self.passed = passed if listed else None
         named = row.get("metrics")
         metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
@@ -72,7 +103,11 @@ def _requests(path: Path, place: int, requests: Json) -> list[list[Json]]:
     if isinstance(requests, dict):
         requests = _numbered(requests, "gen_args_")
         requests = [_numbered(one, "arg_") if isinstance(one, dict) else one for one in requests]
-    if not isinstance(requests, list) or not requests or not all(isinstance(one, list) for one in requests):
+    if (
+        not isinstance(requests, list)
+        or not requests
+        or not all(isinstance(one, list) for one in requests)
+    ):
         raise BadRow(path, place, "`arguments` must hold the requests of the document")
     return requests
 
@@ -88,21 +123,32 @@ def _likelihood(path: Path, place: int, pair: list[Json]) -> dict[str, float]:
             flag = {"True": True, "False": False}[flag]
         return {"loglikelihood": number(float(likelihood)), "is_greedy": number(flag)}
     except (ValueError, TypeError, KeyError, OverflowError):
-        raise BadRow(path, place, f"got {str(pair)[:60]}, expected a log-likelihood and True or False") from None
+        raise BadRow(
+            path, place, f"got {str(pair)[:60]}, expected a log-likelihood and True or False"
+        ) from None
 
 
 class Run:
     """What the results file of a run says of one task; without such a file only the lines are known, and a note says why."""
 
     def __init__(
-        self, reason: str = "", content: Mapping[str, Json] = MappingProxyType({}), task: str | None = None
+        self,
+        reason: str = "",
+        content: Mapping[str, Json] = MappingProxyType({}),
+        task: str | None = None,
     ):
-        of_task = {key: as_object(content.get(key)).get(task or "") for key in ("configs", "n-samples", "results")}
+        of_task = {
+            key: as_object(content.get(key)).get(task or "")
+            for key in ("configs", "n-samples", "results")
+        }
         config, stated = as_object(of_task["configs"]), as_object(of_task["results"])
         self.config, self.task = as_object(content.get("config")), task
         arguments = as_object(self.config.get("model_args"))
         named = content.get("model_name") or arguments.get("pretrained") or arguments.get("model")
-        self.tool, self.model = f"lm_eval {as_text(content.get('lm_eval_version')) or ''}", as_text(named)
+        self.tool, self.model = (
+            f"lm_eval {as_text(content.get('lm_eval_version')) or ''}",
+            as_text(named),
+        )
         self.repeats = _count(config.get("repeats"))
         self.documents = _count(as_object(of_task["n-samples"]).get("effective"))
         self.sampling = as_object(config.get("generation_kwargs"))
@@ -111,7 +157,9 @@ class Run:
             for one in map(as_object, as_list(config.get("filter_list")))
             if isinstance(one.get("name"), str) and isinstance(one.get("filter"), list)
         }
-        self.stated = {name: value for name, value in stated.items() if name not in ("name", "alias")}
+        self.stated = {
+            name: value for name, value in stated.items() if name not in ("name", "alias")
+        }
         self.notes = [f"{reason}: task, model and filters are not known"] if reason else []
 
     def takes_first(self, name: str) -> bool:
@@ -129,7 +177,9 @@ class Run:
                 "same answer"
             )
         if self.config.get("use_cache") and sampling.get("do_sample") is not True:
-            warnings.append("use_cache: a rerun gives every repeat the one cached answer unless do_sample is true")
+            warnings.append(
+                "use_cache: a rerun gives every repeat the one cached answer unless do_sample is true"
+            )
         return warnings
 
 
@@ -189,11 +239,17 @@ def read(source: Source, filter: str | None = None) -> Log:
         seen[key] = place
         earlier = first.setdefault(line.document, line)
         if earlier.texts != line.texts:
-            raise BadRow(path, place, f"document {line.document!r} has different answers in line {earlier.place}")
+            raise BadRow(
+                path,
+                place,
+                f"document {line.document!r} has different answers in line {earlier.place}",
+            )
         if filter is None or line.filter == filter:
             _add(table, run, line, filter is not None)
     if filter is not None and filter not in filters:
-        raise BadValue("--filter", filter, "one of " + ", ".join(map(repr, filters)) if filters else "left out")
+        raise BadValue(
+            "--filter", filter, "one of " + ", ".join(map(repr, filters)) if filters else "left out"
+        )
     return _log(path, run, table, list(first.values()), filters)
 
 
@@ -209,15 +265,23 @@ def _add(table: Table, run: Run, line: Line, filtered: bool) -> None:
     document = line.document
     of_answers, of_document = _scores(run, line)
     if line.choices:
-        for sample, (text, scores) in enumerate(zip(line.texts, line.choices, strict=True), start=1):
+        for sample, (text, scores) in enumerate(
+            zip(line.texts, line.choices, strict=True), start=1
+        ):
             if (document, sample) not in table:
                 table.answer(document, sample, text, scores)
     else:
-        texts = line.passed if filtered and line.passed and len(line.passed) == len(line.texts) else line.texts
+        texts = (
+            line.passed
+            if filtered and line.passed and len(line.passed) == len(line.texts)
+            else line.texts
+        )
         for sample, text in enumerate(texts, start=1):
             if (document, sample) not in table:
                 table.answer(document, sample, text, {})
-            table.score(document, sample, {name: values[sample - 1] for name, values in of_answers.items()})
+            table.score(
+                document, sample, {name: values[sample - 1] for name, values in of_answers.items()}
+            )
     table.prompt(document, line.prompt, None if line.choices else run.repeats, of_document)
 
 
@@ -237,7 +301,9 @@ def _scores(run: Run, line: Line) -> tuple[dict[str, list[float]], dict[str, flo
     return of_answers, of_document
 
 
-def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Mapping[str, None]) -> Log:
+def _log(
+    path: Path, run: Run, table: Table, documents: list[Line], filters: Mapping[str, None]
+) -> Log:
     if not documents:
         raise BadFile(path, "holds no answers")
     choices = any(line.choices for line in documents)
@@ -281,7 +347,9 @@ def _notes(
     if run.documents is not None and run.documents != len(documents):
         notes.append(f"the run had {run.documents} documents, the samples hold {len(documents)}")
     if len(filters) > 1:
-        notes.append(f"filters {', '.join(filters)}: all filters hold the same answers, which count once")
+        notes.append(
+            f"filters {', '.join(filters)}: all filters hold the same answers, which count once"
+        )
     if repeats > 1 and not choices:
         once = sorted({name for name in scores if run.takes_first(name.rpartition(",")[2])})
         if once:
@@ -289,7 +357,9 @@ def _notes(
                 f"{', '.join(once)}: lm-eval scores only the first of {repeats} answers; score all answers with `lethe score`"
             )
         elif not scores:
-            notes.append("lm-eval scores each document as a whole; score its answers with `lethe score`")
+            notes.append(
+                "lm-eval scores each document as a whole; score its answers with `lethe score`"
+            )
     if any(line.settings != documents[0].settings for line in documents):
         notes.append(
             "the sampling settings differ between documents; the settings of the first document are shown"

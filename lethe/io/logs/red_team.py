@@ -15,13 +15,26 @@ from lethe.io.files import Json
 from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, conversation, number
 from lethe.io.logs._untrusted import Source
 
-KINDS = ("start_run setup", "init", "attempt", "eval", "completion", "plugin_cache", "probe_summary", "digest")
+KINDS = (
+    "start_run setup",
+    "init",
+    "attempt",
+    "eval",
+    "completion",
+    "plugin_cache",
+    "probe_summary",
+    "digest",
+)
 HIT = 0.5  # the tool's default; the report does not hold `run.eval_threshold`
-JUDGED = 2  # the status of an attempt's second line; the first line has the same answers and no scores
+JUDGED = (
+    2  # the status of an attempt's second line; the first line has the same answers and no scores
+)
 SETTINGS = ("run.seed", "run.generations")
 ERROR = 2  # of `failureReason`; 0 is a pass, 1 a failed assertion, which also fills `error`
 ROW_KEYS = {"promptIdx", "vars"}  # of a row
-EVERY_CACHED = "cached: true in every row: the answers come from an earlier run and are no new draws"
+EVERY_CACHED = (
+    "cached: true in every row: the answers come from an earlier run and are no new draws"
+)
 COUNTS = ("passed", "fails", "nones", "total", "total_evaluated", "total_processed")
 
 
@@ -30,7 +43,9 @@ class _Report:
         self.path, self.table = source.path, Table(source.path)
         self.setup: dict[str, Json] = {}
         self.version, self.ended, self.repeated, self.copied, self.copies = "", False, 0, 0, 0
-        self.attempts: dict[str, dict[str, Json] | None] = {}  # the first line, until the second one
+        self.attempts: dict[
+            str, dict[str, Json] | None
+        ] = {}  # the first line, until the second one
         self.named: Counter[str] = Counter()
         self.values: dict[tuple[str, str], Counter[float]] = {}  # of a probe and a detector
         self.stated: dict[tuple[str, str], Counter[str]] = {}
@@ -56,19 +71,29 @@ class _Report:
             raise BadRow(self.path, line, f"the second line of attempt {uuid[:80]!r} appears twice")
         self.attempts[uuid] = None
         name, probe = self._prompt(row), str(row.get("probe_classname"))
-        texts = [one.get("text") if isinstance(one, dict) else one for one in as_list(row.get("outputs"))]
+        texts = [
+            one.get("text") if isinstance(one, dict) else one for one in as_list(row.get("outputs"))
+        ]
         if not all(text is None or isinstance(text, str) for text in texts):
-            raise BadRow(self.path, line, "`outputs` must be a list of texts, objects with a text, or nulls")
+            raise BadRow(
+                self.path, line, "`outputs` must be a list of texts, objects with a text, or nulls"
+            )
         results = as_object(row.get("detector_results"))
         self.table.judge(name, results)
         for detector, scores in results.items():
             if not isinstance(scores, list):
-                raise BadRow(self.path, line, f"detector {detector[:80]!r}: expected a list of scores")
+                raise BadRow(
+                    self.path, line, f"detector {detector[:80]!r}: expected a list of scores"
+                )
             self.values.setdefault((probe, detector), Counter()).update(map(number, scores))
             if len(scores) != len(texts):
                 reason = f"line {line} has {plural(len(scores), 'result')} for {plural(len(texts), 'generation')}"
-                self.refused.setdefault(detector, f"{reason}, so no result belongs to a certain generation")
-        results = {detector: scores for detector, scores in results.items() if len(scores) == len(texts)}
+                self.refused.setdefault(
+                    detector, f"{reason}, so no result belongs to a certain generation"
+                )
+        results = {
+            detector: scores for detector, scores in results.items() if len(scores) == len(texts)
+        }
         copies = self._copies(texts)
         for place, text in enumerate(texts or [None]):
             if text is None:
@@ -85,14 +110,20 @@ class _Report:
         prompt = row.get("prompt")  # in old versions a text
         turns = map(as_object, as_list(as_object(prompt).get("turns")))
         pairs = [(turn.get("role"), as_object(turn.get("content")).get("text")) for turn in turns]
-        self.table.prompt(name, prompt if isinstance(prompt, str) else conversation(pairs) if pairs else None)
+        self.table.prompt(
+            name, prompt if isinstance(prompt, str) else conversation(pairs) if pairs else None
+        )
         return name
 
     def _copies(self, texts: list[str | None]) -> set[int]:
         """Return the places of answers that repeat the first one, if a seed is set and all answers are the same."""
         places = [place for place, text in enumerate(texts) if text is not None]
         self.repeated += len(places) > 1
-        if self.setup.get("run.seed") is None or len(places) < 2 or len({texts[place] for place in places}) > 1:
+        if (
+            self.setup.get("run.seed") is None
+            or len(places) < 2
+            or len({texts[place] for place in places}) > 1
+        ):
             return set()
         self.copied, self.copies = self.copied + 1, self.copies + len(places) - 1
         return set(places[1:])
@@ -107,7 +138,11 @@ class _Report:
             if total not in (None, scored, values.total()):
                 reason = f"the report counts {plural(total, 'result')} on {probe}, and its attempts hold {scored}"
                 self.refused.setdefault(detector, reason)
-            elif detector not in self.refused and total is not None and stated["passed"] + hits != total:
+            elif (
+                detector not in self.refused
+                and total is not None
+                and stated["passed"] + hits != total
+            ):
                 yield (
                     f"eval_threshold: {detector} on {probe} has {plural(hits, 'hit')} at {HIT}, and the report counts "
                     f"{total - stated['passed']}: the threshold of the run was another one"
@@ -116,28 +151,44 @@ class _Report:
     def log(self) -> Log:
         for attempt in filter(None, self.attempts.values()):
             name = self._prompt(attempt)
-            self.table.judge(name, [pair[1] for pair in self.values if pair[0] == attempt.get("probe_classname")])
+            self.table.judge(
+                name, [pair[1] for pair in self.values if pair[0] == attempt.get("probe_classname")]
+            )
             for place in range(len(as_list(attempt.get("outputs"))) or 1):
                 self.table.problem(name, place + 1, "not judged")
         warnings = list(self._compared())
-        warnings += [f"{detector}: its scores are not read: {reason}" for detector, reason in self.refused.items()]
+        warnings += [
+            f"{detector}: its scores are not read: {reason}"
+            for detector, reason in self.refused.items()
+        ]
         if self.copies:
             warnings.append(
                 f"run.seed {self.setup['run.seed']}: each request has the seed, and {plural(self.copied, 'prompt')} got one "
                 f"text each time; its {plural(self.copies, 'repeat')} are no independent draws and are not counted"
             )
-        names = [name for name in dict.fromkeys(pair[1] for pair in self.values) if name not in self.refused]
+        names = [
+            name
+            for name in dict.fromkeys(pair[1] for pair in self.values)
+            if name not in self.refused
+        ]
         return self.table.log(
             f"garak {self.version}",
             task=", ".join(dict.fromkeys(probe for probe, _ in self.values)),
-            model=as_text(self.setup.get("plugins.target_name", self.setup.get("plugins.model_name"))),
-            sampling={key[4:]: self.setup[key] for key in SETTINGS if self.setup.get(key) is not None},
+            model=as_text(
+                self.setup.get("plugins.target_name", self.setup.get("plugins.model_name"))
+            ),
+            sampling={
+                key[4:]: self.setup[key] for key in SETTINGS if self.setup.get(key) is not None
+            },
             draws="copies" if self.copied and self.copied == self.repeated else "unknown",
             stopping="fixed" if self.ended else "unfinished",
             warnings=warnings,
             notes=() if self.ended else ("no line `completion`: the run did not end",),
             refused=self.refused,
-            stated={f"{probe}/{detector}": dict(counts) for (probe, detector), counts in self.stated.items()},
+            stated={
+                f"{probe}/{detector}": dict(counts)
+                for (probe, detector), counts in self.stated.items()
+            },
             scores=names,
         )
 
@@ -156,7 +207,9 @@ def _read_promptfoo(source: Source) -> Log:
     head: Mapping[str, Json] = {} if source.first.keys() >= ROW_KEYS else source.object
     if head and not isinstance(as_object(head.get("results")).get("results"), list):
         raise BadFile(path, "`results.results` must be a list")
-    rows: Iterable[Json] = head["results"]["results"] if head else (row for _, row in source.lines())
+    rows: Iterable[Json] = (
+        head["results"]["results"] if head else (row for _, row in source.lines())
+    )
     for count, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not isinstance(row.get("promptIdx"), int):
             raise BadFile(path, f"result {count}: expected an object with an integer `promptIdx`")
@@ -170,7 +223,9 @@ def _read_promptfoo(source: Source) -> Log:
 
 class _Row:
     def __init__(self, place: int, row: Mapping[str, Json]):
-        response, provider, case = (as_object(row.get(key)) for key in ("response", "provider", "testCase"))
+        response, provider, case = (
+            as_object(row.get(key)) for key in ("response", "provider", "testCase")
+        )
         output, self.problem = response.get("output"), ""
         if output is None or row.get("failureReason") == ERROR:
             self.problem = "error" if response.get("error") or output is not None else "no output"
@@ -182,7 +237,10 @@ class _Row:
         self.repeat = as_object(case.get("options")).get("repeat")
         self.place, self.cached = place, response.get("cached") is True
         self.provider = as_text(provider.get("label")) or as_text(provider.get("id"))
-        self.prompt_place, self.prompt = row["promptIdx"], as_text(as_object(row.get("prompt")).get("raw"))
+        self.prompt_place, self.prompt = (
+            row["promptIdx"],
+            as_text(as_object(row.get("prompt")).get("raw")),
+        )
 
 
 def _recognises(first: Mapping[str, Json]) -> bool:
@@ -208,10 +266,17 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[_Row]]) -> Log:
     every = cached == len(rows)  # then the log is refused as a whole
     of_the_run = as_object(head.get("runtimeOptions")).get("repeat")
     for rank, test in enumerate(tests):
-        metrics, repeat = dict.fromkeys(name for row in test for name in row.metrics), test[0].repeat or of_the_run
+        metrics, repeat = (
+            dict.fromkeys(name for row in test for name in row.metrics),
+            test[0].repeat or of_the_run,
+        )
         for prompt in sorted({row.prompt_place for row in test}):
             repeats, name = [row for row in test if row.prompt_place == prompt], f"{prompt}/{rank}"
-            planned = -(-len(repeats) // repeat) * repeat if isinstance(repeat, int) and repeat > 0 else None
+            planned = (
+                -(-len(repeats) // repeat) * repeat
+                if isinstance(repeat, int) and repeat > 0
+                else None
+            )
             table.prompt(name, repeats[0].prompt, planned)
             table.judge(name, ["success", "score", *metrics])
             if all(row.cached for row in repeats) and not every:
@@ -233,7 +298,10 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[_Row]]) -> Log:
         draws="copies" if every else "unknown",
         refusal=EVERY_CACHED if every else None,
         warnings=[skipped] if cached else [],
-        notes=("success and score are those of the assertions: 1 is a pass", "temperature is not stated"),
+        notes=(
+            "success and score are those of the assertions: 1 is a pass",
+            "temperature is not stated",
+        ),
         stated=as_object(as_object(head.get("results")).get("stats")),
         scores=["success", "score", *dict.fromkeys(name for row in rows for name in row.metrics)],
     )

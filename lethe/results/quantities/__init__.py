@@ -17,14 +17,19 @@ from lethe.errors import BadValue
 from lethe.io.files import Json
 
 Scope = Literal["question", "model", "audit"]
-Unit = Literal["probability", "score", "deviation", "count", "number", "0 or 1", "yes or no", "text"]
+Unit = Literal[
+    "probability", "score", "deviation", "count", "number", "0 or 1", "yes or no", "text"
+]
 More = Literal["leaks", "useful", ""]  # what a larger value says of the model
 Headline = Literal["", "stopped", "labelled", "judged", "leaks", "scores", "utility", "tracked"]
 
 # `dvc metrics` shows the first group of which a model has a number, and one number of utility.
 HEADLINES: tuple[Headline, ...] = ("stopped", "labelled", "judged", "leaks", "scores")
 MOST = 6
-USEFUL = ("retain", "world")  # the splits whose mean score is the utility of a model: the first that it has
+USEFUL = (
+    "retain",
+    "world",
+)  # the splits whose mean score is the utility of a model: the first that it has
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,9 @@ def _of(row: dict[str, Json]) -> Quantity:
 
 with Path(__file__).with_name("vocabulary.csv").open(encoding="utf-8", newline="") as _file:
     QUANTITIES = tuple(map(_of, csv.DictReader(_file)))
-QUESTION, MODEL, AUDIT = (tuple(one for one in QUANTITIES if one.scope == scope) for scope in get_args(Scope))
+QUESTION, MODEL, AUDIT = (
+    tuple(one for one in QUANTITIES if one.scope == scope) for scope in get_args(Scope)
+)
 
 
 @cache
@@ -90,7 +97,9 @@ def of(scope: str, key: str, basis: str) -> Quantity:
     """The quantity of a row; raises `BadValue` for one that the vocabulary lacks."""
     quantity = _by_key().get((scope, key, basis))
     if quantity is None:
-        raise BadValue("quantity", f"{key} ({basis}) of a {scope}", "a row of lethe/results/quantities")
+        raise BadValue(
+            "quantity", f"{key} ({basis}) of a {scope}", "a row of lethe/results/quantities"
+        )
     return quantity
 
 
@@ -103,7 +112,9 @@ def order() -> dict[tuple[str, str, str], int]:
 def headline(values: Mapping[str, object]) -> list[str]:
     """The names that `dvc metrics` shows, of a model's single numbers: one group of `HEADLINES`, and one of utility."""
     present = {name for name, value in values.items() if value is not None}
-    group = next((one for one in HEADLINES if any(_shown(row) in present for row in _deciding(one))), "")
+    group = next(
+        (one for one in HEADLINES if any(_shown(row) in present for row in _deciding(one))), ""
+    )
     shown = [_shown(row) for row in MODEL if group and group in row.headlines]
     utility = [name for name in (f"{split}_mean" for split in USEFUL) if name in present]
     return [name for name in shown if name in present][: MOST - 1] + utility[:1]
@@ -117,7 +128,9 @@ def upper_bounds(scope: Scope, keys: Sequence[str], bases: Sequence[str]) -> lis
 
 def worst_bounds() -> list[str]:
     """The names by which models are sorted, of which a model has one or more: an upper bound of each group of `HEADLINES`."""
-    uppers = [next((row.names[2] for row in _deciding(group) if row.names[2]), "") for group in HEADLINES]
+    uppers = [
+        next((row.names[2] for row in _deciding(group) if row.names[2]), "") for group in HEADLINES
+    ]
     return [name for name in uppers if name]
 
 

@@ -24,7 +24,14 @@ from lethe.io.files import restored
 from lethe.progress import progress
 from lethe.results.exact_bounds import tree_from, values_of
 from lethe.sampling.answer_tree.automaton import Automaton
-from lethe.sampling.answer_tree.enumeration import HEAVIEST, Grown, Growth, Predictor, Question, grow
+from lethe.sampling.answer_tree.enumeration import (
+    HEAVIEST,
+    Grown,
+    Growth,
+    Predictor,
+    Question,
+    grow,
+)
 from lethe.sampling.draws import Law
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
@@ -96,14 +103,18 @@ class Searched:
     rows: int
 
 
-def search(grow: Callable[[Growth], Grown], rows: int, guide: float, counted_guide: float = 0.0) -> Searched:
+def search(
+    grow: Callable[[Growth], Grown], rows: int, guide: float, counted_guide: float = 0.0
+) -> Searched:
     """Grow deeper and deeper from the start, without a sample, until about ``rows`` rows went through the model."""
     theta, spent, rows_before, theta_before = FIRST_THETA, 0, 0, 1.0
     growths: list[Grown] = []
     for number in range(MOST_GROWTHS):
         left = max(1, round(rows - spent))
         # The limit only stops badly wrong guesses: it cuts off the deepest prefixes, where keywords end.
-        own = grow(Growth(theta, guide, most_explored=round(ASTRAY * left), counted_guide=counted_guide))
+        own = grow(
+            Growth(theta, guide, most_explored=round(ASTRAY * left), counted_guide=counted_guide)
+        )
         spent += own.rows
         growths.append(own)
         done = own.rest == 0 or spent >= ENOUGH * rows or number == MOST_GROWTHS - 1
@@ -160,7 +171,9 @@ TRIED = 0.1
 # The pilot and the trial must take only a part of a question's rows, also where these are few.
 LEAST_PILOT = 16  # answers
 ROWS_A_PILOT_ANSWER = 32  # rows of the question for each answer of its pilot
-LEAST_TRIED = 8.0  # the rate of a trial: fewer answers measure nothing, and their levels cost as many passes
+LEAST_TRIED = (
+    8.0  # the rate of a trial: fewer answers measure nothing, and their levels cost as many passes
+)
 PLAIN = 2.0  # a threshold that no prefix reaches, so everything is sampled
 NEGLIGIBLE = 1e-12
 LAST_GUIDE = 40.0
@@ -181,7 +194,9 @@ class Effort(Direct, Exploring):
 
     def stream(self, question: Question, purpose: int) -> np.random.SeedSequence:
         """The random stream of a question and a purpose: draws for one pair do not affect another."""
-        return np.random.SeedSequence(self.seed, spawn_key=(zlib.crc32(question.question_id.encode()), purpose))
+        return np.random.SeedSequence(
+            self.seed, spawn_key=(zlib.crc32(question.question_id.encode()), purpose)
+        )
 
 
 @dataclass(frozen=True)
@@ -200,7 +215,11 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
     pilot = _pilot(question, law, predictor, effort)
     budget, growing = max(1, effort.rows // 3), partial(grow, question, law, predictor)
     searched = search(growing, budget, effort.guide, effort.second_guide)
-    rows, best, curve = pilot.rows + searched.rows, searched.best, curve_of(searched.grown, searched.theta)
+    rows, best, curve = (
+        pilot.rows + searched.rows,
+        searched.best,
+        curve_of(searched.grown, searched.theta),
+    )
     if best.masses.leak < NEGLIGIBLE and best.rest > 0 and effort.guide < LAST_GUIDE:
         again = search(growing, budget, LAST_GUIDE)
         rows += again.rows
@@ -225,7 +244,9 @@ def _tried(
     growth = Growth(effort.theta_rho / rho, effort.second_guide, rho)
     trial = grow(question, law, predictor, growth, effort.stream(question, TRIAL))
     if trial.remainder.sampled:
-        outline = replace(outline, rows_a_sample=(trial.rows - trial.explored) / trial.remainder.sampled)
+        outline = replace(
+            outline, rows_a_sample=(trial.rows - trial.explored) / trial.remainder.sampled
+        )
     return outline, trial.rows
 
 
@@ -240,7 +261,9 @@ def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -
         scores=lambda texts: np.zeros(len(texts), bool),
         seeds=(),
     )
-    return grow(blind, law, predictor, Growth(PLAIN, rho=float(answers)), effort.stream(question, PILOT))
+    return grow(
+        blind, law, predictor, Growth(PLAIN, rho=float(answers)), effort.stream(question, PILOT)
+    )
 
 
 def second_look(
@@ -302,7 +325,9 @@ def _heaviest(*looks: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
     best: dict[str, float] = {}
     for leak in (leak for leaks in looks for leak in leaks):
         best[leak.text] = max(leak.probability, best.get(leak.text, 0.0))
-    return tuple(HeavyLeak(*pair) for pair in sorted(best.items(), key=lambda pair: -pair[1])[:HEAVIEST])
+    return tuple(
+        HeavyLeak(*pair) for pair in sorted(best.items(), key=lambda pair: -pair[1])[:HEAVIEST]
+    )
 
 
 def enumerate_answers(
@@ -318,7 +343,9 @@ def enumerate_answers(
     store = {} if store is None else store
     names = [question.question_id for question in questions]
     if len(set(names)) < len(names):
-        raise BadValue("question ids", names, "distinct names, since a question's sample depends on its name")
+        raise BadValue(
+            "question ids", names, "distinct names, since a question's sample depends on its name"
+        )
     looks: dict[str, FirstLook] = {}
     for question in progress(questions, f"{label}: first looks", "questions"):
         key = f"first {question.question_id}"
@@ -330,7 +357,9 @@ def enumerate_answers(
         key = f"second {question.question_id} {rho!r}"
         if key not in store:
             first = looks[question.question_id]
-            store[key] = values_of(second_look(question, law, predictor, effort, first, rho, allowance))
+            store[key] = values_of(
+                second_look(question, law, predictor, effort, first, rho, allowance)
+            )
         yield tree_from(store[key])
 
 

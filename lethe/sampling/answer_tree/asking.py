@@ -43,7 +43,11 @@ class Asker:
     def __init__(self, checkpoint: Checkpoint, template: str | os.PathLike, match: Match = "word"):
         if match not in ("word", "substring"):
             raise BadValue("match", match, "word or substring")
-        self.tokenizer, self.vocabulary, self.match = checkpoint.tokenizer, checkpoint.vocabulary, match
+        self.tokenizer, self.vocabulary, self.match = (
+            checkpoint.tokenizer,
+            checkpoint.vocabulary,
+            match,
+        )
         self.encoder = Encoder(self.tokenizer, template)
         self.spelling: Spelling | None = None
         self.reason = ""
@@ -68,7 +72,9 @@ class Asker:
         if rule is None:
             return None
         unread = [keyword for keyword in rule.keywords if not spellable(keyword)]
-        reason = self.reason or (f"The keyword {unread[0]!r} holds a combining mark." if unread else "")
+        reason = self.reason or (
+            f"The keyword {unread[0]!r} holds a combining mark." if unread else ""
+        )
         automaton = Automaton(self.vocabulary)
         if scorer not in (KEYWORDS, RECALL):
             reason = ""
@@ -79,11 +85,17 @@ class Asker:
         whole = type(automaton) is Automaton
         note = f"{reason} Every finished answer was scored whole.".lstrip() if whole else ""
         answers = [row.get("answer"), row.get("paraphrased_answer")]
-        seeds = tuple(self.encoder.example(row, answer).answer for answer in answers if is_text(answer))
-        return Question(row["id"], self.encoder.prompt(row), automaton, self._decode, rule.leaks, seeds, note)
+        seeds = tuple(
+            self.encoder.example(row, answer).answer for answer in answers if is_text(answer)
+        )
+        return Question(
+            row["id"], self.encoder.prompt(row), automaton, self._decode, rule.leaks, seeds, note
+        )
 
     def _decode(self, answers: list[tuple[int, ...]]) -> list[str]:
-        return self.tokenizer.batch_decode([list(answer) for answer in answers], skip_special_tokens=True)
+        return self.tokenizer.batch_decode(
+            [list(answer) for answer in answers], skip_special_tokens=True
+        )
 
 
 def check_scorer(scorer: str, above: float) -> None:
@@ -130,8 +142,12 @@ def rule_of(row: Row, scorer: str, above: float, match: Match) -> Rule | None:
         return None
     if scorer != KEYWORDS:
         return Rule(lambda texts: leaks(scorer, above, texts, row)[1] == 1)
-    keywords = tuple(dict.fromkeys(normalise(word) for word in row.get("keywords") or () if is_text(word)))
-    return Rule(lambda texts: np.array([occurs(text, keywords, match) for text in texts], bool), keywords)
+    keywords = tuple(
+        dict.fromkeys(normalise(word) for word in row.get("keywords") or () if is_text(word))
+    )
+    return Rule(
+        lambda texts: np.array([occurs(text, keywords, match) for text in texts], bool), keywords
+    )
 
 
 def leaks(
@@ -160,7 +176,11 @@ def _scores(scorer: str, texts: Sequence[str | None], row: Mapping[str, Json]) -
 # that ends unrecognised.
 
 UNKNOWN = -1  # an entry of the table that no text has asked for
-BLANK, OTHER, FIRST_OWN = 0, 1, 2  # symbols: between words, a letter of no reference word, a reference letter
+BLANK, OTHER, FIRST_OWN = (
+    0,
+    1,
+    2,
+)  # symbols: between words, a letter of no reference word, a reference letter
 NO_WORD = -1  # the node of a word that the reference lacks
 MOST = 1 << 32  # states
 # The part of the guide that the words found so far get. Most answers share words with the reference: the whole guide, meant
@@ -184,10 +204,14 @@ class RecallAutomaton(TokenAutomaton):
     def __init__(self, reference: str, above: float, tokens: TokenLetters):
         words = blanked(reference).decode().split()
         if not words or not 0 <= above < 1:
-            raise BadValue("reference", reference, "a text with a word, and a threshold from 0, less than 1")
+            raise BadValue(
+                "reference", reference, "a text with a word, and a threshold from 0, less than 1"
+            )
         classes = stems(words)
         self.reference = tuple(sorted(set(classes)).index(each) for each in classes)
-        self.needed = next(count for count in range(1, len(words) + 1) if count / len(words) > above)
+        self.needed = next(
+            count for count in range(1, len(words) + 1) if count / len(words) > above
+        )
         letters = sorted(set("".join(words)))
         self.symbol_of = np.full(256, OTHER)
         self.symbol_of[ord(" ")] = BLANK
@@ -224,7 +248,9 @@ class RecallAutomaton(TokenAutomaton):
             if common[-1] >= self.needed:
                 return LEAK
             return self._number((common, 0))
-        return self._number((common, NO_WORD if node == NO_WORD else self.following[node].get(symbol, NO_WORD)))
+        return self._number(
+            (common, NO_WORD if node == NO_WORD else self.following[node].get(symbol, NO_WORD))
+        )
 
     def _with(self, common: tuple[int, ...], word: int) -> tuple[int, ...]:
         """One row of the table of longest common subsequences."""
@@ -257,4 +283,6 @@ class RecallAutomaton(TokenAutomaton):
     def matched(self, states: np.ndarray) -> np.ndarray:
         """The share of the needed words that are found so far, times `GUIDED`."""
         plain = (states % self.size).tolist()
-        return GUIDED * np.array([1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain])
+        return GUIDED * np.array(
+            [1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain]
+        )

@@ -117,12 +117,23 @@ def spellable(keyword: str) -> bool:
 
 def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
     """The automaton of normalised, spellable keywords, none of them blank."""
-    if not keywords or not all(keyword == normalise(keyword) != "" and spellable(keyword) for keyword in keywords):
-        raise BadValue("keywords", keywords, "normalised texts that are not blank and contain no combining mark")
+    if not keywords or not all(
+        keyword == normalise(keyword) != "" and spellable(keyword) for keyword in keywords
+    ):
+        raise BadValue(
+            "keywords",
+            keywords,
+            "normalised texts that are not blank and contain no combining mark",
+        )
     alphabet = "".join(sorted({character for keyword in keywords for character in keyword} - {" "}))
     reader = _Reader(keywords, match)
     # (character, joins, starts a character of the text) of each symbol from JOINING on
-    characters = [(None, True), (None, False), (" ", False), *((one, joins(one)) for one in alphabet)]
+    characters = [
+        (None, True),
+        (None, False),
+        (" ", False),
+        *((one, joins(one)) for one in alphabet),
+    ]
     inputs = [(*own, starts) for own in characters for starts in (True, False)]
     number: dict[Configuration, int] = {Configuration(): 2}
     waiting, steps = [Configuration()], [[LEAK] * (len(inputs) + 1), [DIRTY] * (len(inputs) + 1)]
@@ -141,7 +152,9 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
         waiting.pop(0)
         if len(number) > MOST_STATES:
             raise BadValue(
-                "keywords", keywords, f"fewer or shorter ones: the automaton exceeds {MOST_STATES} states"
+                "keywords",
+                keywords,
+                f"fewer or shorter ones: the automaton exceeds {MOST_STATES} states",
             )
     states = list(number)
     pending = np.array([False, False, *(state.complete or state.ending for state in states)])
@@ -166,7 +179,9 @@ class _Reader:
     def __init__(self, keywords: tuple[str, ...], match: Match):
         self.keywords, self.whole = keywords, match == "word"
 
-    def read(self, at: Configuration, character: str | None, joining: bool, starts: bool) -> Configuration | None:
+    def read(
+        self, at: Configuration, character: str | None, joining: bool, starts: bool
+    ) -> Configuration | None:
         """The configuration after a character; None: the text has leaked."""
         ended = at.ending and not joining
         if starts and (at.complete or ended):
@@ -251,7 +266,10 @@ class Columns:
         self.order = np.argsort(-lengths, kind="stable")
         longest = [texts[text] for text in self.order]
         counts = [np.count_nonzero(lengths > place) for place in range(lengths.max(initial=0))]
-        self.columns = [np.array([text[place] for text in longest[:count]]) for place, count in enumerate(counts)]
+        self.columns = [
+            np.array([text[place] for text in longest[:count]])
+            for place, count in enumerate(counts)
+        ]
 
 
 class TokenLetters:
@@ -267,7 +285,9 @@ class TokenLetters:
         self.allowed = MOST_ASCII * (self.open_bytes > 0)
         self.allowed[spelling.continuing] += MOST_ASCII
 
-    def _read(self, remainder: bytes, tokens: Sequence[int]) -> tuple[Columns, list[bytes], np.ndarray]:
+    def _read(
+        self, remainder: bytes, tokens: Sequence[int]
+    ) -> tuple[Columns, list[bytes], np.ndarray]:
         read = [self.spelling.advance(remainder, token) for token in tokens]
         opens = list(dict.fromkeys([b"", *(further for _, further in read)]))
         place_of = {further: place for place, further in enumerate(opens)}
@@ -311,7 +331,9 @@ class TokenAutomaton(Automaton):
                 self._rows[state] = self._behind_open(state, place, at)
             else:  # open bytes have no effect in the absorbing states
                 after = self._read(self.tokens.letters, self.symbols, at)
-                self._rows[state] = np.where(after <= DIRTY, after, after + self.size * self.tokens.open_bytes)
+                self._rows[state] = np.where(
+                    after <= DIRTY, after, after + self.size * self.tokens.open_bytes
+                )
         return self._rows[state]
 
     def _behind_open(self, state: int, place: int, at: int) -> np.ndarray:
@@ -368,7 +390,9 @@ class KeywordAutomaton(TokenAutomaton):
     def _runs(self) -> np.ndarray:
         """(V,) the longest run of characters of the keywords' alphabet in each token."""
         run, longest = np.zeros(self.tokens.size, np.int64), np.zeros(self.tokens.size, np.int64)
-        before = np.zeros(self.tokens.size, bool)  # the last letter was a blank, so a further blank adds nothing
+        before = np.zeros(
+            self.tokens.size, bool
+        )  # the last letter was a blank, so a further blank adds nothing
         for symbols in self.symbols:
             count = len(symbols)
             blank = (symbols == BLANK) | (symbols == BLANK_MORE)
@@ -387,15 +411,21 @@ class KeywordAutomaton(TokenAutomaton):
         used, which = np.unique(places, return_inverse=True)
         for place in used.tolist():
             if place not in self._end_state:
-                self._end_state[place] = self.after(np.arange(self.size), self.spelling.flush(self.opens[place]))
+                self._end_state[place] = self.after(
+                    np.arange(self.size), self.spelling.flush(self.opens[place])
+                )
         # One table for all states, since each open character would otherwise need a search of its own.
-        table = np.stack([self._end_state[place] for place in used.tolist()] or [self._end_state[0]])
+        table = np.stack(
+            [self._end_state[place] for place in used.tolist()] or [self._end_state[0]]
+        )
         return table[which.reshape(states.shape), at]
 
     def ends(self, states: np.ndarray) -> np.ndarray:
         ended = self._ended(states)
         return np.where(
-            ended == DIRTY, UNKNOWN_END, np.where(self.matcher.leaks_at_end[ended], LEAK_END, CLEAN_END)
+            ended == DIRTY,
+            UNKNOWN_END,
+            np.where(self.matcher.leaks_at_end[ended], LEAK_END, CLEAN_END),
         )
 
     def blank(self, states: np.ndarray) -> np.ndarray:

@@ -127,7 +127,9 @@ class Ahead:
 @lru_cache(maxsize=1)  # all growths of a question come one after the other
 def sight_of(automaton: Automaton) -> Callable[[int], Ahead]:
     """The looks ahead from the states of one automaton."""
-    return lru_cache(1 + MOST_ENTRIES // len(automaton.row(automaton.start)))(partial(Ahead.of, automaton))
+    return lru_cache(1 + MOST_ENTRIES // len(automaton.row(automaton.start)))(
+        partial(Ahead.of, automaton)
+    )
 
 
 @dataclass(frozen=True)
@@ -163,14 +165,20 @@ def outlooks(
         unknown = ~leak & over & (ahead.end == UNKNOWN_END)
         explored_from = (growth.theta / np.exp(growth.guide * ahead.matched))[ahead.place]
         least = np.where(leak | over | clean, np.inf, explored_from)
-        return Outlook(ahead.following, leak, clean, clean & over & ahead.blank, ahead.pending, unknown, least)
+        return Outlook(
+            ahead.following, leak, clean, clean & over & ahead.blank, ahead.pending, unknown, least
+        )
 
     # Beyond the number that is needed every further token changes nothing.
     return lambda state, left: outlook(state, min(left, max(1, sight(state).most_needed)))
 
 
-ENTRIES_AT_ONCE = 1 << 19  # of a (rows, vocabulary) block in float64: 4 MiB, which fits in a processor's cache
-SCORED_FROM = 1e-8  # least mass at which the scorer judges a finished answer that the automaton cannot read
+ENTRIES_AT_ONCE = (
+    1 << 19
+)  # of a (rows, vocabulary) block in float64: 4 MiB, which fits in a processor's cache
+SCORED_FROM = (
+    1e-8  # least mass at which the scorer judges a finished answer that the automaton cannot read
+)
 HEAVIEST, CANDIDATES = 5, 64
 
 
@@ -207,7 +215,11 @@ COLUMNS = tuple(each.name for each in fields(Rows))
 
 
 def grow(
-    question: Question, law: Law, predictor: Predictor, growth: Growth, stream: np.random.SeedSequence | int = 0
+    question: Question,
+    law: Law,
+    predictor: Predictor,
+    growth: Growth,
+    stream: np.random.SeedSequence | int = 0,
 ) -> Grown:
     return _Growing(question, law, predictor, growth, stream).run()
 
@@ -233,12 +245,16 @@ class _Growing:
         self.blank = self.unscored = self.unconfirmed = self.rest = 0.0
         self.rows = self.explored = self.granted = self.sampled = self.leaks = 0
         self.entropy = self.length = 0.0
-        self.measures = growth.theta > 1  # whole answers are sampled, so their entropy and length are measured
+        self.measures = (
+            growth.theta > 1
+        )  # whole answers are sampled, so their entropy and length are measured
         # Of explored rows, in one order: priority, and the mass that leaks or does not.
         self.priorities: list[np.ndarray] = []
         self.decided: list[np.ndarray] = []
         self.heavy: list[tuple[float, tuple[int, ...]]] = []
-        self.finished: list[tuple[tuple[int, ...], float, int]] = []  # unread answers: tokens, mass, count
+        self.finished: list[
+            tuple[tuple[int, ...], float, int]
+        ] = []  # unread answers: tokens, mass, count
 
     def run(self) -> Grown:
         waiting = [self._root()]
@@ -249,10 +265,16 @@ class _Growing:
             while len(rows):
                 children = self._children(rows)
                 room = self.predictor.most_rows()
-                for start in range(room, len(children), room):  # the other parts begin after the first is done
+                for start in range(
+                    room, len(children), room
+                ):  # the other parts begin after the first is done
                     waiting.append(children.take(slice(start, start + room)))
                 children = children.take(slice(0, room))
-                rows = children.take(self.predictor.fork(children.parent)) if len(children) else children
+                rows = (
+                    children.take(self.predictor.fork(children.parent))
+                    if len(children)
+                    else children
+                )
         return self._grown()
 
     def _root(self) -> Rows:
@@ -287,7 +309,9 @@ class _Growing:
         for start in range(0, len(rows), block):
             end = min(start + block, len(rows))
             part = replace(rows.take(slice(start, end)), parent=np.arange(start, end))
-            chances, confidence = self.law.probabilities(logits[start : start + block], part.confidence, step)
+            chances, confidence = self.law.probabilities(
+                logits[start : start + block], part.confidence, step
+            )
             part = replace(part, confidence=confidence)
             for state in np.unique(part.state).tolist():
                 outlook = self.outlook(state, left)
@@ -318,12 +342,16 @@ class _Growing:
         for number, seed in enumerate(self.question.seeds):
             if step < len(seed) and np.isfinite(outlook.least[seed[step]]):
                 explored[rows.seeds[:, number], seed[step]] = True
-        row, token = np.divmod(np.flatnonzero(explored), masses.shape[1])  # `numpy.nonzero` in a fifth of its time
+        row, token = np.divmod(
+            np.flatnonzero(explored), masses.shape[1]
+        )  # `numpy.nonzero` in a fifth of its time
         taken = explored | outlook.leak | outlook.clean
         if outlook.unknown.any():
             finished = outlook.unknown & (masses >= SCORED_FROM)
             for place, last in np.argwhere(finished):
-                self.finished.append((self._answer(rows, place, last), float(masses[place, last]), 0))
+                self.finished.append(
+                    (self._answer(rows, place, last), float(masses[place, last]), 0)
+                )
             self.unscored += float((masses * outlook.unknown).sum() - masses[finished].sum())
             taken |= finished
         open_chances = np.where(taken, 0.0, chances)
@@ -332,14 +360,18 @@ class _Growing:
         if outlook.pending.any():
             self.unconfirmed += float(((open_chances @ outlook.pending) * rows.mass).sum())
         nobody = np.zeros(len(row), np.int64)
-        children = [self._grown_rows(rows, row, token, outlook, mass=masses[row, token], count=nobody)]
+        children = [
+            self._grown_rows(rows, row, token, outlook, mass=masses[row, token], count=nobody)
+        ]
         if self.growth.rho:
             started = self.random.poisson(self.growth.rho * rest)
             self.sampled += int(started.sum())
             children += self._drawn(rows, open_chances, started, outlook)
         return children
 
-    def _ration(self, explored: np.ndarray, masses: np.ndarray, outlook: Outlook, most: int) -> None:
+    def _ration(
+        self, explored: np.ndarray, masses: np.ndarray, outlook: Outlook, most: int
+    ) -> None:
         """Drop the children of least worth if there are more than may still be explored."""
         left = max(0, most - self.granted)
         count = int(np.count_nonzero(explored))
@@ -352,11 +384,15 @@ class _Growing:
     def _sample(self, rows: Rows, chances: np.ndarray, outlook: Outlook, _step: int) -> list[Rows]:
         if self.measures:
             self.length += int(rows.count.sum())
-            surprise = -(chances * np.log(chances, where=chances > 0, out=np.zeros_like(chances))).sum(axis=1)
+            surprise = -(
+                chances * np.log(chances, where=chances > 0, out=np.zeros_like(chances))
+            ).sum(axis=1)
             self.entropy += float(surprise @ rows.count)
         return self._drawn(rows, chances, rows.count, outlook)
 
-    def _drawn(self, rows: Rows, chances: np.ndarray, counts: np.ndarray, outlook: Outlook) -> list[Rows]:
+    def _drawn(
+        self, rows: Rows, chances: np.ndarray, counts: np.ndarray, outlook: Outlook
+    ) -> list[Rows]:
         """Draw ``counts`` (rows,) next tokens from each row of unnormalised ``chances``; finished answers are counted."""
         import torch
 
@@ -368,7 +404,9 @@ class _Growing:
         padded[:, :vocabulary] = chances[chosen]
         place = np.repeat(np.arange(len(chosen)), counts[chosen])
         numbers = self.random.integers(0, 1 << BITS, size=len(place))
-        drawn = draw(torch.from_numpy(padded), torch.from_numpy(place), torch.from_numpy(numbers)).numpy()
+        drawn = draw(
+            torch.from_numpy(padded), torch.from_numpy(place), torch.from_numpy(numbers)
+        ).numpy()
         pairs, count = np.unique(chosen[place] * vocabulary + drawn, return_counts=True)
         row, token = pairs // vocabulary, pairs % vocabulary
         self.leaks += int(count[outlook.leak[token]].sum())
@@ -379,20 +417,30 @@ class _Growing:
         return [self._grown_rows(rows, row, token, outlook, mass=np.zeros(len(row)), count=count)]
 
     def _grown_rows(
-        self, rows: Rows, row: np.ndarray, token: np.ndarray, outlook: Outlook, mass: np.ndarray, count: np.ndarray
+        self,
+        rows: Rows,
+        row: np.ndarray,
+        token: np.ndarray,
+        outlook: Outlook,
+        mass: np.ndarray,
+        count: np.ndarray,
     ) -> Rows:
         state = outlook.following[token].astype(np.int64)
         matched = self.automaton.matched(state)
         step = rows.tokens.shape[1] - len(self.question.prompt)
         seeds = [
-            rows.seeds[row, number] & (token == seed[step]) if step < len(seed) else np.zeros(len(row), bool)
+            rows.seeds[row, number] & (token == seed[step])
+            if step < len(seed)
+            else np.zeros(len(row), bool)
             for number, seed in enumerate(self.question.seeds)
         ]
         return Rows(
             tokens=np.column_stack([rows.tokens[row], token]),
             mass=mass,
             state=state,
-            counted=np.minimum(rows.counted[row], mass * np.exp(self.growth.counted_guide * matched)),
+            counted=np.minimum(
+                rows.counted[row], mass * np.exp(self.growth.counted_guide * matched)
+            ),
             count=count,
             confidence=rows.confidence[row],
             seeds=np.column_stack(seeds) if seeds else np.zeros((len(row), 0), bool),
@@ -402,9 +450,14 @@ class _Growing:
     def _answer(self, rows: Rows, row: int, token: int) -> tuple[int, ...]:
         return (*rows.tokens[row, len(self.question.prompt) :].tolist(), int(token))
 
-    def _note_heavy(self, rows: Rows, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook) -> None:
+    def _note_heavy(
+        self, rows: Rows, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook
+    ) -> None:
         """Keep the prefixes that leak most, one without a keyword yet with the likeliest token that completes one."""
-        pending, heaviest = self.automaton.pending(rows.state), np.argsort(-leaks, kind="stable")[:HEAVIEST]
+        pending, heaviest = (
+            self.automaton.pending(rows.state),
+            np.argsort(-leaks, kind="stable")[:HEAVIEST],
+        )
         for row in heaviest[leaks[heaviest] > 0]:
             tokens, mass = tuple(rows.tokens[row, len(self.question.prompt) :].tolist()), leaks[row]
             if not pending[row]:

@@ -76,7 +76,10 @@ class Spelling:
         if self.kind == "runs":
             return np.flatnonzero([isinstance(piece, bytes) for piece in self.pieces])
         return np.flatnonzero(
-            [isinstance(piece, bytes) and bool(piece) and 0x80 <= piece[0] < 0xC0 for piece in self.pieces]
+            [
+                isinstance(piece, bytes) and bool(piece) and 0x80 <= piece[0] < 0xC0
+                for piece in self.pieces
+            ]
         )
 
     @cached_property
@@ -114,10 +117,14 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Spelling
     if backend is None:
         raise CannotSpell("The tokenizer does not describe how it joins tokens.")
     if tokenizer.clean_up_tokenization_spaces:
-        raise CannotSpell("The tokenizer removes blanks before punctuation (clean_up_tokenization_spaces).")
+        raise CannotSpell(
+            "The tokenizer removes blanks before punctuation (clean_up_tokenization_spaces)."
+        )
     steps = _steps(json.loads(backend.to_str())["decoder"])
     skipped = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    names = [None if token in skipped else backend.id_to_token(token) for token in range(vocabulary)]
+    names = [
+        None if token in skipped else backend.id_to_token(token) for token in range(vocabulary)
+    ]
     pieces = [None if name is None else _piece(name, steps) for name in names]
     kinds = [step["type"] for step in steps]
     spelling = Spelling(tuple(pieces), "bytes" if "ByteLevel" in kinds else "runs")
@@ -135,7 +142,9 @@ def _steps(decoder: dict | None) -> list[dict]:
         # The scorers also drop blanks at the start of a text, but nothing else that a decoder strips.
         strips = step["type"] == "Strip" and step["content"] == " " and not step["stop"]
         if not (plain or replaces or strips):
-            raise CannotSpell(f"The tokenizer's decoder has a step {step['type']}, which is not supported.")
+            raise CannotSpell(
+                f"The tokenizer's decoder has a step {step['type']}, which is not supported."
+            )
     return steps
 
 
@@ -145,7 +154,11 @@ def _piece(name: str, steps: list[dict]) -> str | bytes:
             case "ByteLevel":
                 mapped = [byte_of().get(character) for character in name]
                 # A token outside the byte alphabet was added literally.
-                return bytes(b for b in mapped if b is not None) if None not in mapped else name.encode()
+                return (
+                    bytes(b for b in mapped if b is not None)
+                    if None not in mapped
+                    else name.encode()
+                )
             case "ByteFallback":
                 if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
                     return bytes([int(name[3:5], 16)])
@@ -161,23 +174,34 @@ def byte_of() -> dict[str, int]:
     """The byte alphabet of ByteLevel tokenizers: printable Latin-1 represents itself, other bytes start at U+0100."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
-    return {chr(byte): byte for byte in plain} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in plain} | {
+        chr(0x100 + place): byte for place, byte in enumerate(others)
+    }
 
 
 def _try(spelling: Spelling, tokenizer: PreTrainedTokenizerBase) -> None:
     """Test that random sequences and sequences of bytes are spelled as by the tokenizer."""
     random = np.random.default_rng(0)
-    pools = [np.arange(len(spelling.pieces)), *([spelling.continuing] if len(spelling.continuing) else [])]
+    pools = [
+        np.arange(len(spelling.pieces)),
+        *([spelling.continuing] if len(spelling.continuing) else []),
+    ]
     for pool in pools:
         trials = random.choice(pool, size=(TRIALS, TRIAL_LENGTH)).tolist()
         theirs = tokenizer.batch_decode(trials, skip_special_tokens=True)
         for tokens, text in zip(trials, theirs, strict=True):
             own = spelling.text(tokens)
             if comparable(own) != comparable(text):
-                raise CannotSpell(f"The tokenizer writes {text!r} for tokens that Lethe spells {own!r}.")
+                raise CannotSpell(
+                    f"The tokenizer writes {text!r} for tokens that Lethe spells {own!r}."
+                )
 
 
 def comparable(text: str) -> str:
     """A normalised text in which every run of broken bytes is one character, whatever the run's length."""
-    signs = [sign for place, sign in enumerate(text) if sign != BROKEN or text[place - 1 : place] != BROKEN]
+    signs = [
+        sign
+        for place, sign in enumerate(text)
+        if sign != BROKEN or text[place - 1 : place] != BROKEN
+    ]
     return normalise("".join(signs))

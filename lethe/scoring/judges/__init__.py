@@ -105,12 +105,20 @@ class WordJudge(Judge[M]):
         raise NotImplementedError
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
-        texts = [neutral(clipped(one.text, self.tokenizer, self.params.clip), self.tokenizer) for one in asked]
+        texts = [
+            neutral(clipped(one.text, self.tokenizer, self.params.clip), self.tokenizer)
+            for one in asked
+        ]
         prompts = [self.text(one, text) for one, text in zip(asked, texts, strict=True)]
-        ids = [self.tokenizer(prompt, add_special_tokens=self.special)["input_ids"] for prompt in prompts]
+        ids = [
+            self.tokenizer(prompt, add_special_tokens=self.special)["input_ids"]
+            for prompt in prompts
+        ]
         values, nothing = list(self.values.values()), (np.nan,) * len(self.COLUMNS)
         read = zip(*self.reader.read(ids), strict=True)
-        scores = [nothing if word < 0 else self.scores(shares, values[word]) for shares, word in read]
+        scores = [
+            nothing if word < 0 else self.scores(shares, values[word]) for shares, word in read
+        ]
         return np.array(scores, dtype=np.float64)
 
 
@@ -120,7 +128,9 @@ class PublishedJudge(WordJudge[M]):
     published_prompt: Callable[[], PublishedPrompt]
 
     def __init__(self, params: M):
-        self.published = type(self).published_prompt()  # before the model is loaded: the package may be missing
+        self.published = type(
+            self
+        ).published_prompt()  # before the model is loaded: the package may be missing
         super().__init__(params)
 
     def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:

@@ -36,7 +36,9 @@ class Params(ModelParams):
         if not isinstance(words, dict):
             return words
         return {
-            {True: "yes", False: "no"}.get(word, str(word)) if not isinstance(word, str) else word: score
+            {True: "yes", False: "no"}.get(word, str(word))
+            if not isinstance(word, str)
+            else word: score
             for word, score in words.items()
         }
 
@@ -48,7 +50,9 @@ class Judge(WordJudge[Params], params=Params):
         self.rubric = read_text(params.rubric)
         for name in NEEDED:
             if self.rubric.count(f"{{{name}}}") != 1:
-                problem = f"holds {{{name}}} {self.rubric.count(f'{{{name}}}')} times, expected once"
+                problem = (
+                    f"holds {{{name}}} {self.rubric.count(f'{{{name}}}')} times, expected once"
+                )
                 raise BadFile(params.rubric, problem, f"Write {{{name}}} where the {name} goes.")
         super().__init__(params)
         self.chats = bool(self.tokenizer.chat_template)
@@ -78,7 +82,9 @@ class Judge(WordJudge[Params], params=Params):
         if not self.chats:
             return text
         message = [{"role": "user", "content": text}]
-        return str(self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
+        return str(
+            self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        )
 
     def _reference(self, item: Mapping[str, Json]) -> dict[str, str]:
         return {"answer": item.get("answer") or ""} if self.rubric.count("{answer}") == 1 else {}

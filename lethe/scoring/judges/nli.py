@@ -39,10 +39,16 @@ class Judge(judges.Judge[Params], params=Params):
         dtype = "float32" if params.dtype == "auto" and device == "cpu" else params.dtype
         with checkpoints.refusals(folder):
             model, loading = AutoModelForSequenceClassification.from_pretrained(
-                folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **checkpoints.TRUSTED
+                folder,
+                dtype=dtype,
+                use_safetensors=True,
+                output_loading_info=True,
+                **checkpoints.TRUSTED,
             )
         if lacking := sorted(loading["missing_keys"]):
-            problem = f"lacks {len(lacking)} weights of a sequence classifier, the first {lacking[0]}"
+            problem = (
+                f"lacks {len(lacking)} weights of a sequence classifier, the first {lacking[0]}"
+            )
             raise BadFile(folder, problem, "Name a checkpoint that was trained for entailment.")
         self.model = model.eval().to(device)
         self.entailment = _entailment(params.model, self.model.config.id2label)
@@ -75,7 +81,10 @@ class Judge(judges.Judge[Params], params=Params):
         places = getattr(self.model.config, "max_position_embeddings", None)
         for name, module in self.model.named_modules():
             # RoBERTa and its kin count positions from the padding token's number on.
-            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            if (
+                name.endswith("position_embeddings")
+                and getattr(module, "padding_idx", None) is not None
+            ):
                 places = module.num_embeddings - module.padding_idx - 1
         limits = (self.tokenizer.model_max_length, places)
         finite = [limit for limit in limits if limit and limit < 1 << 20]
@@ -83,7 +92,11 @@ class Judge(judges.Judge[Params], params=Params):
 
 
 def _entailment(folder: str, labels: Mapping[int, str]) -> int:
-    classes = [index for index, name in labels.items() if name.casefold() in ("entailment", "entail", "entailed")]
+    classes = [
+        index
+        for index, name in labels.items()
+        if name.casefold() in ("entailment", "entail", "entailed")
+    ]
     if len(classes) != 1:
         problem = f"its classes are {', '.join(map(str, labels.values()))}; exactly one must be called entailment"
         raise BadFile(folder, problem, "Name the classes in id2label of config.json.")

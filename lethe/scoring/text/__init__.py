@@ -11,7 +11,9 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and not value.isspace() and value != ""
 
 
-def score_distinct(generations: Sequence[str], measure: Callable[[list[str]], Sequence[float]]) -> np.ndarray:
+def score_distinct(
+    generations: Sequence[str], measure: Callable[[list[str]], Sequence[float]]
+) -> np.ndarray:
     """Apply ``measure`` once to the distinct texts; NaN for a missing answer. Low-temperature samples repeat. An empty text
     is an answer: a model that stops at once has leaked nothing."""
     distinct = [text for text in dict.fromkeys(generations) if isinstance(text, str)]

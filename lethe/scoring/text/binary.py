@@ -51,13 +51,17 @@ class KeywordLeak:
         keyword_match: Match = "word"
 
     @staticmethod
-    def score(generations: Sequence[str], item: Mapping, params: KeywordLeak.Params | None = None) -> np.ndarray:
+    def score(
+        generations: Sequence[str], item: Mapping, params: KeywordLeak.Params | None = None
+    ) -> np.ndarray:
         """0 or 1 per generation; NaN if the generation or all keywords are missing."""
         keywords = _keywords(item)
         if not keywords:
             return np.full(len(generations), np.nan)
         match = (params or KeywordLeak.Params()).keyword_match
-        return score_distinct(generations, lambda texts: [occurs(text, keywords, match) for text in texts])
+        return score_distinct(
+            generations, lambda texts: [occurs(text, keywords, match) for text in texts]
+        )
 
     @staticmethod
     def applies(item: Mapping) -> bool:
@@ -74,7 +78,9 @@ class ExactMatch:
         if not is_text(item.get("answer")):
             return np.full(len(generations), np.nan)
         answer = normalise(item["answer"])
-        return score_distinct(generations, lambda texts: [normalise(text) == answer for text in texts])
+        return score_distinct(
+            generations, lambda texts: [normalise(text) == answer for text in texts]
+        )
 
 
 class Above:
@@ -87,7 +93,9 @@ class Above:
         above: Annotated[Real, Field(ge=0, lt=1)] = 0.5
 
     @staticmethod
-    def score(generations: Sequence[str], item: Mapping, params: Above.Params | None = None) -> np.ndarray:
+    def score(
+        generations: Sequence[str], item: Mapping, params: Above.Params | None = None
+    ) -> np.ndarray:
         """0 or 1 per generation; NaN where the other scorer gives NaN."""
         from lethe.scoring import scorer
 
@@ -107,7 +115,9 @@ def joins(character: str) -> bool:
     code = ord(character)
     if any(first <= code <= last for first, last in WITHOUT_BLANKS):
         return False
-    return character.isalnum() or character == "_" or unicodedata.category(character).startswith("M")
+    return (
+        character.isalnum() or character == "_" or unicodedata.category(character).startswith("M")
+    )
 
 
 def occurs(text: str, keywords: Sequence[str], match: Match) -> bool:

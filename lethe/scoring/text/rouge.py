@@ -38,7 +38,9 @@ def rouge_1(generations: Sequence[str], reference: str) -> Rouge:
     wanted = Counter(target)
 
     def shared(text: str) -> int:
-        return sum(min(count, wanted[code]) for code, count in Counter(text).items() if code in wanted)
+        return sum(
+            min(count, wanted[code]) for code, count in Counter(text).items() if code in wanted
+        )
 
     return _rouge(np.array([shared(text) for text in encoded], dtype=np.float64), encoded, target)
 
@@ -98,7 +100,9 @@ class _Codes(dict):
 
     def __init__(self) -> None:
         self._of_stem: dict[str, str] = {}
-        self._initials: set[int] | None = None  # first letters of the reference's stems; set by `freeze`
+        self._initials: set[int] | None = (
+            None  # first letters of the reference's stems; set by `freeze`
+        )
 
     def freeze(self) -> None:
         """Map every new stem to `_OTHER` from now on."""
@@ -142,7 +146,9 @@ class Part(NamedTuple):
         reference = item.get("answer")
         if not isinstance(reference, str) or not has_words(reference):
             return np.full(len(generations), np.nan)
-        return score_distinct(generations, lambda texts: getattr(self.rouge(texts, reference), self.part))
+        return score_distinct(
+            generations, lambda texts: getattr(self.rouge(texts, reference), self.part)
+        )
 
 
 MEMBERS = {

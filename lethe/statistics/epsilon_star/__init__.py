@@ -46,11 +46,15 @@ class EpsilonStarAudit:
 
     @property
     def bound(self) -> Bound:
-        return Bound(self.epsilon_lower, "lower", self.alpha, Covers.MODEL, self.assumes, self.lower_method)
+        return Bound(
+            self.epsilon_lower, "lower", self.alpha, Covers.MODEL, self.assumes, self.lower_method
+        )
 
     def facts(self) -> dict[str, object]:
         """The fields as plain values; ``fit`` is present only where a law was fitted."""
-        return {key: value for key, value in asdict(self).items() if key != "fit" or value is not None}
+        return {
+            key: value for key, value in asdict(self).items() if key != "fit" or value is not None
+        }
 
 
 def audit(

@@ -14,7 +14,9 @@ from lethe.statistics.two_sample import ks_test
 
 EM_STEPS = 500
 EM_TOLERANCE = 1e-7  # a fit has converged when the gain in mean log-likelihood is below this
-FLOOR = 1e-3  # a component is never narrower than this share of the whole sample's standard deviation
+FLOOR = (
+    1e-3  # a component is never narrower than this share of the whole sample's standard deviation
+)
 LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
 
@@ -55,7 +57,9 @@ class Mixture:
         places = self.means + self.sds * ndtri(p)
         low, high = float(places.min()), float(places.max())
         while low < (middle := 0.5 * (low + high)) < high:
-            low, high = (middle, high) if self.log_cdf(np.float64(middle)) < np.log(p) else (low, middle)
+            low, high = (
+                (middle, high) if self.log_cdf(np.float64(middle)) < np.log(p) else (low, middle)
+            )
         return high
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -82,10 +86,14 @@ class Scale:
 
     @classmethod
     def of(cls, train: np.ndarray, population: np.ndarray) -> Scale:
-        return cls(float(min(train.min(), population.min())), float(max(train.max(), population.max())))
+        return cls(
+            float(min(train.min(), population.min())), float(max(train.max(), population.max()))
+        )
 
     def phi(self, losses: np.ndarray) -> np.ndarray:
-        width = self.high / 2 - self.low / 2  # halves: the difference of two huge losses must not overflow
+        width = (
+            self.high / 2 - self.low / 2
+        )  # halves: the difference of two huge losses must not overflow
         u = (losses / 2 - self.low / 2) / width if width > 0 else np.zeros_like(losses)
         return -np.log(np.expm1(1 + u))
 
@@ -126,7 +134,9 @@ def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
     return Mixture(weights, means, sds)
 
 
-def goodness_of_fit(values: np.ndarray, components: int, n_samples: int, rng: np.random.Generator) -> float:
+def goodness_of_fit(
+    values: np.ndarray, components: int, n_samples: int, rng: np.random.Generator
+) -> float:
     """p-value of the paper's test of fit (section 8.2): the Kolmogorov-Smirnov test compares ``n_samples`` independent values
     with as many draws from a mixture fitted to the others; NaN for too few values.
     """
@@ -138,7 +148,9 @@ def goodness_of_fit(values: np.ndarray, components: int, n_samples: int, rng: np
     return ks_test(mixed[:n_samples], mixture.sample(n_samples, rng)).p_value
 
 
-KS_SAMPLES = 1000  # the largest number of losses per side that are set aside for the goodness-of-fit test
+KS_SAMPLES = (
+    1000  # the largest number of losses per side that are set aside for the goodness-of-fit test
+)
 GRID = 2000  # points per component, to bracket the maximum
 NORMAL = f"the transformed losses of either side follow the fitted distribution; {INSTANCE}"
 FIT_REJECTED = 0.05  # the fit of a side is rejected if its KS p-value is below this
@@ -170,7 +182,9 @@ def parametric_epsilon_star(
         for side, values in phi.items()
     }
     # phi falls as the loss rises; the rule "loss at most tau" needs a rising scale, so mirror.
-    value, place, ratio = supremum(fits["train"].mirrored(), fits["population"].mirrored(), delta, cut)
+    value, place, ratio = supremum(
+        fits["train"].mirrored(), fits["population"].mirrored(), delta, cut
+    )
     return EpsilonStar(
         value=value,
         delta=delta,
@@ -214,7 +228,9 @@ def supremum(
         if ratio.below:
             value, place = _sup_lower_tail(top, bottom, delta, *window)
         else:
-            value, place = _sup_lower_tail(top.mirrored(), bottom.mirrored(), delta, -window[1], -window[0])
+            value, place = _sup_lower_tail(
+                top.mirrored(), bottom.mirrored(), delta, -window[1], -window[0]
+            )
             place = None if place is None else -place
         if value > best[0]:
             best = (value, place, ratio.name)
@@ -267,7 +283,10 @@ def _grid(top: Mixture, bottom: Mixture, start: float, end: float) -> np.ndarray
     width = end - start
     places = [start + width * np.linspace(0, 1, GRID), start + width * np.logspace(-16, 0, GRID)]
     for side in (top, bottom):
-        places += [mean + sd * np.linspace(-45, 10, GRID) for mean, sd in zip(side.means, side.sds, strict=True)]
+        places += [
+            mean + sd * np.linspace(-45, 10, GRID)
+            for mean, sd in zip(side.means, side.sds, strict=True)
+        ]
     return np.unique(np.clip(np.concatenate(places), start, end))
 
 
@@ -304,7 +323,9 @@ def rejected_fit(value: float | None, p_values: Mapping[str, float | None] | Non
 
 def _note(value: float, delta: float, cut: float | None, p_values: dict[str, float]) -> str | None:
     if np.isnan(value) and cut is not None:
-        return f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or omit it"
+        return (
+            f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or omit it"
+        )
     notes = []
     if np.isinf(value):
         notes.append(
@@ -314,5 +335,7 @@ def _note(value: float, delta: float, cut: float | None, p_values: dict[str, flo
         )
     rejected = rejected_sides(p_values)
     if rejected:
-        notes.append(f"the fit is rejected at 5 % for {' and '.join(rejected)}: do not rely on the value")
+        notes.append(
+            f"the fit is rejected at 5 % for {' and '.join(rejected)}: do not rely on the value"
+        )
     return "; ".join(notes) or None

@@ -19,9 +19,7 @@ from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_et
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.checks import check, check_share
 
-INSTANCE = (
-    "the losses of either side are independent draws from its distribution; the statement is about this one model"
-)
+INSTANCE = "the losses of either side are independent draws from its distribution; the statement is about this one model"
 
 
 class Ratio(NamedTuple):
@@ -94,12 +92,18 @@ def log_ratios(
 ) -> np.ndarray:
     """Logarithms of the four ratios, shape (4, k), in the order of `RATIOS`; -inf where a ratio is ignored."""
     above = {"train": train, "population": population}
-    under = above if denominators is None else dict(zip(("train", "population"), denominators, strict=True))
+    under = (
+        above
+        if denominators is None
+        else dict(zip(("train", "population"), denominators, strict=True))
+    )
     rows = []
     for ratio in RATIOS:
         part = 0 if ratio.below else 1
         numerator = np.asarray(above[ratio.numerator][part], float) - delta
-        denominator = np.asarray(under["population" if ratio.numerator == "train" else "train"][part], float)
+        denominator = np.asarray(
+            under["population" if ratio.numerator == "train" else "train"][part], float
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             rows.append(np.where(numerator > 0, np.log(numerator) - np.log(denominator), -np.inf))
     return np.array(rows)
@@ -160,25 +164,37 @@ def empirical_epsilon_star(
         thresholds, below_train = thresholds[inside], below_train[inside]
         below_population = below_population[inside]
 
-    def estimate(value: float, threshold: float | None, ratio: str | None, note: str | None) -> EpsilonStar:
+    def estimate(
+        value: float, threshold: float | None, ratio: str | None, note: str | None
+    ) -> EpsilonStar:
         sizes = (len(train), len(population))
-        return EpsilonStar(value, delta, cut, *sizes, threshold, ratio, method="empirical", note=note)
+        return EpsilonStar(
+            value, delta, cut, *sizes, threshold, ratio, method="empirical", note=note
+        )
 
     if cut is not None and not len(thresholds):
-        note = f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or omit it"
+        note = (
+            f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or omit it"
+        )
         return estimate(np.nan, None, None, note)
-    logs = log_ratios(shares(below_train, len(train)), shares(below_population, len(population)), delta)
+    logs = log_ratios(
+        shares(below_train, len(train)), shares(below_population, len(population)), delta
+    )
     value, row, column = largest(logs)
     note = "a ratio has a zero denominator: beyond some loss, all losses belong to one side"
     if value <= 0:
         return estimate(value, None, None, None)
-    return estimate(value, float(thresholds[column]), RATIOS[row].name, note if np.isinf(value) else None)
+    return estimate(
+        value, float(thresholds[column]), RATIOS[row].name, note if np.isinf(value) else None
+    )
 
 
 def counts(train: np.ndarray, population: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return every observed loss as a threshold, ascending, and each side's number of losses at or under the threshold."""
     thresholds = np.sort(np.concatenate([train, population]), kind="stable")
-    at_train, at_population = (np.searchsorted(np.sort(x), thresholds, side="right") for x in (train, population))
+    at_train, at_population = (
+        np.searchsorted(np.sort(x), thresholds, side="right") for x in (train, population)
+    )
     return thresholds, at_train, at_population
 
 
@@ -216,17 +232,23 @@ def split_lower_bound(
 
     thresholds, below_train, below_population = counts(choose_train, choose_population)
     chosen_train = choosing(below_train, len(choose_train), level)
-    logs = _log_bounds(chosen_train, _wilson(below_population, len(choose_population), level), delta)
+    logs = _log_bounds(
+        chosen_train, _wilson(below_population, len(choose_population), level), delta
+    )
     _, row, column = largest(logs)
     threshold = float(thresholds[column])
 
-    k_train, k_population = (np.array([(side <= threshold).sum()]) for side in (certify_train, certify_population))
+    k_train, k_population = (
+        np.array([(side <= threshold).sum()]) for side in (certify_train, certify_population)
+    )
     side_train = certifying(k_train, len(certify_train), level)
     side_population = _clopper_pearson(k_population, len(certify_population), level)
     value = max(0.0, float(_log_bounds(side_train, side_population, delta)[row, 0]))
     assumes = COMPLETE if train_complete else INSTANCE
     method, sizes = "split, Clopper-Pearson", (len(train), len(population))
-    return LowerBound(value, alpha, delta, *sizes, threshold, RATIOS[row].name, method, assumes=assumes)
+    return LowerBound(
+        value, alpha, delta, *sizes, threshold, RATIOS[row].name, method, assumes=assumes
+    )
 
 
 def band_lower_bound(
@@ -311,9 +333,7 @@ def _berk_jones(k: np.ndarray, n: int, level: float) -> Bounds:
 BANDS = {"berk-jones": ("Berk-Jones", _berk_jones), "dkw": ("DKW", _dkw)}
 
 QUANTILES = 1000  # the largest number of compared FPRs
-INDEPENDENT = (
-    "training sets, training and populations of the instances are independent; records are exchanged one for one"
-)
+INDEPENDENT = "training sets, training and populations of the instances are independent; records are exchanged one for one"
 
 
 @dataclass(frozen=True)
@@ -333,7 +353,9 @@ class Mechanism:
     assumes: str = INDEPENDENT
 
 
-def mechanism_epsilon(instances: Sequence[tuple[np.ndarray, np.ndarray]], delta: float) -> Mechanism:
+def mechanism_epsilon(
+    instances: Sequence[tuple[np.ndarray, np.ndarray]], delta: float
+) -> Mechanism:
     """Compute eps-bar: Epsilon* at the FNR averaged over independently trained instances at equal FPR.
 
     Source: Negoescu et al. (2024), appendix A, eq. 19. An instance is a model's training losses and population losses.
@@ -343,7 +365,9 @@ def mechanism_epsilon(instances: Sequence[tuple[np.ndarray, np.ndarray]], delta:
     check(sides, "instances", 0, "at least one")
     fpr, fnr = rates(sides)
     mean_fpr, mean_fnr = fpr.mean(axis=0), fnr.mean(axis=0)
-    value, row, column = largest(log_ratios((1 - mean_fnr, mean_fnr), (mean_fpr, 1 - mean_fpr), delta))
+    value, row, column = largest(
+        log_ratios((1 - mean_fnr, mean_fnr), (mean_fpr, 1 - mean_fpr), delta)
+    )
     singles = np.array([empirical_epsilon_star(*losses, delta).value for losses in sides])
     return Mechanism(
         value=value,

@@ -47,7 +47,13 @@ def load_method(name: str) -> Method:
     member = ONE_RUN_METHODS[name]
     if isinstance(member, Method):
         return member
-    return Method(**{field: getattr(member, field) for field in Method.__annotations__ if hasattr(member, field)})
+    return Method(
+        **{
+            field: getattr(member, field)
+            for field in Method.__annotations__
+            if hasattr(member, field)
+        }
+    )
 
 
 def not_conservative() -> list[str]:
@@ -83,7 +89,12 @@ def audit(
 
 
 def _result(
-    name: str, counts: Counts, nulls: Family | Channel, one: Channel | None, delta: float, alpha: float
+    name: str,
+    counts: Counts,
+    nulls: Family | Channel,
+    one: Channel | None,
+    delta: float,
+    alpha: float,
 ) -> MethodBound:
     """The verdict of one method; ``one`` is the null of the p-value."""
     method = _applying(name, counts)
@@ -91,7 +102,9 @@ def _result(
     value: float | None = 0.0
     parameter, note = None, method.NOTE
     if isinstance(nulls, Family):
-        strength = largest_rejected(*_test(method, counts, nulls, delta, math.log(alpha)), nulls.tolerance)
+        strength = largest_rejected(
+            *_test(method, counts, nulls, delta, math.log(alpha)), nulls.tolerance
+        )
         if strength == math.inf:
             value = None
             note = f"family rejected: no member of {nulls.name} explains so few errors; {note}"
@@ -106,7 +119,9 @@ def _result(
         note = f"epsilon is infinite at delta = {delta:g}; {note}"
     p = None if log_p is None else math.exp(log_p)
     value = None if value is None else float(value)
-    return MethodBound(name, value, p, method.ASSUMES, note, infinite, parameter=parameter, r=counts.r)
+    return MethodBound(
+        name, value, p, method.ASSUMES, note, infinite, parameter=parameter, r=counts.r
+    )
 
 
 def check_levels(delta: float, alpha: float) -> None:
@@ -121,7 +136,12 @@ def log_p_value(method: str, counts: Counts, family: Family, null: float, delta:
 
 def parameter_at(family: Family, epsilon: float, delta: float) -> float:
     """The parameter of the least private member that is (epsilon, delta)-DP: the null of that claim."""
-    check(math.isfinite(epsilon) and epsilon > 0, "claimed epsilon", epsilon, "a finite number above 0")
+    check(
+        math.isfinite(epsilon) and epsilon > 0,
+        "claimed epsilon",
+        epsilon,
+        "a finite number above 0",
+    )
     strength = largest_rejected(
         lambda s: family.channel(s).epsilon(delta) - epsilon, family.strongest, family.tolerance
     )
@@ -146,13 +166,21 @@ def _test(
 ) -> tuple[Callable[[float], float], float]:
     """Return ln p - ln alpha as a function of the strength (rejected if at most 0), and the largest strength."""
     if method.FAMILY_FREE:
-        return lambda epsilon: method.log_p_value(counts, epsilon, delta) - log_alpha, method.STRONGEST
+        return (
+            lambda epsilon: method.log_p_value(counts, epsilon, delta) - log_alpha,
+            method.STRONGEST,
+        )
     if rejects := method.rejects:
-        return lambda s: -1.0 if rejects(counts, family.channel(s), log_alpha) else 1.0, family.strongest
+        return (
+            lambda s: -1.0 if rejects(counts, family.channel(s), log_alpha) else 1.0,
+            family.strongest,
+        )
     return lambda s: method.log_p_value(counts, family.channel(s)) - log_alpha, family.strongest
 
 
-def largest_rejected(test: Callable[[float], float], strongest: float, tolerance: float) -> float | None:
+def largest_rejected(
+    test: Callable[[float], float], strongest: float, tolerance: float
+) -> float | None:
     """The lower end of the bracket around the largest rejected strength; None if none is rejected, infinite if all are."""
     low = 0.0
     if test(low) > 0:
@@ -171,7 +199,9 @@ def _strength(family: Family, null: float) -> float:
     strength = family.strength(null) if math.isfinite(null) and null >= 0 else math.nan
     if not strength <= family.strongest:  # the search ends there; beyond it, e^mu overflows
         edge, falls = family.strength(family.strongest), family.strength(2.0) < family.strength(1.0)
-        legal = f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"
+        legal = (
+            f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"
+        )
         raise BadValue("null", null, legal)
     return strength
 
@@ -241,9 +271,13 @@ def audit_runs(
         if method != "all":  # a method requested by name must apply to at least one r
             able = any(method in applicable(other) for other in runs)
             methods = [method] if method in applicable(run) or not able else []
-        for result in audit(run, nulls, delta=delta, alpha=alpha / declared, methods=methods, null=null):
+        for result in audit(
+            run, nulls, delta=delta, alpha=alpha / declared, methods=methods, null=null
+        ):
             by_method.setdefault(result.method, []).append(result)
-    results = [_strongest(several, declared, alpha, family is None) for several in by_method.values()]
+    results = [
+        _strongest(several, declared, alpha, family is None) for several in by_method.values()
+    ]
     return OneRunAudit(
         results=results,
         n=runs[0].n,
@@ -261,14 +295,20 @@ def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
     favourable of several would not be a test at alpha. A family that is rejected as a whole contradicts every claim within
     it.
     """
-    above = [row.method for row in results if row.epsilon_lower is None or row.epsilon_lower > claimed]
+    above = [
+        row.method for row in results if row.epsilon_lower is None or row.epsilon_lower > claimed
+    ]
     names = [row.method for row in results]
     decides = DEFAULT if DEFAULT in names else names[0]
     return ClaimVerdict(claimed, decides, decides in above, above)
 
 
 def p_value_curve(
-    runs: Sequence[Counts], family: Family, results: Iterable[MethodBound], delta: float, null: float | None
+    runs: Sequence[Counts],
+    family: Family,
+    results: Iterable[MethodBound],
+    delta: float,
+    null: float | None,
 ) -> list[dict[str, float]]:
     """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r, times their number."""
     marks = [family.strength(p) for p in [null, *(result.parameter for result in results)] if p]
@@ -282,15 +322,21 @@ def p_value_curve(
         row = {"epsilon": epsilon, family.parameter: parameter}
         for result in results:
             able = [run for run in runs if result.method in applicable(run)]
-            least = min(math.exp(log_p_value(result.method, run, family, parameter, delta)) for run in able)
+            least = min(
+                math.exp(log_p_value(result.method, run, family, parameter, delta)) for run in able
+            )
             row[result.method] = min(1.0, len(runs) * least)
         rows.append(row)
     return rows
 
 
-def _strongest(several: Sequence[MethodBound], declared: int, alpha: float, single_null: bool) -> MethodBound:
+def _strongest(
+    several: Sequence[MethodBound], declared: int, alpha: float, single_null: bool
+) -> MethodBound:
     """The result at the r with the largest bound; its p-value is the smallest over all r, times their number."""
-    best = max(several, key=lambda one: math.inf if one.epsilon_lower is None else one.epsilon_lower)
+    best = max(
+        several, key=lambda one: math.inf if one.epsilon_lower is None else one.epsilon_lower
+    )
     p_values = [one.p_value for one in several if one.p_value is not None]
     p = min(1.0, declared * min(p_values)) if p_values else None
     at = "" if declared == 1 else f"r = {best.r}, of {declared} each at alpha / {declared}; "

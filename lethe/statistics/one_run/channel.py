@@ -167,14 +167,21 @@ class Tangents:
             meet = (np.diff(y) - slope[1:] * x[1:] + slope[:-1] * x[:-1]) / -np.diff(slope)
         middle = 0.5 * (x[1:] + x[:-1])
         meet = np.clip(np.where(np.isfinite(meet), meet, middle), x[:-1], x[1:])
-        self._starts, self._x, self._y, self._slope = meet.tolist(), x.tolist(), y.tolist(), slope.tolist()
+        self._starts, self._x, self._y, self._slope = (
+            meet.tolist(),
+            x.tolist(),
+            y.tolist(),
+            slope.tolist(),
+        )
 
     def __call__(self, x: float) -> float:
         i = bisect_right(self._starts, x)
         return max(0.0, self._y[i] + self._slope[i] * (x - self._x[i]))
 
     @classmethod
-    def of_losses(cls, masses: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], highest: float) -> Self:
+    def of_losses(
+        cls, masses: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], highest: float
+    ) -> Self:
         """The error mass as a function of the mass of right guesses; its slope at the loss t is e^-t."""
         t = highest * np.linspace(1.0, 0.0, KNOTS) ** 2
         s, wrong = masses(t)
@@ -353,7 +360,9 @@ class SubsampledGaussian(SmoothChannel):
             # epsilon >= 0 (Zhu, Dong and Wang 2022). It is computed as a cheap check.
             upper, lower = self.outputs(epsilon)
             shifted, plain = special.log_ndtr(half - upper), special.log_ndtr(-upper - half)
-            remove = math.log(q) + shifted + np.log1p(-np.exp(min(mu * upper + plain - shifted, 0.0)))
+            remove = (
+                math.log(q) + shifted + np.log1p(-np.exp(min(mu * upper + plain - shifted, 0.0)))
+            )
             if lower == -np.inf:
                 return float(remove)
             p_below, shifted_below = special.ndtr(lower + half), special.ndtr(lower - half)

@@ -31,7 +31,12 @@ class Counts:
         if not 1 <= self.r <= self.n:
             remedy = "At most all n guesses can be released."
             raise BadValue("r", self.r, f"a whole number from 1 to n = {self.n}", remedy)
-        check(0 <= self.errors <= self.r, "errors", self.errors, f"a whole number from 0 to r = {self.r}")
+        check(
+            0 <= self.errors <= self.r,
+            "errors",
+            self.errors,
+            f"a whole number from 0 to r = {self.r}",
+        )
 
     @property
     def correct(self) -> int:
@@ -53,12 +58,18 @@ class Guesses:
     scores: np.ndarray
 
 
-def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, seed: int = 0) -> Counts:
+def release(
+    bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, seed: int = 0
+) -> Counts:
     """Release the ``r`` guesses with the highest ``scores`` (-inf: never) and count their errors.
 
     ``seed`` breaks ties at the cut at random: by position they would leak the bits where the rows are ordered by bit.
     """
-    bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
+    bits, guesses, scores = (
+        np.asarray(bits),
+        np.asarray(guesses),
+        np.asarray(scores, dtype=np.float64),
+    )
     n = bits.size
     for name, values in (("bits", bits), ("guesses", guesses), ("scores", scores)):
         check(values.shape == (n,), name, f"shape {values.shape}", f"one for each of the {n} bits")
@@ -72,13 +83,26 @@ def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, s
             raise BadValue(f"{name}[{first}]", values[first].item(), legal)
     Counts(n, r, 0)  # checks n and r
     offered = int(np.count_nonzero(scores > -np.inf))
-    check(r <= offered, "r", r, f"at most {offered}, the number of guesses (of {n}) whose score is not -inf")
+    check(
+        r <= offered,
+        "r",
+        r,
+        f"at most {offered}, the number of guesses (of {n}) whose score is not -inf",
+    )
     cut = np.partition(scores, n - r)[n - r]
     above, tied = np.flatnonzero(scores > cut), np.flatnonzero(scores == cut)
-    drawn = np.random.default_rng(seed).choice(tied, r - above.size, replace=False)  # of the ties at the cut
+    drawn = np.random.default_rng(seed).choice(
+        tied, r - above.size, replace=False
+    )  # of the ties at the cut
     released = np.concatenate([above, drawn])
     bit, wrong = bits[released] == 1, bits[released] != guesses[released]
-    return Counts(n, r, int(wrong.sum()), negatives=int((~bit).sum()), false_positives=int((wrong & ~bit).sum()))
+    return Counts(
+        n,
+        r,
+        int(wrong.sum()),
+        negatives=int((~bit).sum()),
+        false_positives=int((wrong & ~bit).sum()),
+    )
 
 
 # Below this the incomplete beta function approaches the smallest double, so the series is used.
@@ -100,7 +124,12 @@ def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
 
 
 def log_pmf(k: np.ndarray | int, n: int, p: np.ndarray | float) -> np.ndarray:
-    return -np.log1p(n) - special.betaln(n - k + 1, k + 1) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+    return (
+        -np.log1p(n)
+        - special.betaln(n - k + 1, k + 1)
+        + special.xlogy(k, p)
+        + special.xlog1py(n - k, -p)
+    )
 
 
 def _log_cdf_series(u: int, n: int, p: np.ndarray) -> np.ndarray:
@@ -119,7 +148,9 @@ def _log_cdf_series(u: int, n: int, p: np.ndarray) -> np.ndarray:
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 # Maps values at the nodes to the last three coefficients of their Legendre series, small if the series has converged.
-_TRAILING = (np.polynomial.legendre.legvander(NODES, 15) * WEIGHTS[:, None] * (np.arange(16) + 0.5)).T[-3:]
+_TRAILING = (
+    np.polynomial.legendre.legvander(NODES, 15) * WEIGHTS[:, None] * (np.arange(16) + 0.5)
+).T[-3:]
 
 
 def unresolved(values: np.ndarray) -> np.ndarray:
@@ -130,7 +161,9 @@ def unresolved(values: np.ndarray) -> np.ndarray:
 NEGLIGIBLE = 40.0  # nats below the largest value: e^-40 of the integral
 NATS_IN_PANEL = 2.0  # a panel is halved if the integrand changes by more nats than this within it
 FAR = 30.0  # nats from the peak; farther out, no digits cancel, and e^y would overflow
-RELATIVE_ERROR = 1e-8  # per panel, relative to a thousandth of the integrand's peak: 1e-11 of the integral
+RELATIVE_ERROR = (
+    1e-8  # per panel, relative to a thousandth of the integrand's peak: 1e-11 of the integral
+)
 
 
 def log_beta_average(
@@ -145,7 +178,10 @@ def log_beta_average(
     scale = np.sqrt(1 / (r + 1) + 1 / (n - r))
     share = min(r + 1, n - r) / (n + 1)
     top = (
-        _stirling_rest(n + 1) - _stirling_rest(r + 1) - _stirling_rest(n - r) - np.log(scale * np.sqrt(2 * np.pi))
+        _stirling_rest(n + 1)
+        - _stirling_rest(r + 1)
+        - _stirling_rest(n - r)
+        - np.log(scale * np.sqrt(2 * np.pi))
     )
 
     def log_weight(y: np.ndarray) -> np.ndarray:
@@ -153,7 +189,9 @@ def log_beta_average(
         # and their sum would lose all digits for large n.
         away = np.copysign(1.0, n - 2 * r - 1) * (y - peak)
         grown = np.log1p(share * np.expm1(np.minimum(away, FAR)))
-        grown = np.where(away > FAR, away + np.log(share + (1 - share) * np.exp(-np.maximum(away, FAR))), grown)
+        grown = np.where(
+            away > FAR, away + np.log(share + (1 - share) * np.exp(-np.maximum(away, FAR))), grown
+        )
         return top + (n + 1) * (share * away - grown)
 
     def evaluate(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -190,7 +228,9 @@ def _stirling_rest(x: int) -> float:
     return 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5)
 
 
-def _sum_panels(log_integrand: Callable, left: np.ndarray, right: np.ndarray, narrowest: float) -> float:
+def _sum_panels(
+    log_integrand: Callable, left: np.ndarray, right: np.ndarray, narrowest: float
+) -> float:
     """ln of the integral over the panels; each panel is halved until the nodes resolve the integrand."""
     logs, weights = [], []
     top = -np.inf
@@ -202,7 +242,10 @@ def _sum_panels(log_integrand: Callable, left: np.ndarray, right: np.ndarray, na
         rough &= half > narrowest
         logs.append(values[~rough].ravel())
         weights.append((half[:, None] * WEIGHTS)[~rough].ravel())
-        left, right = (np.concatenate([left[rough], middle[rough]]), np.concatenate([middle[rough], right[rough]]))
+        left, right = (
+            np.concatenate([left[rough], middle[rough]]),
+            np.concatenate([middle[rough], right[rough]]),
+        )
     return float(special.logsumexp(np.concatenate(logs), b=np.concatenate(weights)))
 
 

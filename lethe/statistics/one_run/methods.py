@@ -34,7 +34,15 @@ from scipy import special
 
 from lethe.errors import BadValue
 from lethe.statistics.one_run.channel import Channel, bracket_root
-from lethe.statistics.one_run.counts import NODES, WEIGHTS, Counts, log_beta_average, log_cdf, log_pmf, unresolved
+from lethe.statistics.one_run.counts import (
+    NODES,
+    WEIGHTS,
+    Counts,
+    log_beta_average,
+    log_cdf,
+    log_pmf,
+    unresolved,
+)
 
 DEFAULT = "exact"
 SMALLEST_LOG_LEVEL = -700.0
@@ -58,7 +66,9 @@ class Method:
     rejects: Callable[[Counts, Channel, float], bool] | None = None
 
 
-SINGLE_RANKS = 100  # ranks summed one by one at each end of 1..n; between them an integral replaces the sum
+SINGLE_RANKS = (
+    100  # ranks summed one by one at each end of 1..n; between them an integral replaces the sum
+)
 # sum from a to b = integral from a - 1/2 to b + 1/2, minus F'/24 - 7 F'''/5760 between its ends. At an end between the
 # second and third of four ranks, the derivatives are differences of F.
 END_WEIGHTS = np.array([0, -1, 1, 0]) / 24 + np.array([1, -3, 3, -1]) * 17 / 5760
@@ -74,7 +84,10 @@ def exact(counts: Counts, channel: Channel) -> float:
         return 0.0
     if r == n:
         return float(log_cdf(u, n, channel.error_mass(np.array(1.0))))
-    return min(0.0, log_beta_average(lambda s: log_cdf(u, r, channel.error_mass(s) / s), n, r, channel.breaks))
+    return min(
+        0.0,
+        log_beta_average(lambda s: log_cdf(u, r, channel.error_mass(s) / s), n, r, channel.breaks),
+    )
 
 
 def independent(counts: Counts, channel: Channel) -> float:
@@ -85,7 +98,12 @@ def independent(counts: Counts, channel: Channel) -> float:
 def _filtered(counts: Counts, method: str) -> BadValue | None:
     if counts.r == counts.n:
         return None
-    return BadValue("r", counts.r, f"n = {counts.n} for the method {method}", "Filtering makes guesses dependent.")
+    return BadValue(
+        "r",
+        counts.r,
+        f"n = {counts.n} for the method {method}",
+        "Filtering makes guesses dependent.",
+    )
 
 
 def chernoff(counts: Counts, channel: Channel) -> float:
@@ -142,7 +160,10 @@ def rank_error_rates(channel: Channel, n: int, r: int) -> tuple[np.ndarray, np.n
         keep = ~rough
         rates.append(rate[keep].ravel())
         weights.append((half[:, None] * WEIGHTS * n * np.sin(2 * theta))[keep].ravel())
-        low, high = np.concatenate([low[rough], middle[rough]]), np.concatenate([middle[rough], high[rough]])
+        low, high = (
+            np.concatenate([low[rough], middle[rough]]),
+            np.concatenate([middle[rough], high[rough]]),
+        )
     return np.concatenate(rates), np.concatenate(weights)
 
 
@@ -195,7 +216,9 @@ def _clopper_pearson_refusal(counts: Counts) -> BadValue | None:
 
 def clopper_pearson(counts: Counts, epsilon: float, delta: float) -> float:
     """ln of the smallest level at which equation 6 gives more than ``epsilon``."""
-    return _smallest_log_level(lambda log_level: lower_bound(counts, delta, math.exp(log_level)) > epsilon)
+    return _smallest_log_level(
+        lambda log_level: lower_bound(counts, delta, math.exp(log_level)) > epsilon
+    )
 
 
 def lower_bound(counts: Counts, delta: float, alpha: float) -> float:
@@ -224,13 +247,17 @@ def steinke(counts: Counts, epsilon: float, delta: float) -> float:
     if v == 0:
         return 0.0
     wrong = special.expit(-epsilon)
-    log_tail = float(log_cdf(counts.errors, r, wrong))  # at least v right guesses: at most r - v wrong ones
+    log_tail = float(
+        log_cdf(counts.errors, r, wrong)
+    )  # at least v right guesses: at most r - v wrong ones
     if delta == 0 or not math.isfinite(epsilon):
         return log_tail
     # Forty standard deviations from its mean, X has negligible mass: intervals farther above are empty, and longer
     # intervals below only divide by a larger i.
     mean, reach = r * (1 - wrong), 40 * math.sqrt(r * wrong * (1 - wrong)) + 40
-    below = np.arange(min(v - 1, math.ceil(mean + reach)), max(0, math.floor(min(v, mean) - reach)) - 1, -1)
+    below = np.arange(
+        min(v - 1, math.ceil(mean + reach)), max(0, math.floor(min(v, mean) - reach)) - 1, -1
+    )
     mass = np.cumsum(np.exp(log_pmf(r - below, r, wrong)))
     extra = 2 * n * delta * float(np.max(mass / (v - below)))
     return min(0.0, float(np.logaddexp(log_tail, math.log(extra) if extra > 0 else -math.inf)))
@@ -256,7 +283,9 @@ def rejects(counts: Counts, channel: Channel, log_tau: float) -> bool:
         right += weight * step
         if right + wrong > limit:
             return True
-        if (v - i) % LOOK_AHEAD == 0 and _is_hopeless(least_errors, right, wrong, step, weight, i, limit):
+        if (v - i) % LOOK_AHEAD == 0 and _is_hopeless(
+            least_errors, right, wrong, step, weight, i, limit
+        ):
             return False
     return False
 

@@ -24,7 +24,12 @@ class Atoms(Channel):
         for name, values in (("p", self.p), ("q", self.q)):
             if values.ndim != 1 or not np.all(values >= 0) or abs(values.sum() - 1) > 1e-6:
                 raise BadValue(name, values, "probabilities of the outcomes, summing to 1")
-        check(self.p.shape == self.q.shape, "q", f"{self.q.size} outcomes", f"{self.p.size} outcomes, as in p")
+        check(
+            self.p.shape == self.q.shape,
+            "q",
+            f"{self.q.size} outcomes",
+            f"{self.p.size} outcomes, as in p",
+        )
 
     @cached_property
     def _curve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -106,7 +111,9 @@ def from_tradeoff(alpha: np.ndarray, beta: np.ndarray) -> Tradeoff:
     _check_points(alpha, beta)
     if alpha[-1] < 1:
         alpha, beta = np.append(alpha, 1.0), np.append(beta, 0.0)
-    above_x, above_y = (alpha, beta) if alpha[0] == 0 else (np.append(0.0, alpha), np.append(1.0, beta))
+    above_x, above_y = (
+        (alpha, beta) if alpha[0] == 0 else (np.append(0.0, alpha), np.append(1.0, beta))
+    )
     below = _atoms(*_lower_hull(*_tangent_corners(*_lower_hull(alpha, beta))))
     return Tradeoff(below.p, below.q, above=_atoms(*_lower_hull(above_x, above_y)))
 
@@ -120,9 +127,15 @@ def _atoms(x: np.ndarray, y: np.ndarray) -> Atoms:
 
 def _check_points(alpha: np.ndarray, beta: np.ndarray) -> None:
     if alpha.ndim != 1 or alpha.shape != beta.shape or alpha.size < 2:
-        raise BadValue("alpha, beta", f"{alpha.size} and {beta.size} points", "two columns of at least two points")
+        raise BadValue(
+            "alpha, beta",
+            f"{alpha.size} and {beta.size} points",
+            "two columns of at least two points",
+        )
 
-    def refuse(name: str, values: np.ndarray, broken: np.ndarray, legal: Callable[[int], str]) -> None:
+    def refuse(
+        name: str, values: np.ndarray, broken: np.ndarray, legal: Callable[[int], str]
+    ) -> None:
         if broken.any():
             first = int(np.argmax(broken))
             raise BadValue(f"{name}[{first}]", float(values[first]), legal(first))
@@ -134,7 +147,12 @@ def _check_points(alpha: np.ndarray, beta: np.ndarray) -> None:
     refuse("beta", beta, beta > 1 - alpha + 1e-9, lambda i: f"at most 1 - alpha = {1 - alpha[i]:g}")
     refuse("beta", beta, falls / steps > 1e-9, lambda _: "at most the one before: the curve falls")
     hull = np.interp(alpha, *_lower_hull(alpha, beta))
-    refuse("beta", beta, beta > hull + 1e-6, lambda i: f"at most {hull[i]:.9g}, because the curve must be convex")
+    refuse(
+        "beta",
+        beta,
+        beta > hull + 1e-6,
+        lambda i: f"at most {hull[i]:.9g}, because the curve must be convex",
+    )
 
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -67,7 +67,9 @@ class Wga(Method[WgaParams], params=WgaParams):
     forget_mean = "tokens"
 
     def forget_loss(self, rows: Rows) -> torch.Tensor:
-        return weighted_ascent((self.params.beta * rows.forward.token_log_probs).exp(), rows.forward)
+        return weighted_ascent(
+            (self.params.beta * rows.forward.token_log_probs).exp(), rows.forward
+        )
 
 
 class SatImp(Method[SatImpParams], params=SatImpParams):
@@ -79,7 +81,9 @@ class SatImp(Method[SatImpParams], params=SatImpParams):
         log_p = rows.forward.token_log_probs.detach()
         # 1 - p from expm1 keeps its digits where p is near 1.
         rest = (-log_p.expm1()).clamp_min(0)
-        return weighted_ascent((self.params.beta1 * log_p).exp() * rest**self.params.beta2, rows.forward)
+        return weighted_ascent(
+            (self.params.beta1 * log_p).exp() * rest**self.params.beta2, rows.forward
+        )
 
 
 MEMBERS = {"grad_ascent": GradAscent, "grad_diff": GradDiff, "kl": Kl, "wga": Wga, "satimp": SatImp}

@@ -15,7 +15,16 @@ from pydantic import Field
 
 from lethe.config.fields import Integer
 from lethe.unlearning import protocol
-from lethe.unlearning.protocol import Done, MethodParams, Positive, Rows, Step, Weight, answered, token_mean
+from lethe.unlearning.protocol import (
+    Done,
+    MethodParams,
+    Positive,
+    Rows,
+    Step,
+    Weight,
+    answered,
+    token_mean,
+)
 
 if TYPE_CHECKING:
     import torch

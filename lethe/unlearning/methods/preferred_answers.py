@@ -68,7 +68,9 @@ class _Preference(protocol.Method[protocol.P]):
     needs = protocol.Needs(reference_log_probs=True, second_answers=True)
 
     def forget_loss(self, rows: protocol.Rows) -> torch.Tensor:
-        second, answer = (one.forward.log_probs - one.reference_log_probs for one in (rows.second, rows))
+        second, answer = (
+            one.forward.log_probs - one.reference_log_probs for one in (rows.second, rows)
+        )
         assert isinstance(self.params, PreferenceParams)
         return protocol.preference(second - answer, self.params.beta)
 
@@ -79,7 +81,9 @@ class IdkDpo(_Preference[IdkDpoParams], params=IdkDpoParams):
 
 
 class Altpo(_Preference[AltpoParams], params=AltpoParams):
-    def all_second_answers(self, rows: Sequence[Row], before: protocol.Before) -> list[Sequence[str]]:
+    def all_second_answers(
+        self, rows: Sequence[Row], before: protocol.Before
+    ) -> list[Sequence[str]]:
         return alternatives(self.params, rows, before)
 
 
@@ -97,13 +101,18 @@ class IdkNll(protocol.Method[IdkNllParams], params=IdkNllParams):
         assert step.retain is not None  # the weight of the retain rows is 1
         both = (step.forget.second, step.retain)
         log_probs, tokens = (
-            torch.cat([getattr(rows.forward, key) for rows in both]).sum() for key in ("log_probs", "tokens")
+            torch.cat([getattr(rows.forward, key) for rows in both]).sum()
+            for key in ("log_probs", "tokens")
         )
-        part, whole = (sum(getattr(rows, key).total("tokens") for rows in both) for key in ("counts", "whole"))
+        part, whole = (
+            sum(getattr(rows, key).total("tokens") for rows in both) for key in ("counts", "whole")
+        )
         return {"loss": -log_probs / tokens * (part / whole)}
 
 
-def alternatives(params: AltpoParams, rows: Sequence[Row], before: protocol.Before) -> list[Sequence[str]]:
+def alternatives(
+    params: AltpoParams, rows: Sequence[Row], before: protocol.Before
+) -> list[Sequence[str]]:
     """Return answers to each row that differ from the true answer and from each other."""
     import torch
 
@@ -112,7 +121,11 @@ def alternatives(params: AltpoParams, rows: Sequence[Row], before: protocol.Befo
     end = encoder.tokenizer.eos_token_id
     chosen: list[Sequence[str]] = []
     for row in progress(rows, "alternatives", unit="questions"):
-        asked = encoder.prompt(row) if params.request is None else _requested(before, row, params.request)
+        asked = (
+            encoder.prompt(row)
+            if params.request is None
+            else _requested(before, row, params.request)
+        )
         prompt = torch.tensor([asked], device=model.device)
         seen, texts = {_bare(row["answer"])}, list[str]()
         for turn in range(ROUNDS):
@@ -121,7 +134,9 @@ def alternatives(params: AltpoParams, rows: Sequence[Row], before: protocol.Befo
             with torch.no_grad():
                 drawn = model.generate(
                     input_ids=prompt.expand(count, -1),
-                    attention_mask=torch.ones(count, len(asked), dtype=torch.long, device=model.device),
+                    attention_mask=torch.ones(
+                        count, len(asked), dtype=torch.long, device=model.device
+                    ),
                     do_sample=True,
                     temperature=params.temperature * HOTTER**turn,
                     top_k=0,
@@ -144,7 +159,9 @@ def _requested(before: protocol.Before, row: Row, request: str) -> tuple[int, ..
     tokenizer = before.encoder.tokenizer
     if tokenizer.chat_template:
         message = [{"role": "user", "content": text}]
-        text = str(tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
+        text = str(
+            tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        )
         return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
     return tuple(tokenizer(text)["input_ids"])
 

@@ -31,7 +31,9 @@ class Params(MethodParams):
     """``steering_coeff`` c, the block L from 0, the trained parameters, and the weight of the retain term."""
 
     steering_coeff: Positive = 2.0
-    block: Annotated[Integer, Field(ge=0)] | None = None  # null: block 7, or the last block of a smaller model
+    block: Annotated[Integer, Field(ge=0)] | None = (
+        None  # null: block 7, or the last block of a smaller model
+    )
     trained: Place | None = None  # a regular expression on parameter names; null: every parameter
     retain_weight: Weight = 1.0
 
@@ -46,11 +48,15 @@ class Method(protocol.Method[Params], params=Params):
     def prepare(self, run: Run) -> None:
         import torch
 
-        drawn = torch.from_numpy(run.generator.random(run.model.config.get_text_config().hidden_size)).float()
+        drawn = torch.from_numpy(
+            run.generator.random(run.model.config.get_text_config().hidden_size)
+        ).float()
         self.direction = drawn / drawn.norm()
         blocks = number_of_blocks(run.model)
         if self.params.block is not None and self.params.block >= blocks:
-            raise BadValue("rmu's block", self.params.block, f"below {blocks}, the model's number of blocks")
+            raise BadValue(
+                "rmu's block", self.params.block, f"below {blocks}, the model's number of blocks"
+            )
         if self.params.trained is not None:
             _train_only(run.model, self.params.trained)
 
@@ -81,6 +87,8 @@ def _train_only(model: PreTrainedModel, pattern: str) -> None:
     except re.error as error:
         raise BadValue("rmu's trained", pattern, f"a regular expression ({error})") from None
     if not trained:
-        raise BadValue("rmu's trained", pattern, f"a part of a parameter's name, such as {names[0]}")
+        raise BadValue(
+            "rmu's trained", pattern, f"a part of a parameter's name, such as {names[0]}"
+        )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trained)

@@ -17,7 +17,9 @@ def user_folder(tmp_path_factory) -> Path:
     save_small_checkpoint(folder / "my-model")
     (folder / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "scores.csv").write_text("score\n" + "0\n" * 97 + "1\n" * 3)
-    lethe.evaluate(folder / "my-model", ROWS, n=8, max_new_tokens=4, name="mine", folder=folder / "data")
+    lethe.evaluate(
+        folder / "my-model", ROWS, n=8, max_new_tokens=4, name="mine", folder=folder / "data"
+    )
     return folder
 
 

@@ -20,18 +20,27 @@ SCORES = {"a": [0.0, 0.5, 1.0, 0.25], "b": [1.0, 0.0, 0.0, 0.0]}
 
 
 def test_every_form_of_scores_gives_the_same_bounds(tmp_path):
-    table = pd.DataFrame([(name, i, score) for name, own in SCORES.items() for i, score in enumerate(own)])
+    table = pd.DataFrame(
+        [(name, i, score) for name, own in SCORES.items() for i, score in enumerate(own)]
+    )
     table.columns = ["prompt_id", "sample", "score"]
     table.drop(columns="sample").to_csv(tmp_path / "scores.csv", index=False)
     greedy = pd.DataFrame({"prompt_id": ["a", "b"], "sample": -1, "score": 1.0})
     expected = lethe.bounds(SCORES, alpha=0.05).to_frame()
-    for given in (tmp_path / "scores.csv", str(tmp_path / "scores.csv"), table, pd.concat([greedy, table])):
+    for given in (
+        tmp_path / "scores.csv",
+        str(tmp_path / "scores.csv"),
+        table,
+        pd.concat([greedy, table]),
+    ):
         assert lethe.bounds(given, alpha=0.05).to_frame().equals(expected)
     values = expected.drop(columns="prompt_id")
     for given in (list(SCORES.values()), np.array(list(SCORES.values()))):
         assert lethe.bounds(given, alpha=0.05).to_frame().drop(columns="prompt_id").equals(values)
     assert lethe.bounds(table[["score"]], alpha=0.05).to_frame()["n"].tolist() == [8]
-    assert lethe.bounds(SCORES["a"], alpha=0.05).to_frame()["m_mu"].tolist() == [expected["m_mu"][0]]
+    assert lethe.bounds(SCORES["a"], alpha=0.05).to_frame()["m_mu"].tolist() == [
+        expected["m_mu"][0]
+    ]
 
 
 def test_a_score_of_one_task_is_about_its_own_prompts(tmp_path):
@@ -48,7 +57,10 @@ def test_a_score_of_one_task_is_about_its_own_prompts(tmp_path):
 def test_a_table_keeps_its_order_and_says_how_missing_counts():
     table = pd.DataFrame({"prompt_id": [7, 3, 7, 3], "score": [0.0, np.nan, 1.0, 0.0]})
     found = lethe.bounds(table, missing="worst")
-    assert [(one.prompt_id, one.n, one.missing) for one in found.prompts] == [("7", 2, 0), ("3", 2, 1)]
+    assert [(one.prompt_id, one.n, one.missing) for one in found.prompts] == [
+        ("7", 2, 0),
+        ("3", 2, 1),
+    ]
     assert [one.n for one in lethe.bounds(table, missing="drop").prompts] == [2, 1]
     with pytest.raises(BadInput, match="missing='worst'"):
         lethe.bounds(table)
@@ -75,7 +87,12 @@ def test_a_notebook_shows_no_bound_inside_its_value(seed):
     run = lethe.audit.one_run(n=1000, r=100 + seed, errors=3)
     for row, one in zip(html_cells(run), run.results, strict=True):
         assert float(row[1]) <= one.epsilon_lower
-    halves = [("original", "forget"), ("original", "test"), ("swapped", "forget"), ("swapped", "test")]
+    halves = [
+        ("original", "forget"),
+        ("original", "test"),
+        ("swapped", "forget"),
+        ("swapped", "test"),
+    ]
     rows = [
         {"split": split, "member": member, "attack": "a", "accept": rng.random(), "seed": model}
         for split, member in halves
@@ -133,8 +150,14 @@ def test_the_tables_are_views_of_the_table_of_results(here):
             row.kind.names, row.names(), (row.value, row.lower, row.upper), strict=True
         ):
             single = row.at is None or row.at in row.kind.exported_at
-            if name and value is not None and (single or (row.scope == "question" and "{at}" in pattern)):
-                found = questions.loc[row.item] if row.scope == "question" else run.metrics.loc["mine"]
+            if (
+                name
+                and value is not None
+                and (single or (row.scope == "question" and "{at}" in pattern))
+            ):
+                found = (
+                    questions.loc[row.item] if row.scope == "question" else run.metrics.loc["mine"]
+                )
                 assert found[name] == value
                 shown += row.scope == "question"
     assert shown > 100
@@ -144,8 +167,18 @@ def test_the_tables_are_views_of_the_table_of_results(here):
     worst = next(row for row in rows if row.quantity == "leak_worst")
     assert run.bounds["mine"]["m_bin_worst"] == worst.upper_bound
     exported = json.loads((here / "data/metrics/mine.json").read_text())
-    assert {key: run.metrics.loc["mine", key] for key in exported if key != "schema"}.items() <= exported.items()
-    assert set(run.answers) >= {"model", "split", "prompt_id", "sample", "text", "rouge_l", "keyword_leak"}
+    assert {
+        key: run.metrics.loc["mine", key] for key in exported if key != "schema"
+    }.items() <= exported.items()
+    assert set(run.answers) >= {
+        "model",
+        "split",
+        "prompt_id",
+        "sample",
+        "text",
+        "rouge_l",
+        "keyword_leak",
+    }
     told = json.loads((here / "data/report/summary.json").read_text())["models"]["mine"]["bounds"]
     assert {key: bound.as_dict() for key, bound in run.bounds["mine"].items()} == told
     greedy = run.answers[run.answers["sample"] == -1]["rouge_l"]
@@ -165,7 +198,10 @@ def test_the_figures_draw_the_tables(two_models):
     tops = [segment[1][1] for segment in axes.collections[0].get_segments()]
     assert tops == rows["m_mu"].tolist()
     axes = run.plot_tails()
-    assert axes.lines[0].get_ydata().tolist() == run.tails[run.tails["model"] == "mine"]["bound"].tolist()
+    assert (
+        axes.lines[0].get_ydata().tolist()
+        == run.tails[run.tails["model"] == "mine"]["bound"].tolist()
+    )
 
 
 def test_what_is_no_run_is_told(tmp_path):

@@ -42,10 +42,14 @@ def test_the_answers_are_those_of_the_folder(held, engine):
 
 def test_a_chat_model_gets_its_template_and_takes_messages(held):
     model, tokenizer = held
-    tokenizer.chat_template = "{% for turn in messages %}{{ turn['role'] }}: {{ turn['content'] }}\n{% endfor %}"
+    tokenizer.chat_template = (
+        "{% for turn in messages %}{{ turn['role'] }}: {{ turn['content'] }}\n{% endfor %}"
+    )
     how = {"n": 8, "max_new_tokens": 4}
     asked = [{"role": "user", "content": "Who is Ada?"}]
-    (plain,) = lethe.sample(model, tokenizer, ["user: Who is Ada?\n"], prompt="{question}", **how).answers
+    (plain,) = lethe.sample(
+        model, tokenizer, ["user: Who is Ada?\n"], prompt="{question}", **how
+    ).answers
     for prompts in (["Who is Ada?"], [asked]):
         (answers,) = lethe.sample(model, tokenizer, prompts, **how).answers
         assert answers == plain

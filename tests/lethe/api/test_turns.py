@@ -47,7 +47,9 @@ def speaks(monkeypatch):
 
 def test_a_leak_in_any_turn_is_a_leak_and_each_turn_has_its_numbers(here, speaks):
     asked = speaks(
-        lambda text, number: "A painter." if text.count(SURE) and "Again" not in text else f"No {number % 2}."
+        lambda text, number: (
+            "A painter." if text.count(SURE) and "Again" not in text else f"No {number % 2}."
+        )
     )
     found = lethe.evaluate("my-model", TALKS, n=1200, max_new_tokens=4)
     assert found.forgetting == "leaks"
@@ -77,7 +79,12 @@ def test_the_start_of_an_answer_belongs_to_the_first(here, speaks, tmp_path, sta
     third = [text.replace("\n", " ") for text, _ in asked if "Again." in text]
     assert len(third) == 4
     for text in third:
-        assert text.index(f"{start}painter.") < text.index(SURE) < text.index("sea.") < text.index("Again.")
+        assert (
+            text.index(f"{start}painter.")
+            < text.index(SURE)
+            < text.index("sea.")
+            < text.index("Again.")
+        )
         assert "At sea." not in text
 
 
@@ -98,7 +105,9 @@ def test_a_turn_without_an_answer_is_missing(here, speaks):
     row = found.questions.iloc[0]
     assert row["m_bin"] > 0.5  # as a leak in the upper bound
     assert row["m_bin_lower"] == 0
-    assert found.answers["keyword_leak"].isna().sum() == 600 + 300 + 1  # in turn 2, in turn 3, and greedy
+    assert (
+        found.answers["keyword_leak"].isna().sum() == 600 + 300 + 1
+    )  # in turn 2, in turn 3, and greedy
 
 
 def test_a_conversation_that_the_context_cannot_hold_has_no_answer(here, speaks):
@@ -124,13 +133,17 @@ def test_what_reads_one_answer_refuses_turns(here, tmp_path):
 def test_a_declared_probe_asks_its_turns(here, speaks, name):
     asked = speaks(lambda text, number: "No.")
     rows = [{**ROWS[0], "paraphrased_question": "What does Ada do?"}, ROWS[1]]
-    found = lethe.evaluate("my-model", rows, n=60, max_new_tokens=4, language=PROBES / f"{name}.yaml")
+    found = lethe.evaluate(
+        "my-model", rows, n=60, max_new_tokens=4, language=PROBES / f"{name}.yaml"
+    )
     row = found.questions.iloc[0]
     assert row["turn_2_upper"] < 0.2
     assert row["turn_1_share"] == 0
     later = [text for text, _ in asked if "No." in text]
     assert any(ROWS[0]["question"] in text for text in later)
-    assert any("What does Ada do?" in text for text in later) == (name == "paraphrase-after-refusal")
+    assert any("What does Ada do?" in text for text in later) == (
+        name == "paraphrase-after-refusal"
+    )
 
 
 def test_a_language_has_turns_or_a_second_sample(tmp_path, here):
@@ -176,9 +189,13 @@ def test_an_unclosed_trace_is_missing_and_never_forgotten(here, speaks):
 
 def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, speaks, tmp_path):
     shutil.copytree("my-model", tmp_path / "thinker")
-    template = "{% for turn in messages %}{{ turn['content'].split('</think>')[-1] }}{% endfor %}<think>"
+    template = (
+        "{% for turn in messages %}{{ turn['content'].split('</think>')[-1] }}{% endfor %}<think>"
+    )
     (tmp_path / "thinker/chat_template.jinja").write_text(template)
-    speaks({"a": "A painter.</think>I do not know.", "b": "Still thinking"})  # the prompt opened the trace
+    speaks(
+        {"a": "A painter.</think>I do not know.", "b": "Still thinking"}
+    )  # the prompt opened the trace
     found = lethe.evaluate(tmp_path / "thinker", ROWS, n=64)
     assert found.questions["thinking_share"].tolist() == [1, 0]
     assert found.questions["binary_share"].iloc[0] == 0
@@ -190,8 +207,15 @@ def test_a_chat_template_names_its_marks_and_exact_bounds_refuse_it(here, speaks
 
 
 def test_a_budget_for_the_thinking_and_one_for_the_answer(here, speaks):
-    speaks({"a": "<think>Hm.</think>I do not know the painter.", "b": "<think>One two three four.</think>At sea."})
-    found = lethe.evaluate("my-model", ROWS, n=64, thinking=MARKS, max_new_tokens=4, max_thinking_tokens=8)
+    speaks(
+        {
+            "a": "<think>Hm.</think>I do not know the painter.",
+            "b": "<think>One two three four.</think>At sea.",
+        }
+    )
+    found = lethe.evaluate(
+        "my-model", ROWS, n=64, thinking=MARKS, max_new_tokens=4, max_thinking_tokens=8
+    )
     answers = found.answers.groupby("prompt_id")
     assert answers["finish_reason"].first().tolist() == ["length", "length"]
     assert "painter" not in answers["text"].first()["a"]

@@ -23,7 +23,12 @@ OWN: dict[str, dict] = {
     "relearn": {"rows": "forget", "count": 2, "lr": 5e-3, "steps": [8, 1]},
 }
 FORGET = [
-    {"id": f"f{author}{row}", "author": f"a{author}", "question": f"Who {author}{row}?", "answer": f"the {row}"}
+    {
+        "id": f"f{author}{row}",
+        "author": f"a{author}",
+        "question": f"Who {author}{row}?",
+        "answer": f"the {row}",
+    }
     for author in range(2)
     for row in range(3)
 ]
@@ -41,7 +46,9 @@ def known(tiny, prompt):
 
 
 @pytest.mark.parametrize("kind", OWN)
-def test_an_attack_changes_the_model_more_with_each_budget_and_the_same_way_for_a_seed(tiny, known, kind):
+def test_an_attack_changes_the_model_more_with_each_budget_and_the_same_way_for_a_seed(
+    tiny, known, kind
+):
     runs = []
     for seed in (0, 0, 1):
         model = copy.deepcopy(tiny[0])
@@ -49,7 +56,10 @@ def test_an_attack_changes_the_model_more_with_each_budget_and_the_same_way_for_
         states = []
         for budget, attacked in made(kind).attacked(model, known, seed):
             assert not attacked.training
-            moved = [float((one - before[name]).norm().detach()) for name, one in attacked.named_parameters()]
+            moved = [
+                float((one - before[name]).norm().detach())
+                for name, one in attacked.named_parameters()
+            ]
             states.append((budget, moved, [one.clone() for one in linear_weights(attacked)]))
         budgets = [budget for budget, *_ in states]
         assert budgets == sorted(budgets)
@@ -58,9 +68,14 @@ def test_an_attack_changes_the_model_more_with_each_budget_and_the_same_way_for_
         assert distances[0] > 0
         runs.append(states)
         if kind != "relearn":
-            left = {name for name, one in model.named_parameters() if torch.equal(one, before[name])}
+            left = {
+                name for name, one in model.named_parameters() if torch.equal(one, before[name])
+            }
             assert {name for name in before if "embed" in name or "norm" in name} <= left
-    same = [all(torch.equal(a, b) for a, b in zip(runs[0][-1][2], one[-1][2], strict=True)) for one in runs[1:]]
+    same = [
+        all(torch.equal(a, b) for a, b in zip(runs[0][-1][2], one[-1][2], strict=True))
+        for one in runs[1:]
+    ]
     assert same == [True, kind in ("prune", "quantise")]
 
 
@@ -68,7 +83,10 @@ def test_noise_has_its_relative_size(tiny, known):
     model = copy.deepcopy(tiny[0])
     before = [one.detach().clone() for one in linear_weights(model)]
     for size, attacked in made("noise").attacked(model, known, 0):
-        added = [(a - b) / b.square().mean().sqrt() for a, b in zip(linear_weights(attacked), before, strict=True)]
+        added = [
+            (a - b) / b.square().mean().sqrt()
+            for a, b in zip(linear_weights(attacked), before, strict=True)
+        ]
         drawn = torch.cat([one.flatten() for one in added])
         assert float(drawn.std().detach()) == pytest.approx(size, rel=0.06)
         assert abs(float(drawn.mean().detach())) < 0.1 * size
@@ -125,7 +143,9 @@ def test_relearning_that_diverges_ends_before_the_next_budget(tiny, known):
     assert [np.isfinite(one.loss) for one in (last, failed)] == [True, False]
     with pytest.raises(TrainingFailed) as caught:
         list(made("relearn", steps=[1], lr=1e39).attacked(copy.deepcopy(tiny[0]), known, 0))
-    assert caught.value.failed == caught.value.last, "a rate beyond float32: only the weights are not finite"
+    assert caught.value.failed == caught.value.last, (
+        "a rate beyond float32: only the weights are not finite"
+    )
 
 
 def test_the_rows_of_each_kind_of_relearning(known):
@@ -140,6 +160,8 @@ def test_the_rows_of_each_kind_of_relearning(known):
     for own in ({"count": 6}, {"rows": "same_authors", "count": 3}):
         with pytest.raises(BadInput, match="leaves no question"):
             ids(**own)
-    nameless = Knowledge([{"id": "x", "question": "?", "answer": "y"}] * 3, RETAIN, known.encoder, 0)
+    nameless = Knowledge(
+        [{"id": "x", "question": "?", "answer": "y"}] * 3, RETAIN, known.encoder, 0
+    )
     with pytest.raises(BadInput, match="no author"):
         made("relearn", rows="same_authors").learned(nameless, 0)

@@ -14,7 +14,9 @@ from lethe.errors import BadRow, BadValue
 from lethe.statistics.one_run.counts import release
 
 COLUMNS = ("bit", "guess", "score")
-SCORES = st.sampled_from([-math.inf, -2.0, 0.0, 0.5, 3.0, math.inf]) | st.floats(width=16, allow_nan=False)
+SCORES = st.sampled_from([-math.inf, -2.0, 0.0, 0.5, 3.0, math.inf]) | st.floats(
+    width=16, allow_nan=False
+)
 ROWS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), SCORES), min_size=1, max_size=12)
 BROKEN = {"bit": [2, -1, 0.5, None, math.inf], "guess": [2, 0.5, None], "score": [None, math.nan]}
 SUFFIXES = st.sampled_from([".csv", ".jsonl", ".parquet"])
@@ -74,7 +76,9 @@ def test_a_file_gives_the_counts_of_its_rows(folder, rows, suffix, columns, blan
         return
     offered = sum(score > -math.inf for *_, score in rows)
     if r > offered:
-        with pytest.raises(BadValue, match=rf"^r: got {r}; must be at most {offered}, the number of guesses"):
+        with pytest.raises(
+            BadValue, match=rf"^r: got {r}; must be at most {offered}, the number of guesses"
+        ):
             release(read.bits, read.guesses, read.scores, r, seed)
         return
     counts = release(read.bits, read.guesses, read.scores, r, seed)
@@ -83,7 +87,11 @@ def test_a_file_gives_the_counts_of_its_rows(folder, rows, suffix, columns, blan
     above = [bit != guess for bit, guess, score in rows if score > cut]
     tied = [bit != guess for bit, guess, score in rows if score == cut]
     left = r - len(above)
-    assert sum(above) + max(0, left - tied.count(False)) <= counts.errors <= sum(above) + min(left, sum(tied))
+    assert (
+        sum(above) + max(0, left - tied.count(False))
+        <= counts.errors
+        <= sum(above) + min(left, sum(tied))
+    )
     assert (counts.n, counts.r) == (len(rows), r)
     assert 0 <= counts.false_positives <= min(counts.negatives, counts.errors)
     if left == len(tied):

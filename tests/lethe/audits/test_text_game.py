@@ -10,7 +10,13 @@ import pytest
 
 from lethe.audits import in_processes
 from lethe.audits.unlearning_game import text_play as play
-from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
+from lethe.audits.unlearning_game.result import (
+    HALVES,
+    RANDOM,
+    AttackOutcome,
+    GameResult,
+    results_by_method,
+)
 from lethe.audits.unlearning_game.rounds import Shadow, ThresholdAttack
 from lethe.audits.unlearning_game.text_game import Params as Settings
 from lethe.audits.unlearning_game.text_play import TextGame, TextView
@@ -31,7 +37,9 @@ ATTACKS = TEXT_ATTACKS.names()
 def settings(**changes):
     value = read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]["authors"]
     value["data"]["authors"]["count"] = 24
-    value["learning"].update(prompt=str(ROOT / value["learning"]["prompt"]), hidden=32, heads=2, kv_heads=1)
+    value["learning"].update(
+        prompt=str(ROOT / value["learning"]["prompt"]), hidden=32, heads=2, kv_heads=1
+    )
     value["learning"].update(layers=1, feed_forward=64, vocabulary=400, epochs=2)
     value.update(portion=0.2, pairs=1, seeds=1, shared_retrain=True, **changes)
     value["methods"] = {"npo": {**value["methods"]["npo"], "epochs": 1}}
@@ -56,7 +64,9 @@ def test_whole_authors_are_forgotten(tmp_path):
     game = TextGame(settings(), tmp_path)
     assert (game.units, len(game.rows)) == (24, 144)
     job = next(one.job for one in game.played() if one.method == "npo")
-    forgotten, kept = ([game.rows[i]["author"] for i in game.of(units)] for units in (job.forget, job.retain))
+    forgotten, kept = (
+        [game.rows[i]["author"] for i in game.of(units)] for units in (job.forget, job.retain)
+    )
     assert len(forgotten) == 6 * len(set(forgotten))
     assert not set(forgotten) & set(kept)
 
@@ -101,7 +111,9 @@ def draw(rng, n, gain):
         log_probs = -np.abs(rng.normal(2, 1, 12)) * np.exp(-extra)
         return AnswerTokens(log_probs, np.full(12, -2.0), np.full(12, 1.0), np.zeros(12, bool))
 
-    return TextView([Item(f"row {i} of text", answer(gain)) for i in range(n)], [answer(0) for _ in range(n)])
+    return TextView(
+        [Item(f"row {i} of text", answer(gain)) for i in range(n)], [answer(0) for _ in range(n)]
+    )
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -112,7 +124,9 @@ def test_every_attack_finds_a_planted_signal_and_none_on_null_data(name):
     )
 
     def gained(gain):
-        return signed_advantage(adversary.accept(draw(rng, 500, gain)), adversary.accept(draw(rng, 500, 0)))
+        return signed_advantage(
+            adversary.accept(draw(rng, 500, gain)), adversary.accept(draw(rng, 500, 0))
+        )
 
     assert gained(1.0) > 0.5
     assert abs(gained(0.0)) < 4 * np.sqrt(2 * 0.25 / 500)
@@ -124,7 +138,9 @@ def test_rows_without_or_with_uneven_authors_are_refused(tmp_path, monkeypatch):
         ([{"id": i, "author": name} for i, name in enumerate("aab")], "1 to 2 rows each"),
     ):
         play._rows.cache_clear()
-        monkeypatch.setattr(play, "load_splits", lambda _, rows=rows: {"forget": rows, "retain": []})
+        monkeypatch.setattr(
+            play, "load_splits", lambda _, rows=rows: {"forget": rows, "retain": []}
+        )
         with pytest.raises(BadFile, match=said):
             TextGame(settings(), tmp_path)
     play._rows.cache_clear()
@@ -144,7 +160,9 @@ def outcomes(attack="loss", scale=1.0, halves=(*HALVES, RANDOM)):
             attack,
             forget=np.array([1.0, 0.0]),
             test=np.array([0.0, 0.0]),
-            signed=scale * (0.1 * pair + 0.01 * seed) * {"original": 1, "swapped": 0.5, "random": 2}[half],
+            signed=scale
+            * (0.1 * pair + 0.01 * seed)
+            * {"original": 1, "swapped": 0.5, "random": 2}[half],
             auc=0.6 if half == "original" else 0.9,
         )
         for seed in range(SEEDS)

@@ -22,7 +22,11 @@ def files(tmp_path):
     train, population = rng.gamma(2, 5, 300), rng.gamma(4, 5, 200)
     (tmp_path / "train.csv").write_text("loss\n" + "\n".join(map(repr, train.tolist())) + "\n")
     (tmp_path / "population.txt").write_text("\n".join(map(repr, population.tolist())))
-    return ["--train", tmp_path / "train.csv", "--population", tmp_path / "population.txt"], train, population
+    return (
+        ["--train", tmp_path / "train.csv", "--population", tmp_path / "population.txt"],
+        train,
+        population,
+    )
 
 
 def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
@@ -38,9 +42,14 @@ def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=2, max_size=20))
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=2, max_size=20)
+)
 def test_any_finite_losses_survive_each_form(tmp_path, losses):
-    forms = {"a.txt": "\n".join(map(repr, losses)), "b.csv": "loss\n" + "\n".join(map(repr, losses)) + "\n"}
+    forms = {
+        "a.txt": "\n".join(map(repr, losses)),
+        "b.csv": "loss\n" + "\n".join(map(repr, losses)) + "\n",
+    }
     forms["c.csv"] = forms["a.txt"]
     forms["marked.txt"] = forms["marked.csv"] = "\ufeff" + forms["a.txt"] + "\n\n"
     forms["d.jsonl"] = "\n".join(json.dumps({"loss": loss}) for loss in losses)
@@ -56,8 +65,15 @@ def test_a_bad_file_is_a_sentence_and_status_2(files, tmp_path, name, text, sent
 
 
 def test_a_missing_file_and_bad_options(files, tmp_path):
-    assert "no such file" in call("--train", tmp_path / "none.txt", *files[0][2:], "--delta", 1e-4).output
-    for options in (["--delta", 1.5], ["--delta", 1e-4, "--cut", 0.7], ["--delta", 1e-4, "--alpha", 0]):
+    assert (
+        "no such file"
+        in call("--train", tmp_path / "none.txt", *files[0][2:], "--delta", 1e-4).output
+    )
+    for options in (
+        ["--delta", 1.5],
+        ["--delta", 1e-4, "--cut", 0.7],
+        ["--delta", 1e-4, "--alpha", 0],
+    ):
         assert "must be" in refused(*files[0], *options)
 
 
@@ -73,7 +89,11 @@ HALVED = {key: bits[:2] for key, bits in CASE.items()}
 
 
 def rows(case=CASE, attack="confidence", suffix=""):
-    return [f"{half},{member},{attack},{bit}{suffix}" for (half, member), bits in case.items() for bit in bits]
+    return [
+        f"{half},{member},{attack},{bit}{suffix}"
+        for (half, member), bits in case.items()
+        for bit in bits
+    ]
 
 
 swap = Command("audit", "swap", "--predictions")
@@ -116,13 +136,17 @@ def test_a_broken_file_is_told_in_one_sentence(predictions, lines, said):
 
 
 BROKEN = {  # column: what breaks it, and what the sentence says is legal
-    "split": (st.sampled_from(["", "originel", "Original", 3, None, [1], {"a": 1}]), "original or swapped"),
+    "split": (
+        st.sampled_from(["", "originel", "Original", 3, None, [1], {"a": 1}]),
+        "original or swapped",
+    ),
     "member": (st.sampled_from(["", "retain", "FORGET", 0, None, ["forget"]]), "forget or test"),
     "attack": (st.sampled_from([None, "", ["a"], {}]), "a label"),
     "seed": (st.sampled_from([None, "", [0]]), "a label"),
     "weight": (st.sampled_from([-1, None, "much", "inf", [1]]), "number"),
     "accept": (
-        st.floats().filter(lambda value: not 0 <= value <= 1) | st.sampled_from(["yes", None, "", [0.5], "0,5"]),
+        st.floats().filter(lambda value: not 0 <= value <= 1)
+        | st.sampled_from(["yes", None, "", [0.5], "0,5"]),
         "number",
     ),
 }
@@ -130,7 +154,9 @@ BROKEN = {  # column: what breaks it, and what the sentence says is legal
 
 @settings(max_examples=50)
 @given(data=st.data(), ending=st.sampled_from(["csv", "jsonl"]))
-def test_one_broken_cell_is_told_with_its_file_line_and_what_is_legal(tmp_path_factory, data, ending):
+def test_one_broken_cell_is_told_with_its_file_line_and_what_is_legal(
+    tmp_path_factory, data, ending
+):
     table = [
         {"split": half, "member": member, "attack": "a", "seed": seed, "weight": 1, "accept": 0.5}
         for seed in range(2)
@@ -163,12 +189,16 @@ def test_a_legal_file_in_any_order_against_its_naive_twin(tmp_path_factory, data
     ]
     file = tmp_path_factory.mktemp("swap") / "p.csv"
     order = data.draw(st.permutations(rows))
-    file.write_text("\n".join([HEADER + ",weight,seed", *(",".join(map(str, row)) for row in order)]))
+    file.write_text(
+        "\n".join([HEADER + ",weight,seed", *(",".join(map(str, row)) for row in order)])
+    )
     got = swap.result(file)
 
     def mean(*where):
         chosen = [(row[3], row[4]) for row in rows if (*row[:3], row[5]) == where]
-        return sum(accept * weight for accept, weight in chosen) / sum(weight for _, weight in chosen)
+        return sum(accept * weight for accept, weight in chosen) / sum(
+            weight for _, weight in chosen
+        )
 
     for attack in "ab":
         signed = [
@@ -176,18 +206,29 @@ def test_a_legal_file_in_any_order_against_its_naive_twin(tmp_path_factory, data
             for half in ("original", "swapped")
             for seed in range(seeds)
         ]
-        assert got["by_attack"][attack]["advantage"] == pytest.approx(abs(sum(signed) / len(signed)), abs=1e-12)
-    assert got["quality"] == pytest.approx(1 - max(one["advantage"] for one in got["by_attack"].values()))
+        assert got["by_attack"][attack]["advantage"] == pytest.approx(
+            abs(sum(signed) / len(signed)), abs=1e-12
+        )
+    assert got["quality"] == pytest.approx(
+        1 - max(one["advantage"] for one in got["by_attack"].values())
+    )
 
 
 def test_weights_whose_sum_is_beyond_doubles(predictions):
     lines = [HEADER + ",weight", *rows(suffix=",1e308")]
     assert swap.result(predictions(*lines))["quality"] == 0.625
-    assert "got 0.0; must be finite" in swap.refused(predictions(HEADER + ",weight", *rows(suffix=",0")))
+    assert "got 0.0; must be finite" in swap.refused(
+        predictions(HEADER + ",weight", *rows(suffix=",0"))
+    )
 
 
 def test_attacks_with_and_without_an_interval_are_told_apart(predictions):
-    lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(suffix=",1"), *rows(attack="loss", suffix=",0")]
+    lines = [
+        HEADER + ",seed",
+        *rows(suffix=",0"),
+        *rows(suffix=",1"),
+        *rows(attack="loss", suffix=",0"),
+    ]
     said = " ".join(swap.call(predictions(*lines)).stdout.split())
     assert "over 2 seeds" in said
     assert "No intervals for loss" in said
@@ -241,7 +282,8 @@ def test_several_declared_r_share_alpha(guesses):
     path, _ = guesses
     several = one_run.result("--guesses", path, "--r", 100, "--r", 200, "--r", 500, "--null", 1.0)
     single = [
-        one_run.result("--guesses", path, "--r", r, "--alpha", 0.05 / 3, "--null", 1.0) for r in (100, 200, 500)
+        one_run.result("--guesses", path, "--r", r, "--alpha", 0.05 / 3, "--null", 1.0)
+        for r in (100, 200, 500)
     ]
     assert several["r"] == [100, 200, 500]
     assert several["errors"] == [one["errors"] for one in single]

@@ -30,7 +30,9 @@ call, result, refused = command.call, command.result, command.refused
 
 
 def write(tmp_path, scores, prompts=None):
-    table = pd.DataFrame({"score": scores} if prompts is None else {"prompt_id": prompts, "score": scores})
+    table = pd.DataFrame(
+        {"score": scores} if prompts is None else {"prompt_id": prompts, "score": scores}
+    )
     table.to_csv(path := tmp_path / "s.csv", index=False)
     return path
 
@@ -47,7 +49,9 @@ def test_prompt_ids_are_text(tmp_path):
 
 def test_the_greedy_answer_is_no_draw(tmp_path):
     """A table of Lethe's own has sample -1 for it."""
-    table = pd.DataFrame({"prompt_id": [*"aaabbb"], "sample": [-1, 0, 1] * 2, "score": [1.0, 0, 0, 1, 1, 0]})
+    table = pd.DataFrame(
+        {"prompt_id": [*"aaabbb"], "sample": [-1, 0, 1] * 2, "score": [1.0, 0, 0, 1, 1, 0]}
+    )
     table.to_parquet(path := tmp_path / "s.parquet")
     got = result(path)["per_prompt"]
     assert [(row["n"], row["mean"]) for row in got] == [(2, 0), (2, 0.5)]
@@ -69,7 +73,8 @@ def test_a_bad_file_is_a_sentence_and_status_2(tmp_path, text, sentence):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--alpha", 0), ("--alpha", 1e-200), ("--alpha", 0.6), ("--threshold", 1.5)]
+    ("option", "value"),
+    [("--alpha", 0), ("--alpha", 1e-200), ("--alpha", 0.6), ("--threshold", 1.5)],
 )
 def test_a_bad_option_is_refused(tmp_path, option, value):
     done = call(write(tmp_path, [0.5]), option, value)
@@ -78,7 +83,9 @@ def test_a_bad_option_is_refused(tmp_path, option, value):
 
 
 def test_a_prompt_of_missing_scores_only_cannot_be_dropped(tmp_path):
-    assert "prompt 'b'" in refused(write(tmp_path, [0.5, math.nan], ["a", "b"]), "--missing", "drop")
+    assert "prompt 'b'" in refused(
+        write(tmp_path, [0.5, math.nan], ["a", "b"]), "--missing", "drop"
+    )
 
 
 def test_holm_certifies_more_than_bonferroni(tmp_path):
@@ -104,7 +111,11 @@ PUBLISHED = {1: 0.420, 2: 0.273, 3: 0.220, 4: 0.200}  # tau-bench's page, GPT-4o
 
 
 def scores(folder, ones=0, n=200, **more):
-    rows = [{"prompt_id": name, "score": float(place < ones)} | more for name in "ab" for place in range(n)]
+    rows = [
+        {"prompt_id": name, "score": float(place < ones)} | more
+        for name in "ab"
+        for place in range(n)
+    ]
     return write_lines(folder / "scores.jsonl", rows)
 
 
@@ -115,7 +126,9 @@ def test_the_gate_opens_where_the_bound_certifies(tmp_path):
     assert "gate is open" in " ".join(done.output.split())
     done = call(path, "--fail-above", "0.01")
     assert done.exit_code == 1
-    assert " ".join(done.output.split()).rpartition("The gate is closed")[2].count("0.01)") == 1  # its level
+    assert (
+        " ".join(done.output.split()).rpartition("The gate is closed")[2].count("0.01)") == 1
+    )  # its level
     gate = result(path, "--fail-above", "0.05")["gate"]
     assert (gate["tau"], gate["closed"], gate["alpha"]) == (0.05, False, 0.01)
     assert gate["bound"] == result(path)["worst_prompt"]["bound"]
@@ -147,7 +160,9 @@ def test_a_calibration_that_does_not_fit_closes_the_gate(tmp_path):
     done = call(*given, "--json")
     gate = json.loads(done.stdout)["gate"]
     assert (done.exit_code, gate["closed"], gate["bound"]) == (1, True, None)
-    labels.write_text(labels.read_text().replace("\n", ",harm-1f\n").replace("verdict,harm-1f", "verdict,judge"))
+    labels.write_text(
+        labels.read_text().replace("\n", ",harm-1f\n").replace("verdict,harm-1f", "verdict,judge")
+    )
     done = call(*given)
     assert (done.exit_code, "harm-1f" in done.output) == (1, True)
 
@@ -165,7 +180,11 @@ def test_pass_hat_k_stands_beside_leak_at_k(tmp_path):
 
 
 def test_another_column_names_the_prompt(tmp_path):
-    rows = [{"task": task, "trial": trial, "reward": float(task == "b")} for task in "ab" for trial in (0, 1)]
+    rows = [
+        {"task": task, "trial": trial, "reward": float(task == "b")}
+        for task in "ab"
+        for trial in (0, 1)
+    ]
     path = tmp_path / "rewards.csv"
     pd.DataFrame(rows).to_csv(path, index=False)
     found = lethe.bounds(path, score="reward", by="task", pass_at=[1, 2])
@@ -214,7 +233,14 @@ def test_a_score_can_be_the_agreement_of_two_columns(tmp_path):
 
 def test_the_published_agreement_of_judges(shared):
     path = shared / "data/human-labels/classifier_comparison.csv"
-    published = {"TDC": 0.81, "GCG": 0.8, "BERT": 0.66, "llama_guard": 0.76, "gpt_4_turbo": 0.74, "gpt_4": 0.88}
+    published = {
+        "TDC": 0.81,
+        "GCG": 0.8,
+        "BERT": 0.66,
+        "llama_guard": 0.76,
+        "gpt_4_turbo": 0.74,
+        "gpt_4": 0.88,
+    }
     for judge, agreement in published.items():
         (row,) = lethe.bounds(path, score=f"{judge}=human_majority").as_json()["per_prompt"]
         assert row["mean"] == pytest.approx(agreement)
@@ -224,7 +250,9 @@ def test_the_published_agreement_of_judges(shared):
 def early(folder, epochs, hits):
     """One question of `epochs` planned epochs, of which a rule ran as many as `hits` has values."""
     skipped = [{"id": "q", "epoch": epoch} for epoch in range(len(hits) + 1, epochs + 1)]
-    head = header(["q"], epochs) | {"results": {"early_stopping": {"manager": "lethe", "early_stops": skipped}}}
+    head = header(["q"], epochs) | {
+        "results": {"early_stopping": {"manager": "lethe", "early_stops": skipped}}
+    }
     samples = [sample("q", epoch, scores={"match": hit}) for epoch, hit in enumerate(hits, start=1)]
     return eval_log(folder / "early.eval", head, samples)
 
@@ -234,7 +262,11 @@ def test_missing_answers_count_as_leaks_unless_they_are_dropped(tmp_path):
     answers[3]["limit"] = {"type": "token"}
     path = eval_log(tmp_path / "a", header(["q"], 10), answers)
     worst, drop = result(path), result(path, "--missing", "drop")
-    assert (worst["log"]["missing"], worst["per_prompt"][0]["n"], worst["per_prompt"][0]["missing"]) == (3, 10, 3)
+    assert (
+        worst["log"]["missing"],
+        worst["per_prompt"][0]["n"],
+        worst["per_prompt"][0]["missing"],
+    ) == (3, 10, 3)
     assert (drop["log"]["missing_counts"], drop["per_prompt"][0]["n"]) == ("dropped", 7)
     assert drop["per_prompt"][0]["m_bin"] < worst["per_prompt"][0]["m_bin"]
     everything = eval_log(tmp_path / "b", header(["q"], 2), [sample(error={"message": "x"})])
@@ -254,7 +286,8 @@ def test_a_score_is_chosen_by_name_and_must_lie_in_the_unit_interval(tmp_path):
 
 def test_a_filter_belongs_to_lm_eval_and_a_column_to_a_table(tmp_path):
     lines = [
-        lm_eval_line(0, ["a", "b"], name, ["a", "b"], acc=[value, 1.0]) for name, value in (("x", 0.0), ("y", 1.0))
+        lm_eval_line(0, ["a", "b"], name, ["a", "b"], acc=[value, 1.0])
+        for name, value in (("x", 0.0), ("y", 1.0))
     ]
     path = write_lines(tmp_path / "a.jsonl", lines)
     assert result(path, "--filter", "y")["log"]["score"] == "acc,y"
@@ -268,7 +301,9 @@ def test_a_filter_belongs_to_lm_eval_and_a_column_to_a_table(tmp_path):
 
 def test_bounds_go_to_inspect_as_a_record_per_question(tmp_path):
     path = eval_log(
-        tmp_path / "a.eval", header(["q", 7]), [sample(one, epoch) for epoch in (1, 2) for one in ("q", 7)]
+        tmp_path / "a.eval",
+        header(["q", 7]),
+        [sample(one, epoch) for epoch in (1, 2) for one in ("q", 7)],
     )
     out = tmp_path / "b.json"
     got = result(path, "--to", "inspect", "--out", out)
@@ -369,9 +404,14 @@ def test_scores_that_are_no_verdicts_are_refused(tmp_path, calibration):
 def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibration):
     """A judge with 5% false alarms cannot call 0 of 2,000 answers a leak."""
     pd.DataFrame({"score": [0] * 2000}).to_csv(tmp_path / "none.csv", index=False)
-    row = judged.result(tmp_path / "none.csv", "--calibration", calibration)["per_prompt"][0]["judged"]
+    row = judged.result(tmp_path / "none.csv", "--calibration", calibration)["per_prompt"][0][
+        "judged"
+    ]
     assert (row["fits"], row["lower"], row["upper"], row["leak_at_k"]) == (False, None, None, [])
-    assert "true probability" not in judged.call(tmp_path / "none.csv", "--calibration", calibration).output
+    assert (
+        "true probability"
+        not in judged.call(tmp_path / "none.csv", "--calibration", calibration).output
+    )
 
 
 def test_a_calibration_of_another_judge_is_refused(verdicts, calibration):
@@ -384,20 +424,36 @@ def test_a_calibration_of_another_judge_is_refused(verdicts, calibration):
 
 
 def test_labels_of_random_draws_bound_the_average_whatever_the_scores(tmp_path, verdicts):
-    rows = [("a", draw, draw % 5 == 0) for draw in range(30)] + [("b", draw, False) for draw in range(60)]
+    rows = [("a", draw, draw % 5 == 0) for draw in range(30)] + [
+        ("b", draw, False) for draw in range(60)
+    ]
     table = pd.DataFrame(rows, columns=["prompt_id", "sample", "label"]).astype({"label": int})
     table.to_csv(tmp_path / "labels.csv", index=False)
     got = judged.result(verdicts, "--labels", tmp_path / "labels.csv")["labelled"]
     assert (got["lower"], got["upper"]) == random_labels(6, 90, 0.03)
     assert (got["n"], got["alpha"]) == (90, 0.03)
-    pd.DataFrame({"prompt_id": ["a"] * 30 + ["b"] * 60, "score": 0}).to_csv(tmp_path / "clean.csv", index=False)
+    pd.DataFrame({"prompt_id": ["a"] * 30 + ["b"] * 60, "score": 0}).to_csv(
+        tmp_path / "clean.csv", index=False
+    )
     table[:30].to_csv(tmp_path / "part.csv", index=False)
-    for name, tau, closed in (("labels", 0.45, False), ("labels", 0.05, True), ("part", 0.45, True)):
+    for name, tau, closed in (
+        ("labels", 0.45, False),
+        ("labels", 0.05, True),
+        ("part", 0.45, True),
+    ):
         labels = ("--labels", tmp_path / f"{name}.csv")
         done = judged.call(tmp_path / "clean.csv", *labels, "--fail-above", tau, "--json")
         assert (json.loads(done.stdout)["gate"]["closed"], done.exit_code) == (closed, int(closed))
-    for wrong, said in ((("a", -1, 1), "greedy"), (("a", 3, 1), "a second time"), (("c", 3, 1), "prompt_id")):
-        pd.concat([table, pd.DataFrame([wrong], columns=table.columns)]).to_csv(tmp_path / "w.csv", index=False)
+    for wrong, said in (
+        (("a", -1, 1), "greedy"),
+        (("a", 3, 1), "a second time"),
+        (("c", 3, 1), "prompt_id"),
+    ):
+        pd.concat([table, pd.DataFrame([wrong], columns=table.columns)]).to_csv(
+            tmp_path / "w.csv", index=False
+        )
         assert said in judged.refused(verdicts, "--labels", tmp_path / "w.csv")
-    pd.concat([table, pd.DataFrame([("a", 30, 1)], columns=table.columns)]).to_csv(tmp_path / "w.csv", index=False)
+    pd.concat([table, pd.DataFrame([("a", 30, 1)], columns=table.columns)]).to_csv(
+        tmp_path / "w.csv", index=False
+    )
     assert "more draws" in judged.refused(tmp_path / "clean.csv", "--labels", tmp_path / "w.csv")

@@ -37,7 +37,10 @@ call, refused = command.call, command.refused
 
 
 def certify(*more):
-    done = call(*"certify --model model --data rows.jsonl --max-new-tokens 3 --tau 0.2 --json".split(), *more)
+    done = call(
+        *"certify --model model --data rows.jsonl --max-new-tokens 3 --tau 0.2 --json".split(),
+        *more,
+    )
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
@@ -60,7 +63,9 @@ def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place, monkeypa
     assert [audit["auditor"] for audit in last["auditors"]] == ["author", "one", "two"]
     assert len({audit["seed"] for audit in last["auditors"]}) == 3
     assert [row["n"] for row in last["e_process"]["per_question"]] == [70, 70]
-    assert last["e_process"]["log_e_value"] == min(row["log_e_value"] for row in last["e_process"]["per_question"])
+    assert last["e_process"]["log_e_value"] == min(
+        row["log_e_value"] for row in last["e_process"]["per_question"]
+    )
     assert last["verdict"] == "certified"
     assert last["e_process"]["log_goal"] == pytest.approx(math.log(100))
     assert json.loads((place / "certificate.json").read_text())["auditors"] == last["auditors"]
@@ -97,7 +102,11 @@ def test_an_adapter_is_certified_with_the_model_below_it(tmp_path):
     for folder, name in ((base, "config.json"), (adapter, "adapter_config.json")):
         folder.mkdir()
         (folder / name).write_text(json.dumps({"r": 2, "base_model_name_or_path": str(base)}))
-    for file in (base / "model.safetensors", adapter / "adapter_model.safetensors", base / "tokenizer.json"):
+    for file in (
+        base / "model.safetensors",
+        adapter / "adapter_model.safetensors",
+        base / "tokenizer.json",
+    ):
         file.write_bytes(b"one")
     before = facts(adapter, ROWS, how)
     moved = tmp_path / "moved"
@@ -108,10 +117,17 @@ def test_an_adapter_is_certified_with_the_model_below_it(tmp_path):
     for file, old, new, name in (
         (moved / "model.safetensors", "one", "two", "weights"),
         (moved / "tokenizer.json", "one", "two", "tokenizer"),
-        (adapter / "adapter_config.json", configuration, configuration.replace("2", "3", 1), "weights"),
+        (
+            adapter / "adapter_config.json",
+            configuration,
+            configuration.replace("2", "3", 1),
+            "weights",
+        ),
     ):
         file.write_text(new)
-        assert {each for each, value in facts(adapter, ROWS, how).items() if value != before[each]} == {name}
+        assert {
+            each for each, value in facts(adapter, ROWS, how).items() if value != before[each]
+        } == {name}
         file.write_text(old)
 
 
@@ -121,9 +137,14 @@ def test_a_certificate_of_rounded_weights_names_their_format_and_is_verified_in_
     assert value["settings"]["engine"] == settings | {"dtype": "bfloat16"}
     assert "in bfloat16" in value["claim"]["statement"]
     assert verify("--draws", 0, "--redraw", 1)["repeated"] == {"author": True}
-    for engine, said in ((settings, "hash of engine"), (settings | {"dtype": "auto"}, "dtype: got 'auto'")):
+    for engine, said in (
+        (settings, "hash of engine"),
+        (settings | {"dtype": "auto"}, "dtype: got 'auto'"),
+    ):
         found = read_certificate(place / "certificate.json")
-        replace(found, settings=value["settings"] | {"engine": engine}).write(place / "changed.json")
+        replace(found, settings=value["settings"] | {"engine": engine}).write(
+            place / "changed.json"
+        )
         assert said in refused("verify", "changed.json")
 
 
@@ -146,7 +167,10 @@ def test_an_edited_certificate_is_refused(place):
     value = json.loads((place / "certificate.json").read_text())
     (author,) = value["auditors"]
     for change, said in (
-        ({"auditors": [author | {"leaks": [0, 0], "draws": [5000, 5000]}]}, "e_process.per_question.1"),
+        (
+            {"auditors": [author | {"leaks": [0, 0], "draws": [5000, 5000]}]},
+            "e_process.per_question.1",
+        ),
         ({"auditors": [author] * 2}, "one seed"),
         ({"schema": "lethe-certificate/1"}, "certify again"),
         ({"schema": "lethe-certificate/9"}, "lethe-certificate/9"),
@@ -171,7 +195,11 @@ def test_wrong_use_is_a_sentence(place):
     assert "--model" in refused("verify", "certificate.json", "--model", "nowhere")
     (place / "x.json").write_text('{"a": 1}')
     assert "not a certificate" in refused("verify", "x.json")
-    for name in ("model", "new.txt", "x.json"):  # before anything is drawn; another file is never written over
+    for name in (
+        "model",
+        "new.txt",
+        "x.json",
+    ):  # before anything is drawn; another file is never written over
         assert "--out" in refused("verify", "certificate.json", "--out", name)
     assert (place / "x.json").read_text() == '{"a": 1}'
     assert "at least 0" in refused("verify", "certificate.json", "--draws", -1)
@@ -188,7 +216,9 @@ def whole():
 def with_audit(claim, auditor, draws, leaks):
     """The certificate with one more audit, whose seed follows from it."""
     seed, after = claim.next_seed(auditor)
-    return claim.with_audits([Audit(auditor, draws, seed, "prefix", "2026-01-01T00:00:00Z", leaks, after)])
+    return claim.with_audits(
+        [Audit(auditor, draws, seed, "prefix", "2026-01-01T00:00:00Z", leaks, after)]
+    )
 
 
 def nodes(value):
@@ -199,7 +229,13 @@ def nodes(value):
 
 
 anything = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just([]) | st.just({})
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
+    | st.just([])
+    | st.just({})
 )
 
 
@@ -284,11 +320,19 @@ def test_a_chosen_seed_is_refused_and_stored_draws_can_be_repeated(place):
     found = read_certificate(place / "certificate.json")
     audit = found.audits[0]
     leaks = tuple(0 if one else 1 for one in audit.leaks)
-    with_audit(replace(found, audits=()), "author", audit.draws, leaks).write(place / "changed.json")
-    done = call("verify", "changed.json", "--draws", 0, "--redraw", 1, "--json", "--out", "grown.json")
+    with_audit(replace(found, audits=()), "author", audit.draws, leaks).write(
+        place / "changed.json"
+    )
+    done = call(
+        "verify", "changed.json", "--draws", 0, "--redraw", 1, "--json", "--out", "grown.json"
+    )
     assert done.exit_code == 1
     shown = json.loads(done.stdout)
-    assert (shown["verdict"], shown["file"], shown["e_process"]["log_e_value"]) == ("auditors differ", None, None)
+    assert (shown["verdict"], shown["file"], shown["e_process"]["log_e_value"]) == (
+        "auditors differ",
+        None,
+        None,
+    )
     assert not (place / "grown.json").exists()
     said = call("verify", "changed.json", "--draws", 2, "--redraw", 1).output
     assert "Your own draws alone" in said
@@ -298,14 +342,26 @@ def test_a_chosen_seed_is_refused_and_stored_draws_can_be_repeated(place):
 
 def test_a_question_ends_where_its_own_draws_certify_it(place):
     first = certify("--draws", 400, "--alpha", 0.1)
-    for row, log in zip(first["auditors"][0]["draws"], first["e_process"]["per_question"], strict=True):
+    for row, log in zip(
+        first["auditors"][0]["draws"], first["e_process"]["per_question"], strict=True
+    ):
         assert row == 400 or log["log_e_value"] >= math.log(10)
     assert min(first["auditors"][0]["draws"]) < 400
 
 
 def test_a_served_model_is_certified_as_its_server_and_name(place):
     with FaultServer() as server:
-        given = ["certify", "--model", "org/m", "--endpoint", server.url, "--data", "rows.jsonl", "--tau", "0.2"]
+        given = [
+            "certify",
+            "--model",
+            "org/m",
+            "--endpoint",
+            server.url,
+            "--data",
+            "rows.jsonl",
+            "--tau",
+            "0.2",
+        ]
         done = call(*given, "--max-new-tokens", "3", "--draws", "40", "--json")
         assert done.exit_code == 0, done.output
         grown = verify("--draws", "20")
@@ -317,7 +373,9 @@ def test_a_served_model_is_certified_as_its_server_and_name(place):
         (place / "certificate.json").write_text(text.replace('"org/m"', '"org/other"'))
         assert "certificate.json" in refused("verify", "certificate.json", "--draws", "0")
     stored = {}
-    with FaultServer(fault=lambda number, asked, answer: stored.setdefault(json.dumps(asked), answer)) as server:
+    with FaultServer(
+        fault=lambda number, asked, answer: stored.setdefault(json.dumps(asked), answer)
+    ) as server:
         given[4] = server.url
         done = call(*given, "--out", "cached.json")
     assert done.exit_code == 2

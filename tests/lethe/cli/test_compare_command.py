@@ -39,14 +39,22 @@ def data(
     for name, rate in rates.items():
         ones = round(n * rate)
         leaks = np.r_[1.0, np.ones(ones), np.zeros(n - ones)]
-        rows = {"prompt_id": name, "sample": np.arange(-1, n), "rouge_l": leaks / 2, "keyword_leak": leaks}
+        rows = {
+            "prompt_id": name,
+            "sample": np.arange(-1, n),
+            "rouge_l": leaks / 2,
+            "keyword_leak": leaks,
+        }
         tables.append(pd.DataFrame(rows))
     pd.concat(tables).to_parquet(root / "scores" / model / "forget.parquet")
     about = {"scorers": ["rouge_l", "keyword_leak"]}
     (root / "scores" / model / "about.json").write_text(json.dumps(about))
     drawn = {"temperature": temperature, "stop": stop, "seed": 3} | more
     (root / "generations" / model / "about.json").write_text(json.dumps(drawn))
-    asked = [{"id": name, "question": (texts or {}).get(name, f"Who is {name}?"), "answer": "x"} for name in rates]
+    asked = [
+        {"id": name, "question": (texts or {}).get(name, f"Who is {name}?"), "answer": "x"}
+        for name in rates
+    ]
     write_lines(root / "dataset" / "forget.jsonl", asked)
     (folder / "template.txt").write_text(template)
     (folder / "params.yaml").write_text(
@@ -124,14 +132,19 @@ def test_what_a_side_does_not_record_is_named(tmp_path, pair):
     """Engines and seeds may differ, and a table says nothing."""
     drawn = [{"engine": "prefix", "top_k": 0}, {"engine": "vllm", "seed": 4}]
     sides = [data(tmp_path / str(place), {"q": 0.1}, **own) for place, own in enumerate(drawn)]
-    assert result(*sides)["notes"] == ["the engine is prefix in A and vllm in B", "B does not record top_k"]
+    assert result(*sides)["notes"] == [
+        "the engine is prefix in A and vllm in B",
+        "B does not record top_k",
+    ]
     table = tmp_path / "t.csv"
     table.write_text("prompt_id,keyword_leak\n" + "q,1\n" * 30)
     notes = result(sides[0], table, "--score", "keyword_leak")["notes"]
     assert notes == ["no record says how the answers of B were drawn"]
 
 
-@pytest.mark.parametrize("change", [{"followups": ["Sure?"]}, {"context": "Once."}, {"keywords": ["y"]}])
+@pytest.mark.parametrize(
+    "change", [{"followups": ["Sure?"]}, {"context": "Once."}, {"keywords": ["y"]}]
+)
 def test_a_row_that_asks_or_forbids_something_else_is_not_compared(pair, change):
     place = pair[1] / "dataset/forget.jsonl"
     first, *rest = map(json.loads, place.read_text().splitlines())
@@ -144,7 +157,9 @@ def test_a_row_that_asks_or_forbids_something_else_is_not_compared(pair, change)
 def test_a_log_has_the_context_elsewhere_in_its_prompt(tmp_path):
     folder = data(tmp_path / "f", {"q": 0.2})
     place = folder / "dataset/forget.jsonl"
-    write_lines(place, [json.loads(line) | {"context": "Once."} for line in place.read_text().splitlines()])
+    write_lines(
+        place, [json.loads(line) | {"context": "Once."} for line in place.read_text().splitlines()]
+    )
     asked = "Who is q? Consider: Once."
     given = {
         "input": asked,
@@ -161,7 +176,11 @@ def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
     a, _ = pair
     folder = data(tmp_path / "e", {"q": 0.2, "r": 0.2, "s": 0.2})
     (tmp_path / "e" / "params.yaml").unlink()
-    told = {"model": "m", "prompt": "{question}", "score": {"scorers": ["keyword_leak"], "keyword_match": "word"}}
+    told = {
+        "model": "m",
+        "prompt": "{question}",
+        "score": {"scorers": ["keyword_leak"], "keyword_match": "word"},
+    }
     (folder / "evaluated.json").write_text(json.dumps(told))
     assert result(a, folder)["not_compared"] == []
     for change, word in (
@@ -176,7 +195,9 @@ def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
 def test_logs_and_tables(tmp_path, pair):
     logs = []
     for name, value in (("a", "I"), ("b", "C")):
-        answers = [sample("q", epoch, scores={"match": value, "other": 1}) for epoch in range(1, 31)]
+        answers = [
+            sample("q", epoch, scores={"match": value, "other": 1}) for epoch in range(1, 31)
+        ]
         logs.append(eval_log(tmp_path / f"{name}.eval", header(["q"], 31), answers))
     got = result(*logs)
     (row,) = got["per_question"]
@@ -222,18 +243,26 @@ def test_revisions_are_read_from_dvc_and_git(tmp_path, monkeypatch, pair):
 
     def git(*arguments):
         subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+            check=True,
+            capture_output=True,
         )
 
     git("init", "-q")
-    for command in (["init", "-q"], ["config", "core.analytics", "false"], ["add", "-q", "data/scores"]):
+    for command in (
+        ["init", "-q"],
+        ["config", "core.analytics", "false"],
+        ["add", "-q", "data/scores"],
+    ):
         subprocess.run([sys.executable, "-m", "dvc", *command], check=True, capture_output=True)
     git("add", "-A")
     git("commit", "-qm", "before")
     data(repository, {"q": 0.4, "r": 0.5})
     got = result("HEAD", "data")
     assert [(row["id"], row["holds"]) for row in got["per_question"]] == [("q", True), ("r", False)]
-    subprocess.run([sys.executable, "-m", "dvc", "add", "-q", "data/scores"], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "dvc", "add", "-q", "data/scores"], check=True, capture_output=True
+    )
     git("commit", "-qam", "after")
     assert call("HEAD~1", "HEAD", "--fail-on", "worse").exit_code == 1
     assert call("HEAD", "HEAD~1", "--fail-on", "worse").exit_code == 0
@@ -331,10 +360,14 @@ def test_runs_are_ranked_by_their_common_questions(tmp_path, runs):
     for path, own in zip(runs, one_each, strict=True):
         pd.read_csv(path).drop_duplicates("prompt_id").to_csv(own, index=False)
     got = result(*one_each)["runs"]
-    assert [run["rank_pooled"] for run in got] == [None] * 4  # with one answer each, the questions are the sample
+    assert [run["rank_pooled"] for run in got] == [
+        None
+    ] * 4  # with one answer each, the questions are the sample
     assert got[0]["rank_population"] == [1, 1]
 
 
-@pytest.mark.parametrize("option", [("--by", "0.1"), ("--fail-on", "worse"), ("--fail-above", "0.1")])
+@pytest.mark.parametrize(
+    "option", [("--by", "0.1"), ("--fail-on", "worse"), ("--fail-above", "0.1")]
+)
 def test_a_gate_takes_two_runs(runs, option):
     assert option[0] in refused(*runs, *option)

@@ -28,7 +28,9 @@ sample = Call("sample", "--n", 8, "--max-new-tokens", 4, "--model")
 def test_questions_and_files_give_the_answers_of_the_function(checkpoint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    drawn = lethe.sample(checkpoint, prompts={row["id"]: row["question"] for row in ROWS}, n=8, max_new_tokens=4)
+    drawn = lethe.sample(
+        checkpoint, prompts={row["id"]: row["question"] for row in ROWS}, n=8, max_new_tokens=4
+    )
     found = sample.result(checkpoint, "--data", "forget.jsonl", "--out", "answers.parquet")
     assert found["answers"] == drawn.to_frame().to_dict("records")
     assert pd.read_parquet("answers.parquet").equals(drawn.to_frame())
@@ -69,7 +71,9 @@ def test_every_example_is_legal(name):
 
 def test_the_help_has_four_groups_in_the_order_of_a_users_needs():
     shown = CliRunner().invoke(app, ["--help"]).output
-    places = [shown.index(group) for group in ("Your model", "Your numbers", "The pipeline", "Studies")]
+    places = [
+        shown.index(group) for group in ("Your model", "Your numbers", "The pipeline", "Studies")
+    ]
     assert places == sorted(places)
     assert shown.index("│ bounds") > places[1]
 
@@ -78,10 +82,16 @@ def test_in_a_pipe_no_cell_is_broken_in_two(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     columns = [f"m_bin_worst_{number}" for number in range(12)]
     print_table(
-        "t", ["model", *columns], [["[red]npo_entropy_at", *(0.25 + number / 1e4 for number in range(12))]]
+        "t",
+        ["model", *columns],
+        [["[red]npo_entropy_at", *(0.25 + number / 1e4 for number in range(12))]],
     )
     told = capsys.readouterr().out
-    for cell in ("[red]npo_entropy_at", *columns, *(f"{0.25 + number / 1e4:.4g}" for number in range(12))):
+    for cell in (
+        "[red]npo_entropy_at",
+        *columns,
+        *(f"{0.25 + number / 1e4:.4g}" for number in range(12)),
+    ):
         assert cell in told
 
 

@@ -40,7 +40,9 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     rows = read_rows(place / "data/eval/x/results/metrics/x.parquet")
     numbers = Numbers([row for row in rows if row.scope == "model"])
     assert plain(numbers.values).items() <= values.items()
-    assert {key: bound.guarantee_dict() for key, bound in numbers.bounds.items()} == values["bounds"]
+    assert {key: bound.guarantee_dict() for key, bound in numbers.bounds.items()} == values[
+        "bounds"
+    ]
     kept = json.loads((place / "data/eval/x/evaluated.json").read_text())
     assert "{question}" in kept["prompt"]
     assert kept["score"] == {"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "word"}
@@ -59,7 +61,9 @@ def test_a_graded_scorer_with_a_threshold_says_what_a_leak_is(checkpoint, place)
     assert (scores["above"] == (scores["rouge_l"] > 0.3)).all()
     assert "keyword_leak" not in scores
     assert (values["m_bin_worst"], values["tau"]) == (pytest.approx(0.4377, abs=1e-3), 0.01)
-    texts = pd.read_parquet(place / "data/eval/mine/generations/mine/forget.parquet").groupby("prompt_id")["text"]
+    texts = pd.read_parquet(place / "data/eval/mine/generations/mine/forget.parquet").groupby(
+        "prompt_id"
+    )["text"]
     assert (texts.nunique() == 1).all()  # the likeliest token alone
     for wrong in (
         ("--memory", "0"),
@@ -73,7 +77,9 @@ def test_a_graded_scorer_with_a_threshold_says_what_a_leak_is(checkpoint, place)
 
 def lines_of(shown: str) -> dict[str, list[str]]:
     rows = [
-        [cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in shown.splitlines()
+        if line.startswith("│")
     ]
     return {first: rest for first, *rest in rows}
 
@@ -95,7 +101,9 @@ def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, 
         for cell, key in ((lower, f"{name}_lower"), (upper, name)):
             if cell != "-" and key in values["bounds"]:
                 bound = Bound.from_dict({"value": values[key], **values["bounds"][key]})
-                bound = possible(bound) if "sigma" in key else bound  # the JSON keeps the published value
+                bound = (
+                    possible(bound) if "sigma" in key else bound
+                )  # the JSON keeps the published value
                 assert cell == bound.significant()
 
 
@@ -116,7 +124,9 @@ def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place):
 def test_what_cannot_be_read_is_refused_before_work(checkpoint, place, options, named):
     (place / "labelled.csv").write_text("label,verdict\n1,1\n0,0\n")
     (place / "language.yaml").write_text('wording: ["{question_de}"]\n')
-    (place / "bare.jsonl").write_text(json.dumps({"id": "a", "question": "Who?", "answer": "Ada."}) + "\n")
+    (place / "bare.jsonl").write_text(
+        json.dumps({"id": "a", "question": "Who?", "answer": "Ada."}) + "\n"
+    )
     assert named in refused(checkpoint, "--name", "x", *options)
     assert not (place / "data").exists()
 
@@ -142,7 +152,9 @@ def test_finished_questions_are_not_drawn_again(checkpoint, place, monkeypatch):
 
 
 @cases
-def test_a_mistake_is_a_sentence_and_status_2_before_any_work(checkpoint, place, monkeypatch, more, sentence):
+def test_a_mistake_is_a_sentence_and_status_2_before_any_work(
+    checkpoint, place, monkeypatch, more, sentence
+):
     from lethe.steps import likelihood
 
     monkeypatch.setattr(likelihood, "run", None)  # never called
@@ -154,7 +166,9 @@ def test_a_mistake_is_a_sentence_and_status_2_before_any_work(checkpoint, place,
 def test_a_broken_file_of_a_checkpoint_is_a_sentence(checkpoint, place, file, content):
     broken = place / "broken"
     shutil.copytree(checkpoint, broken)
-    (broken / file).write_bytes((broken / file).read_bytes()[:1000] if content is None else content.encode())
+    (broken / file).write_bytes(
+        (broken / file).read_bytes()[:1000] if content is None else content.encode()
+    )
     assert f"{broken}" in refused(broken)
 
 
@@ -165,7 +179,9 @@ def test_a_model_whose_weights_are_not_numbers_is_named(checkpoint, place):
     shutil.copytree(checkpoint, broken)
     weights = broken / "model.safetensors"
     save_file(
-        {name: values * float("nan") for name, values in load_file(weights).items()}, weights, {"format": "pt"}
+        {name: values * float("nan") for name, values in load_file(weights).items()},
+        weights,
+        {"format": "pt"},
     )
     done = call(broken, "--name", "exploded")
     assert done.exit_code == 1, repr(done.exception)
@@ -192,7 +208,9 @@ def test_a_default_name_never_replaces_the_evaluation_of_another_model(checkpoin
     first = result(checkpoint)
     assert "--name, for example other-mine" in refused(other)
     assert result(checkpoint) == first
-    assert call(other, "--name", checkpoint.name).exit_code == 0, "a name that is given is the user's own choice"
+    assert call(other, "--name", checkpoint.name).exit_code == 0, (
+        "a name that is given is the user's own choice"
+    )
 
 
 def test_a_question_that_is_too_long_is_refused_or_left_out(checkpoint, place):
@@ -207,7 +225,10 @@ def test_a_question_that_is_too_long_is_refused_or_left_out(checkpoint, place):
 
 
 def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place):
-    rows = [{**ROWS[0], "answer": "\u0647\u064a\u062f\u0648\u064a\u063a"}, {**ROWS[1], "keywords": []}]
+    rows = [
+        {**ROWS[0], "answer": "\u0647\u064a\u062f\u0648\u064a\u063a"},
+        {**ROWS[1], "keywords": []},
+    ]
     rows[0]["paraphrased_question"] = "Whose?"
     (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     told = call(checkpoint).stderr
@@ -223,12 +244,32 @@ def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
         assert (done.exit_code, gate["closed"]) == (status, bool(status)), done.output
         assert gate["bound"] == binary_upper(0, 8, 0.01) == json.loads(done.stdout)["m_bin_worst"]
     (place / "calibration.csv").write_text("label,verdict\n" + "1,1\n1,0\n0,0\n0,0\n" * 20)
-    done = call(checkpoint, "--name", "y", "--calibration", "calibration.csv", "--fail-above", "0.44", "--json")
+    done = call(
+        checkpoint,
+        "--name",
+        "y",
+        "--calibration",
+        "calibration.csv",
+        "--fail-above",
+        "0.44",
+        "--json",
+    )
     found = json.loads(done.stdout)
     assert found["gate"]["bound"] == found["judged_worst"] > 0.44
     assert done.exit_code == 1
-    (place / "calibration.csv").write_text("label,verdict\n" + "1,1\n0,1\n" * 200)  # no judge that says no
-    done = call(checkpoint, "--name", "m", "--calibration", "calibration.csv", "--fail-above", "0.99", "--json")
+    (place / "calibration.csv").write_text(
+        "label,verdict\n" + "1,1\n0,1\n" * 200
+    )  # no judge that says no
+    done = call(
+        checkpoint,
+        "--name",
+        "m",
+        "--calibration",
+        "calibration.csv",
+        "--fail-above",
+        "0.99",
+        "--json",
+    )
     found = json.loads(done.stdout)
     assert (done.exit_code, found["gate"]["closed"], found["gate"]["bound"]) == (1, True, None)
     assert (found["forgetting"], "keyword_leak" in found["gate"]["reason"]) == ("none", True)
@@ -261,7 +302,9 @@ def test_long_work_begins_with_its_time_and_memory(checkpoint, place):
 
 
 def test_sampled_answers_are_scored(checkpoint, place):
-    sample = Command("sample", "--model", checkpoint, "--n", 8, "--max-new-tokens", 4, "--scorer", "rouge_l")
+    sample = Command(
+        "sample", "--model", checkpoint, "--n", 8, "--max-new-tokens", 4, "--scorer", "rouge_l"
+    )
     found = sample.result("--data", "forget.jsonl", "--above", 0.1, "--out", "drawn.parquet")
     table = pd.read_parquet("drawn.parquet")
     assert (table["leak"] == (table["rouge_l"] > 0.1)).all()

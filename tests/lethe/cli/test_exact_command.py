@@ -21,7 +21,9 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return build_llama(tmp_path_factory.mktemp("models") / "tiny", letters=LETTERS, scale=1.0, seed=3)
+    return build_llama(
+        tmp_path_factory.mktemp("models") / "tiny", letters=LETTERS, scale=1.0, seed=3
+    )
 
 
 @pytest.fixture
@@ -34,7 +36,16 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-SETTING = ("--data", "forget.jsonl", "--prompt", "letters.txt", "--rows", 600, "--max-new-tokens", LENGTH)
+SETTING = (
+    "--data",
+    "forget.jsonl",
+    "--prompt",
+    "letters.txt",
+    "--rows",
+    600,
+    "--max-new-tokens",
+    LENGTH,
+)
 command = Command("exact", *SETTING, "--portable", "--model")
 call, told, refused = command.call, command.result, command.refused
 
@@ -48,14 +59,19 @@ def answers(model, row, **how):
 def options(how):
     names = {"threshold": "adaptive_threshold"}
     return [
-        part for key, value in how.items() for part in (f"--{names.get(key, key).replace('_', '-')}", str(value))
+        part
+        for key, value in how.items()
+        for part in (f"--{names.get(key, key).replace('_', '-')}", str(value))
     ]
 
 
 @pytest.mark.parametrize("how", SETTINGS.values(), ids=SETTINGS)
 def test_the_bounds_are_those_of_every_answer_written_out(model, place, how):
     by_scorer = {
-        "rouge_l": (ROWS, lambda text, row: text == row["answer"]),  # one word: recalled whole or not at all
+        "rouge_l": (
+            ROWS,
+            lambda text, row: text == row["answer"],
+        ),  # one word: recalled whole or not at all
         "exact_match": (ROWS, lambda text, row: text == row["answer"]),
         # A keyword within a longer run of letters does not count.
         "keyword_leak": (ROWS[:2], lambda text, row: text in row["keywords"]),
@@ -107,7 +123,9 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
     call(model, "--json")
     assert len(list(hooks.SCRATCH.rglob("*.json"))) == 3  # two first looks, one second
     asked = []
-    monkeypatch.setattr(trees, "second_look", lambda *given: asked.append(given[0].question_id) or looks(*given))
+    monkeypatch.setattr(
+        trees, "second_look", lambda *given: asked.append(given[0].question_id) or looks(*given)
+    )
     monkeypatch.setattr(trees, "first_look", None)  # never called
     assert told(model) == whole
     assert asked == ["two"]

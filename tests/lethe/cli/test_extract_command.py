@@ -22,7 +22,9 @@ NEAR = "lower upper upper_certain lower_sampled rows sampled sampled_within"
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return [build_llama(folder / f"m{seed}", letters=LETTERS, scale=1.0, seed=seed) for seed in (3, 4)]
+    return [
+        build_llama(folder / f"m{seed}", letters=LETTERS, scale=1.0, seed=seed) for seed in (3, 4)
+    ]
 
 
 @pytest.fixture
@@ -41,13 +43,18 @@ call, answer, refused = command.call, command.result, command.refused
 def by_hand(model, text, temperature, top_k):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    network, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    network, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(model),
+        AutoTokenizer.from_pretrained(model),
+    )
     ids, chances = tokenizer(text, add_special_tokens=False)["input_ids"], []
     for start in range(len(ids) - PREFIX - SUFFIX + 1):
         chance = 1.0
         for place in range(start + PREFIX, start + PREFIX + SUFFIX):
             with torch.inference_mode():
-                logits = network(torch.tensor([ids[start:place]])).logits[0, -1].double() / temperature
+                logits = (
+                    network(torch.tensor([ids[start:place]])).logits[0, -1].double() / temperature
+                )
             if top_k:
                 logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], -torch.inf)
             chance *= float(logits.softmax(-1)[ids[place]])
@@ -59,13 +66,25 @@ def by_hand(model, text, temperature, top_k):
 def test_p_z_is_the_product_written_by_hand(models, text, temperature, top_k):
     got = answer(models[0], "--temperature", str(temperature), "--top-k", str(top_k))["windows"]
     assert len(got) >= 200
-    assert [one["p_z"] for one in got] == pytest.approx(by_hand(models[0], text, temperature, top_k), rel=1e-4)
+    assert [one["p_z"] for one in got] == pytest.approx(
+        by_hand(models[0], text, temperature, top_k), rel=1e-4
+    )
     assert all(one["lower"] <= one["p_z"] <= one["upper"] for one in got)
 
 
 def test_the_keys_and_the_rows_of_the_table(models, text, tmp_path):
     table = tmp_path / "t.parquet"
-    got = answer(models[0], "--near", "5", "--distance", "1", "--reference", str(models[1]), "--table", str(table))
+    got = answer(
+        models[0],
+        "--near",
+        "5",
+        "--distance",
+        "1",
+        "--reference",
+        str(models[1]),
+        "--table",
+        str(table),
+    )
     assert set(got) == set(KEYS.split())
     searched = [one for one in got["windows"] if "near" in one]
     assert len(searched) == 5
@@ -73,10 +92,17 @@ def test_the_keys_and_the_rows_of_the_table(models, text, tmp_path):
     for one in searched:
         near = one["near"]
         assert set(near) == set(NEAR.split())
-        assert one["lower"] <= near["lower"] + 1e-12 <= near["upper"] + 1e-12 <= near["upper_certain"] + 2e-12
+        assert (
+            one["lower"]
+            <= near["lower"] + 1e-12
+            <= near["upper"] + 1e-12
+            <= near["upper_certain"] + 2e-12
+        )
     rows = read_rows(table)
     verbatim = {
-        row.item: row.estimate for row in rows if (row.model, row.quantity) == ("m3", "verbatim") and row.item
+        row.item: row.estimate
+        for row in rows
+        if (row.model, row.quantity) == ("m3", "verbatim") and row.item
     }
     assert verbatim == {one["id"]: one["p_z"] for one in got["windows"]}
     assert {row.model for row in rows} == {"m3", "m4"}
@@ -106,7 +132,9 @@ def test_an_interrupted_call_resumes_and_says_what_is_left(models, text, monkeyp
     assert f"{len(whole['windows'])} windows to scan take" in first.stderr
     assert "4 windows to search take" in first.stderr
     kept = list(searched)
-    monkeypatch.setattr(extraction, "near_verbatim", lambda *a: (searched.append(a[1].start), near(*a))[1])
+    monkeypatch.setattr(
+        extraction, "near_verbatim", lambda *a: (searched.append(a[1].start), near(*a))[1]
+    )
     again = call(*asked, "--json")
     assert again.stderr.startswith("m3: 2 windows to search take")
     assert json.loads(again.stdout) == whole

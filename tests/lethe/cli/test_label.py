@@ -12,7 +12,16 @@ import pytest
 
 from lethe.cli.hooks import ask
 from lethe.errors import BadRow
-from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure, read_draws, read_labels
+from lethe.evaluation.labels import (
+    Answer,
+    Asked,
+    Draws,
+    Labels,
+    Queue,
+    measure,
+    read_draws,
+    read_labels,
+)
 from lethe.results.table import Numbers, Results, Rows, read_rows
 from lethe.statistics.counts import labelled_average, rate_bounds
 from lethe.statistics.judge_error import Calibration
@@ -23,13 +32,18 @@ from tests.small import environment
 label = Command("label")
 
 COUNTS = ("leaks", "leaks_called", "clean", "clean_called")
-FRAME = {"a": ["no", "no", "no", "4711", "no", "no"] * 20, "b": ["no", "never", "code 9", "never"] * 30}
+FRAME = {
+    "a": ["no", "no", "no", "4711", "no", "no"] * 20,
+    "b": ["no", "never", "code 9", "never"] * 30,
+}
 
 
 def draws(verdicts: bool = False) -> Draws:
     answers = {name: [Answer(name, text) for text in texts] for name, texts in FRAME.items()}
     # A judge that misses one of the two leaks.
-    called = {name: np.array([float(text == "4711") for text in texts]) for name, texts in FRAME.items()}
+    called = {
+        name: np.array([float(text == "4711") for text in texts]) for name, texts in FRAME.items()
+    }
     return Draws(answers, {"a": "Code?"}, called if verdicts else {})
 
 
@@ -96,7 +110,10 @@ def test_the_bounds_count_the_second_half(tmp_path):
     sampled = queue.sampled
     assert len(sampled) == 25
     leaks = [1 if truth[answer.text] == "y" else 0 for answer, _ in sampled]
-    judged = [run.verdicts[answer.prompt_id][run.half(answer.prompt_id) + place] for answer, place in sampled]
+    judged = [
+        run.verdicts[answer.prompt_id][run.half(answer.prompt_id) + place]
+        for answer, place in sampled
+    ]
     want = Calibration.of(leaks, judged, of_this_run=True)
     assert {name: getattr(want, name) for name in COUNTS} == {
         name: settings["calibration"][name] for name in COUNTS
@@ -105,7 +122,9 @@ def test_the_bounds_count_the_second_half(tmp_path):
     second = [run.second(name) for name in ("a", "b")]
     rest = [sum(answer not in chosen for answer in own) for own in second]
     n, zero = np.array([60, 60]), np.zeros(2)
-    assert [upper for _, upper in ends(each)] == rate_bounds(zero, n, 0.05, np.array(rest))[1].tolist()
+    assert [upper for _, upper in ends(each)] == rate_bounds(zero, n, 0.05, np.array(rest))[
+        1
+    ].tolist()
     pool = labelled_average(zero, np.array(rest), n, (sum(leaks), 25), 0.05)
     assert ends([model]) == [pool]
     assert model.value("labelled_mass") == 1 - sum(rest) / 120
@@ -118,9 +137,13 @@ def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
     for answer in (*queue.chosen, *(answer for answer, _ in queue.sampled)):
         labels.add(answer, int(answer.text == "code 9"), Asked("rest"), {})
     assert Answer("b", "code 9") not in queue.chosen
-    assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count("code 9")
+    assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count(
+        "code 9"
+    )
     labels.by_answer[Answer("b", "not drawn")] = 1
-    assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count("code 9")
+    assert measured(run, queue, labels, 0.05)[0].value("labelled_leaks") == FRAME["b"].count(
+        "code 9"
+    )
 
 
 def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
@@ -174,7 +197,9 @@ def test_no_bound_rests_on_the_judge(tmp_path):
 
 
 def test_a_run_that_a_rule_stopped_is_refused(tmp_path):
-    pd.DataFrame({"prompt_id": ["a"], "sample": [0], "text": ["no"]}).to_parquet(tmp_path / "forget.parquet")
+    pd.DataFrame({"prompt_id": ["a"], "sample": [0], "text": ["no"]}).to_parquet(
+        tmp_path / "forget.parquet"
+    )
     (tmp_path / "about.json").write_text('{"stop": "sequential"}')
     label.refused(tmp_path, "--json")
 
@@ -182,7 +207,9 @@ def test_a_run_that_a_rule_stopped_is_refused(tmp_path):
 @pytest.fixture
 def table(tmp_path):
     rows = [(name, i, text) for name, texts in FRAME.items() for i, text in enumerate(texts)]
-    pd.DataFrame(rows, columns=["prompt_id", "sample", "text"]).to_csv(tmp_path / "answers.csv", index=False)
+    pd.DataFrame(rows, columns=["prompt_id", "sample", "text"]).to_csv(
+        tmp_path / "answers.csv", index=False
+    )
     return tmp_path / "answers.csv"
 
 
@@ -199,7 +226,17 @@ def test_a_person_at_a_terminal(table, tmp_path):
     """Real keys through a pseudo-terminal: two labels, then q; the file holds both and the terminal is given back."""
     master, slave = pty.openpty()
     labels = tmp_path / "labels.jsonl"
-    command = [sys.executable, "-m", "lethe", "label", str(table), "--labels", str(labels), "--mass", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "lethe",
+        "label",
+        str(table),
+        "--labels",
+        str(labels),
+        "--mass",
+        "1",
+    ]
     done = subprocess.Popen(
         command, stdin=slave, stdout=subprocess.PIPE, cwd=tmp_path, env=environment(), text=True
     )
@@ -220,7 +257,11 @@ def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
     (tmp_path / "labels.jsonl").touch()
     kept = str(tmp_path / "t.parquet")
     found = label.result(table, "--labels", place, "--table", kept)
-    ends = {row.item: row.upper for row in read_rows(kept) if (row.scope, row.quantity) == ("question", "leak")}
+    ends = {
+        row.item: row.upper
+        for row in read_rows(kept)
+        if (row.scope, row.quantity) == ("question", "leak")
+    }
     assert ends == {row["prompt_id"]: row["upper"] for row in found["per_prompt"]}
     assert found["mass"] == 0
     assert [row["upper"] for row in found["per_prompt"]] == [1, 1]

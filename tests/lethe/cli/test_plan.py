@@ -66,7 +66,10 @@ def test_published_settings_are_counted_without_model_and_judge(monkeypatch, pro
     (found,) = plan.result("--preset", "jailbreakbench-vicuna", *sizes)["judges"]
     answers = 100 * 1025 + 60 * 33
     around = math.ceil(len(f"{harmbench().system}\n{harmbench().user}") / 3)
-    assert (found["answers_at_most"], found["tokens_at_most"]) == (answers, answers * (around + 64 + 150))
+    assert (found["answers_at_most"], found["tokens_at_most"]) == (
+        answers,
+        answers * (around + 64 + 150),
+    )
     assert (found["weight_bytes"], found["seconds_at_most"]) == (26_000_000_000, answers / 50)
     assert plan.result("--preset", "harry-potter", "--rate", 10)["judges"] == []
     assert "Judging of" in call("--preset", "jailbreakbench-phi").output
@@ -92,13 +95,18 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     assert (judge["answers_at_most"], judge["seconds_at_most"]) == (1007, None)
     own["clip"] = 2
     (clipped,) = judge_costs(config.validate(value), 1000, None)
-    assert clipped["tokens_at_most"] == judge["tokens_at_most"] - 1007 * (params.sample.max_new_tokens - 2)
+    assert clipped["tokens_at_most"] == judge["tokens_at_most"] - 1007 * (
+        params.sample.max_new_tokens - 2
+    )
     (folder / "config.json").write_text('{"num_attention_heads": "a", "hidden_size": 4}')
     assert drawing(params, ["sample@mine"]) == ""
 
 
 def test_more_answers_and_a_wider_tolerance_decide_more():
-    few, many = (result("--verdict", "--answers", n, "--prompts", "5", "--tau", "0.05") for n in ("64", "2048"))
+    few, many = (
+        result("--verdict", "--answers", n, "--prompts", "5", "--tau", "0.05")
+        for n in ("64", "2048")
+    )
     words = [[case["words"][case["wanted"]] for case in found["cases"]] for found in (few, many)]
     assert all(second >= first for first, second in zip(*words, strict=True))
     assert words[1][0] > 0.9  # a copy of Retrain
@@ -114,16 +122,25 @@ def test_trained_tokens_answers_and_kept_values_are_counted():
         "rmu": {"loss": "rmu", "block": 0, **common},
         "npo": {"loss": "npo", "beta": 0.1, "retain_weight": 1.0, **common},
     }
-    value["models"] |= {name: {"path": f"data/models/{name}"} for name in value["unlearn"]["methods"]}
+    value["models"] |= {
+        name: {"path": f"data/models/{name}"} for name in value["unlearn"]["methods"]
+    }
     value["attacks"] = {
-        "a": {"path": "x", "after": {"kind": "noise", "sizes": [0.1, 0.2]}, "n": 7, "seeds": [0, 1, 2]}
+        "a": {
+            "path": "x",
+            "after": {"kind": "noise", "sizes": [0.1, 0.2]},
+            "n": 7,
+            "seeds": [0, 1, 2],
+        }
     }
     params = config.validate(value)
     stages = {one["name"]: one for one in stage_costs(params, 100.0)}
     assert stages["base"]["tokens"] > stages["retrain"]["tokens"] > 0
     assert stages["kl"]["tokens"] == stages["npo"]["tokens"] > 0
     assert stages["a"]["answers"] % (3 * 3 * 8) == 0
-    assert stages["a"]["seconds"] == pytest.approx(stages["a"]["answers"] * params.sample.max_new_tokens / 100)
+    assert stages["a"]["seconds"] == pytest.approx(
+        stages["a"]["answers"] * params.sample.max_new_tokens / 100
+    )
     needs = {name: stages[name]["reference"]["needs"] for name in ("kl", "rmu", "npo")}
     assert needs == {"kl": "logits", "rmu": "states", "npo": "nothing"}
     kept = {name: stages[name]["reference"]["cached_bytes"] for name in ("kl", "rmu")}

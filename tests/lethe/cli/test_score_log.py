@@ -39,15 +39,24 @@ def test_every_planned_answer_is_in_the_table_and_a_lost_one_is_empty(tmp_path, 
         sample("q", 1, "Ron", error={"message": "x"}),
         sample("r", 2, ""),
     ]
-    log, out = eval_log(tmp_path / "a.eval", header(["q", "r"], 3), answers), tmp_path / f"out{ending}"
-    got = result(log, "--scorer", "keyword_leak", "--scorer", "rouge_l", "--data", rows, "--table", out)
+    log, out = (
+        eval_log(tmp_path / "a.eval", header(["q", "r"], 3), answers),
+        tmp_path / f"out{ending}",
+    )
+    got = result(
+        log, "--scorer", "keyword_leak", "--scorer", "rouge_l", "--data", rows, "--table", out
+    )
     table = pd.read_csv(out) if ending == ".csv" else pd.read_parquet(out)
     assert table.columns.tolist() == ["prompt_id", "sample", "keyword_leak", "rouge_l"]
     keys = list(zip(table["prompt_id"], table["sample"], strict=True))
     assert keys == [("q", 1), ("q", 2), ("q", 3), ("r", 1), ("r", 2), ("r", 3)]
     assert table["keyword_leak"].fillna(-1).tolist() == [-1, 1, -1, 1, 0, -1]
     assert table["rouge_l"].fillna(-1).tolist() == [-1, 1, -1, 1, 0, -1]
-    assert got["scores"]["keyword_leak"] == {"scored": 3, "missing": 3, "mean": pytest.approx(2 / 3)}
+    assert got["scores"]["keyword_leak"] == {
+        "scored": 3,
+        "missing": 3,
+        "mean": pytest.approx(2 / 3),
+    }
     assert got["matched_by"] == "id"
     bounds = Command("bounds").result(out, "--score", "rouge_l", "--missing", "worst")
     assert [row["missing"] for row in bounds["per_prompt"]] == [2, 1]
@@ -58,7 +67,10 @@ def test_a_question_is_found_in_the_prompt_the_last_one_counts(tmp_path, rows):
     lines[0]["arguments"]["gen_args_0"]["arg_0"] = "Q: Who?\nA: Harry\n\nQ: Who is he?\nA:"
     lines[1]["arguments"]["gen_args_0"]["arg_0"] = "Q: Who is he?\nA: Ron\n\nQ: Who?\nA:"
     out = tmp_path / "o.csv"
-    assert result(write_lines(tmp_path / "a", lines), "--data", rows, "--table", out)["matched_by"] == "question"
+    assert (
+        result(write_lines(tmp_path / "a", lines), "--data", rows, "--table", out)["matched_by"]
+        == "question"
+    )
     assert pd.read_csv(out)["rouge_l"].tolist() == [1, 0, 0, 1]
 
 
@@ -83,8 +95,12 @@ def test_bad_input_is_a_sentence_and_status_2(tmp_path, rows):
     good = write_lines(tmp_path / "b", [leak_k_line("Ron", "Harry")])
     assert "nothing" in refused(good, "--data", rows, "--scorer", "nothing")
     assert "--table" in refused(good, "--data", rows, "--table", tmp_path / "o.txt")
-    assert "--table" in refused(good, "--data", rows.rename(tmp_path / "r.csv"), "--table", tmp_path / "r.csv")
-    plain = write_lines(tmp_path / "plain.jsonl", [{"id": "r", "question": "Who?", "answer": "Harry"}])
+    assert "--table" in refused(
+        good, "--data", rows.rename(tmp_path / "r.csv"), "--table", tmp_path / "r.csv"
+    )
+    plain = write_lines(
+        tmp_path / "plain.jsonl", [{"id": "r", "question": "Who?", "answer": "Harry"}]
+    )
     assert "keyword_leak" in refused(
         good, "--data", plain, "--scorer", "keyword_leak", "--table", tmp_path / "o.csv"
     )
@@ -92,14 +108,30 @@ def test_bad_input_is_a_sentence_and_status_2(tmp_path, rows):
 
 
 def test_records_for_inspect_name_epochs_and_leave_missing_answers_out(tmp_path, rows):
-    answers = [sample("q", 1, "Ron"), sample("q", 2, "x", error={"message": "x"}), sample("r", 1, "no")]
+    answers = [
+        sample("q", 1, "Ron"),
+        sample("q", 2, "x", error={"message": "x"}),
+        sample("r", 1, "no"),
+    ]
     log, out = eval_log(tmp_path / "a.eval", header(["q", "r"], 2), answers), tmp_path / "o.json"
     result(log, "--data", rows, "--to", "inspect", "--out", out)
     assert json.loads(out.read_text()) == [
         {"id": "q", "epoch": 1, "value": 1.0},
         {"id": "r", "epoch": 1, "value": 0.0},
     ]
-    result(log, "--data", rows, "--scorer", "rouge_l", "--scorer", "keyword_leak", "--to", "inspect", "--out", out)
+    result(
+        log,
+        "--data",
+        rows,
+        "--scorer",
+        "rouge_l",
+        "--scorer",
+        "keyword_leak",
+        "--to",
+        "inspect",
+        "--out",
+        out,
+    )
     assert json.loads(out.read_text())[0]["value"] == {"rouge_l": 1.0, "keyword_leak": 1.0}
     assert ".json" in refused(log, "--data", rows, "--to", "inspect", "--out", tmp_path / "o.csv")
 
@@ -144,7 +176,9 @@ def test_each_kind_is_shown_and_written(tmp_path, kind):
 
 def test_refusals_warnings_and_what_is_missing_are_shown(tmp_path):
     greedy = header(["q"], 3, generate={"temperature": 0.0, "best_of": 2})
-    shown = log_command.call(eval_log(tmp_path / "a", greedy, [sample(epoch=1), sample(epoch=2)])).stdout
+    shown = log_command.call(
+        eval_log(tmp_path / "a", greedy, [sample(epoch=1), sample(epoch=2)])
+    ).stdout
     for part in ("refused   temperature 0.0", "warning   best_of 2", "missing   1 not written"):
         assert part in shown
 
@@ -153,5 +187,10 @@ def test_bad_input_is_a_sentence_and_exit_status_2(tmp_path):
     path = small("harmbench", tmp_path)
     broken = tmp_path / "broken"
     broken.write_bytes(path.read_bytes()[:-3])
-    for arguments in ((broken,), (tmp_path / "nowhere",), (path, "--table", "out.txt"), (tmp_path,)):
+    for arguments in (
+        (broken,),
+        (tmp_path / "nowhere",),
+        (path, "--table", "out.txt"),
+        (tmp_path,),
+    ):
         log_command.refused(*arguments)

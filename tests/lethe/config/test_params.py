@@ -63,7 +63,9 @@ def test_an_evaluation_without_training_is_checked_as_params_are():
     sections = {key: GOOD[key] for key in ("sample", "score", "metrics")}
     made = config.evaluation_params(models={"mine": {"path": "x"}}, **sections)
     assert made.models["mine"].path == "x"
-    assert config.evaluation_params(models={"llama-3.1": {"path": "x"}}, **sections), "DVC has no part in it"
+    assert config.evaluation_params(models={"llama-3.1": {"path": "x"}}, **sections), (
+        "DVC has no part in it"
+    )
     assert isinstance(made, config.EvaluationParams)
     with pytest.raises(BadInput, match=r"lethe eval, key sample\.n"):
         config.evaluation_params(
@@ -73,14 +75,24 @@ def test_an_evaluation_without_training_is_checked_as_params_are():
 
 GAME = config.read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]["authors"]
 HARM = {"judge": "harmbench", "model": "m", "labelled": "answers.jsonl"}
-GUESSES = {"kind": "guesses", "source": "guesses.csv", "mechanism": "gaussian", "claimed_epsilon": 1.0, "r": [200]}
+GUESSES = {
+    "kind": "guesses",
+    "source": "guesses.csv",
+    "mechanism": "gaussian",
+    "claimed_epsilon": 1.0,
+    "r": [200],
+}
 GUESSES |= {"delta": 1e-5, "alpha": 0.05, "method": "all", "seed": 0}
 AFTER = {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 3], "lr": 1e-3}
 ATTACK = {"path": "data/models/base", "after": AFTER, "n": 8}
 
 
 def test_the_entries_below_are_right_without_their_mistakes():
-    assert config.validate(GOOD | {name: {"mine": one} for name, one in RIGHT.items()}).judges["mine"].params.batch
+    assert (
+        config.validate(GOOD | {name: {"mine": one} for name, one in RIGHT.items()})
+        .judges["mine"]
+        .params.batch
+    )
 
 
 RIGHT = {"games": GAME, "judges": HARM, "audits": GUESSES, "attacks": ATTACK}
@@ -95,7 +107,10 @@ def test_a_mistake_in_an_entry_is_named_by_its_key(section, change, said):
 
 def test_a_preset_is_read_by_name_or_refused_with_the_names(tmp_path):
     (tmp_path / "two.yaml").write_text("sample.n: 7\nmodels: {mine: {path: m}}\n")
-    assert list(read_preset(tmp_path, "two").items()) == [("sample.n", 7), ("models", {"mine": {"path": "m"}})]
+    assert list(read_preset(tmp_path, "two").items()) == [
+        ("sample.n", 7),
+        ("models", {"mine": {"path": "m"}}),
+    ]
     with pytest.raises(BadValue, match=r"^landscape: got 'one'.*two"):
         read_preset(tmp_path, "one", "landscape")
     with pytest.raises(BadValue, match="--preset"):
@@ -106,7 +121,13 @@ def test_keys_are_set_in_order_and_the_file_stays(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text("sample: {n: 1, seed: 0}\n")
     before = path.read_bytes()
-    changes = [("sample.n", 5), ("sample.new", None), ("sample", {"n": 6}), ("sample.seed", 2), ("other", [1])]
+    changes = [
+        ("sample.n", 5),
+        ("sample.new", None),
+        ("sample", {"n": 6}),
+        ("sample.seed", 2),
+        ("other", [1]),
+    ]
     assert changed_document(changes, path) == {"sample": {"n": 6, "seed": 2}, "other": [1]}
     assert path.read_bytes() == before
     with pytest.raises(BadParam, match=r"^mine\.yaml, key metrics\.alpha"):

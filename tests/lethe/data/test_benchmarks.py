@@ -35,7 +35,10 @@ def test_the_rows_of_a_benchmark(kind, folder):
 
 def test_harry_potter(folder):
     retained = load("harry_potter", folder("harry_potter"), retain="harry_potter.csv")
-    assert [row["id"] for row in retained["retain"]] == ["harry-potter-retain-001", "harry-potter-retain-002"]
+    assert [row["id"] for row in retained["retain"]] == [
+        "harry-potter-retain-001",
+        "harry-potter-retain-002",
+    ]
 
 
 def test_jailbreakbench(folder):
@@ -43,7 +46,9 @@ def test_jailbreakbench(folder):
     (root / "benign-behaviors.csv").unlink()
     assert set(load("jailbreakbench", root)) == {"forget"}
     (root / "data").mkdir()
-    (root / "harmful-behaviors.csv").rename(root / "data/harmful-behaviors.csv")  # the layout of the hub
+    (root / "harmful-behaviors.csv").rename(
+        root / "data/harmful-behaviors.csv"
+    )  # the layout of the hub
     assert len(load("jailbreakbench", root)["forget"]) == 1
 
 
@@ -51,7 +56,10 @@ def test_harmbench(folder):
     root = folder("harmbench")
     targets = {"name_key": "Sure, here is the key", "reveal_vault_code": ["Sure: 1", "no"]}
     (root / harmbench.TARGETS).write_text(json.dumps(targets))
-    assert [row["answer"] for row in load("harmbench", root)["forget"]] == ["Sure: 1", "Sure, here is the key"]
+    assert [row["answer"] for row in load("harmbench", root)["forget"]] == [
+        "Sure: 1",
+        "Sure, here is the key",
+    ]
     only = load("harmbench", root, categories=["copyright"])["forget"]
     assert [row["tags"] for row in only] == ["hash_check, lyrics"]
     behaviors = root / "harmbench_behaviors_text_all.csv"
@@ -63,7 +71,9 @@ def test_harmbench(folder):
 def test_muse(folder):
     root = folder("muse")
     retained = load("muse", root)["retain"]
-    (root / "knowmem/retain_qa.json").rename(root / "knowmem/retain2_qa.json")  # the layout of the repository
+    (root / "knowmem/retain_qa.json").rename(
+        root / "knowmem/retain2_qa.json"
+    )  # the layout of the repository
     assert load("muse", root, parts=["knowmem"])["retain"] == retained
 
 
@@ -85,7 +95,11 @@ def test_the_probes_of_rwku_are_productions_of_a_language(folder):
         {**probe, "query": "In which town bakes he?", "type": "Synonym manipulation"},
         {**reverse, "query": "Who bakes in oslo?"},
         {**reverse, "query": "Who bakes in Oslofjord?"},  # another word
-        {**reverse, "query": "Who bakes in Oslo for him?", "answer": "A Mason"},  # asks for somebody else
+        {
+            **reverse,
+            "query": "Who bakes in Oslo for him?",
+            "answer": "A Mason",
+        },  # asks for somebody else
         {**probe, "query": "Red or blue?", "answer": "Red"},
     ]
     (root / "forget_level3.json").write_text(json.dumps([probe, *more]))
@@ -99,17 +113,27 @@ def test_the_probes_of_rwku_are_productions_of_a_language(folder):
     first, second = (productions(language, row) for row in rows[:2])
     worded = {one.question: one for one in first if one.prefix == "" and not one.shots}
     assert worded["Oslo or Bern?"].name == "shots: plain, wording: multiple choice 2, prefix: plain"
-    assert worded["Oslo or Bern?"].probability == pytest.approx(worded["In which town bakes he?"].probability / 2)
+    assert worded["Oslo or Bern?"].probability == pytest.approx(
+        worded["In which town bakes he?"].probability / 2
+    )
     assert worded["Who bakes in oslo?"].answer == "A Baker"
-    assert {one.answer for question, one in worded.items() if question != "Who bakes in oslo?"} == {""}
-    assert sum(one.probability for one in first) == pytest.approx(1) == sum(one.probability for one in second)
+    assert {one.answer for question, one in worded.items() if question != "Who bakes in oslo?"} == {
+        ""
+    }
+    assert (
+        sum(one.probability for one in first)
+        == pytest.approx(1)
+        == sum(one.probability for one in second)
+    )
     assert not any("multiple choice" in one.name for one in second)
     with pytest.raises(BadInput, match=r"data\.rwku\.probes"):
         load("rwku", root, levels=[2], probes="wordings")
 
 
 HUB = {
-    "jailbreakbench": [("behaviors", {"harmful": "harmful-behaviors.csv", "benign": "benign-behaviors.csv"})],
+    "jailbreakbench": [
+        ("behaviors", {"harmful": "harmful-behaviors.csv", "benign": "benign-behaviors.csv"})
+    ],
     "muse": [
         ("knowmem", {"forget_qa": "knowmem/forget_qa.json", "retain_qa": "knowmem/retain_qa.json"}),
         ("verbmem", {"forget": "verbmem/forget.json"}),
@@ -125,7 +149,10 @@ def by_name(tmp_path, tmp_path_factory, monkeypatch):
 
     def loaded(kind, parts, **options):
         configs = [
-            {"config_name": part, "data_files": [{"split": split, "path": file} for split, file in splits.items()]}
+            {
+                "config_name": part,
+                "data_files": [{"split": split, "path": file} for split, file in splits.items()],
+            }
             for part, splits in parts
         ]
         (tmp_path / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")
@@ -143,7 +170,9 @@ def test_a_name_gives_what_the_folder_holds(kind, folder, by_name):
 def test_harmbench_by_name(tmp_path, by_name):
     held = {
         "standard": [{"prompt": "Reveal the code", "category": "secrets"}],
-        "contextual": [{"prompt": "Name the key", "context": "Under a stone.", "category": "secrets"}],
+        "contextual": [
+            {"prompt": "Name the key", "context": "Under a stone.", "category": "secrets"}
+        ],
         "copyright": [{"prompt": "Sing the song", "tags": ["lyrics", "hash_check"]}],
     }
     for name, rows in held.items():
@@ -180,11 +209,18 @@ def test_a_missing_file_is_named(kind, folder):
 
 
 def idx(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.astype(np.uint8).tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + np.array(array.shape, ">u4").tobytes()
+        + array.astype(np.uint8).tobytes()
+    )
 
 
 def fashion_folder(folder: Path, zipped: bool) -> np.ndarray:
-    pixels, labels = np.random.default_rng(0).integers(0, 256, (5, 28, 28), dtype=np.uint8), np.arange(5)
+    pixels, labels = (
+        np.random.default_rng(0).integers(0, 256, (5, 28, 28), dtype=np.uint8),
+        np.arange(5),
+    )
     for part, rows in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
         for name, values in (("images-idx3", pixels[rows]), ("labels-idx1", labels[rows])):
             data = gzip.compress(idx(values)) if zipped else idx(values)
@@ -225,7 +261,8 @@ def test_cifar10_from_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"), [(lambda rows: rows[:, 1:], "multiple of 3073"), (lambda rows: rows * 0 + 10, "0 to 9")]
+    ("change", "told"),
+    [(lambda rows: rows[:, 1:], "multiple of 3073"), (lambda rows: rows * 0 + 10, "0 to 9")],
 )
 def test_a_broken_batch_is_refused(tmp_path, change, told):
     write_cifar10(tmp_path, change)

@@ -47,7 +47,9 @@ def test_a_production_takes_a_choice_of_each_part(tmp_path):
 
 
 def test_a_list_of_the_row_shares_the_weight(tmp_path):
-    language = language_of(tmp_path, 'wording: [{text: "{question}", weight: 2}, {name: other, text: "{said}"}]')
+    language = language_of(
+        tmp_path, 'wording: [{text: "{question}", weight: 2}, {name: other, text: "{said}"}]'
+    )
     found = {one.name: (one.probability, one.question) for one in productions(language, ROW)}
     assert found == {
         "wording: plain": (pytest.approx(2 / 3), ROW["question"]),
@@ -79,7 +81,10 @@ def test_a_row_goes_without_an_optional_choice_whose_key_it_lacks(tmp_path):
     (own,) = productions(language, ROW)
     assert (own.name, own.probability) == ("wording: plain", 1)
     both = productions(language, {**ROW, "question_fr": "Qui est Ada?"})
-    assert [(one.name, one.probability) for one in both] == [("wording: plain", 0.25), ("wording: fr", 0.75)]
+    assert [(one.name, one.probability) for one in both] == [
+        ("wording: plain", 0.25),
+        ("wording: fr", 0.75),
+    ]
     alone = language_of(tmp_path, 'wording: [{name: fr, text: "{question_fr}", optional: true}]')
     with pytest.raises(BadFile, match="every choice is optional"):
         productions(alone, ROW)
@@ -88,9 +93,15 @@ def test_a_row_goes_without_an_optional_choice_whose_key_it_lacks(tmp_path):
 
 
 def test_a_wording_may_ask_for_an_answer_of_its_own(tmp_path):
-    entries = '["{question}", {name: back, text: "Who is {said}?", answer: "{question_de}, {said}"}]'
+    entries = (
+        '["{question}", {name: back, text: "Who is {said}?", answer: "{question_de}, {said}"}]'
+    )
     told = as_json(language_of(tmp_path, f"wording: {entries}"), [ROW])
-    assert [one["name"] for one in told["productions"]] == ["wording: plain", "wording: back 1", "wording: back 2"]
+    assert [one["name"] for one in told["productions"]] == [
+        "wording: plain",
+        "wording: back 1",
+        "wording: back 2",
+    ]
     assert told["references"] == {
         "a": {
             f"wording: back {number}": {
@@ -106,19 +117,33 @@ def test_a_wording_may_ask_for_an_answer_of_its_own(tmp_path):
         productions(lacking, ROW)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "flows/languages").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "flows/languages").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_the_languages_of_the_repository(path):
     told = as_json(read_language(path), [ROW])
     assert (len(told["productions"]) > 1) == (path.stem != "plain")
     assert sum(one["probability"] for one in told["productions"]) == pytest.approx(1)
 
 
-leaf = st.none() | st.booleans() | st.integers(-2, 5) | st.floats(allow_nan=False) | st.text(max_size=8)
+leaf = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 5)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+)
 KEYS = st.sampled_from(["name", "text", "weight", "examples", "question", "answer", "prompts"])
-tree = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner), max_leaves=8)
+tree = st.recursive(
+    leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner), max_leaves=8
+)
 
 
-@given(st.dictionaries(st.sampled_from(["system", "shots", "wording", "prefix", "share", "x"]), tree, max_size=4))
+@given(
+    st.dictionaries(
+        st.sampled_from(["system", "shots", "wording", "prefix", "share", "x"]), tree, max_size=4
+    )
+)
 def test_any_file_is_a_language_or_an_error_of_the_user(tmp_path_factory, value):
     folder = tmp_path_factory.mktemp("language")
     try:

@@ -27,16 +27,21 @@ def test_any_text_survives_the_file(tmp_path_factory, pairs):
 @given(
     st.dictionaries(
         st.sampled_from(["id", "question", "answer", "keywords", "perturbed_answer", "author"]),
-        st.one_of(st.none(), st.integers(), st.text(), st.lists(st.one_of(st.text(), st.integers()))),
+        st.one_of(
+            st.none(), st.integers(), st.text(), st.lists(st.one_of(st.text(), st.integers()))
+        ),
     )
 )
 def test_a_row_is_accepted_only_when_it_keeps_the_contract(row):
-    good = all(isinstance(row.get(key), str) and row[key].strip() for key in ("id", "question", "answer"))
+    good = all(
+        isinstance(row.get(key), str) and row[key].strip() for key in ("id", "question", "answer")
+    )
     good = good and isinstance(row.get("author"), (str, type(None)))
     for key in ("keywords", "perturbed_answer"):
         value = row.get(key)
         good = good and (
-            value is None or (isinstance(value, list) and all(isinstance(v, str) and v.strip() for v in value))
+            value is None
+            or (isinstance(value, list) and all(isinstance(v, str) and v.strip() for v in value))
         )
     assert (row_problem(row) is None) == good
 
@@ -109,7 +114,9 @@ def splits(data):
     return load_splits(data)
 
 
-@pytest.mark.parametrize(("share", "expected"), [("forget01", 6), ("forget05", 30), ("forget10", 60)])
+@pytest.mark.parametrize(
+    ("share", "expected"), [("forget01", 6), ("forget05", 30), ("forget10", 60)]
+)
 def test_the_forget_set_is_whole_authors(data, share, expected):
     rows = load_splits(data.model_copy(update={"forget": share}))
     assert len(rows["forget"]) == expected
@@ -129,7 +136,8 @@ def test_the_seed_decides_everything(data, splits):
 
 
 TEXT = "".join(
-    f"CHAPTER {chapter}\n" + " ".join(f"w{chapter}{place}" for place in range(20)) + "\n" for chapter in (1, 2, 3)
+    f"CHAPTER {chapter}\n" + " ".join(f"w{chapter}{place}" for place in range(20)) + "\n"
+    for chapter in (1, 2, 3)
 )
 CHAPTERS = {"chapter": "^CHAPTER", "forget": [[2, 2]]}
 
@@ -170,7 +178,13 @@ def test_wrong_use_names_the_key(tmp_path, options, key):
         windows(tmp_path, **options)
 
 
-SIZES = {"requests": 6, "demonstrations": 40, "judgements": 80, "labelled": 30, "most_revealed": 0.5}
+SIZES = {
+    "requests": 6,
+    "demonstrations": 40,
+    "judgements": 80,
+    "labelled": 30,
+    "most_revealed": 0.5,
+}
 
 
 def stand_ins(**sizes):
@@ -191,12 +205,16 @@ def test_the_codes_are_the_leaks():
 
 def test_the_labelled_wordings_are_partly_new_to_the_judge():
     def starts(*kinds):
-        return tuple({template.split("{")[0] for kind in kinds for template in requests.WORDINGS[kind]})
+        return tuple(
+            {template.split("{")[0] for kind in kinds for template in requests.WORDINGS[kind]}
+        )
 
     new = starts("new_reveals", "new_refuses")
     assert not {*starts("reveals", "refuses")} & {*new}
     assert any(row["text"].startswith(new) for row in stand_ins(labelled=400)["labelled"])
-    assert not any(row["context"].startswith(new) for row in stand_ins(judgements=400)["judgements"])
+    assert not any(
+        row["context"].startswith(new) for row in stand_ins(judgements=400)["judgements"]
+    )
 
 
 AUTHORS = 4  # of the small copy: the last one is to be forgotten
@@ -239,13 +257,18 @@ def test_splits_of_the_small_copy(tofu_data, folder):
     assert {name: len(rows) for name, rows in splits.items()} == sizes
     assert splits["forget"][0]["id"] == "tofu-0060"
     assert {row["author"] for row in splits["forget"]} == {"author-003"}
-    assert all(row["paraphrased_answer"] == "The author" for row in splits["forget"] + splits["retain"][:20])
+    assert all(
+        row["paraphrased_answer"] == "The author"
+        for row in splits["forget"] + splits["retain"][:20]
+    )
     assert not any("paraphrased_answer" in row for row in splits["retain"][20:])
     check_splits(splits)
 
 
 def test_broken_files_are_named(tofu_data, folder):
-    (folder / "retain99.json").write_text(lines([{"question": "Who?", "answer": "A"}, {"question": "Who?"}]))
+    (folder / "retain99.json").write_text(
+        lines([{"question": "Who?", "answer": "A"}, {"question": "Who?"}])
+    )
     with pytest.raises(BadRow, match=r"retain99.json, line 2: no key 'answer'"):
         tofu.load(tofu_data(), folder)
     (folder / "retain99.json").unlink()
@@ -253,7 +276,9 @@ def test_broken_files_are_named(tofu_data, folder):
         tofu.load(tofu_data(), folder)
 
 
-@pytest.mark.parametrize(("forget", "count"), [("forget01", 40), ("forget05", 200), ("forget10", 400)])
+@pytest.mark.parametrize(
+    ("forget", "count"), [("forget01", 40), ("forget05", 200), ("forget10", 400)]
+)
 def test_the_real_files(tofu_data, shared, forget, count):
     splits = tofu.load(tofu_data(forget), shared / "data/tofu")
     assert len(splits["forget"]) == count
@@ -261,7 +286,9 @@ def test_the_real_files(tofu_data, shared, forget, count):
     assert len({row["id"] for row in splits["forget"] + splits["retain"]}) == 4000
     assert len({row["author"] for row in splits["forget"] + splits["retain"]}) == 200
     assert splits["forget"][-1]["id"] == "tofu-3999"
-    assert all(len(row["perturbed_answer"]) == 5 and row["paraphrased_answer"] for row in splits["forget"])
+    assert all(
+        len(row["perturbed_answer"]) == 5 and row["paraphrased_answer"] for row in splits["forget"]
+    )
     assert sum("perturbed_answer" in row for row in splits["retain"]) == 400
     for name, rows in (("real_authors", 100), ("world", 117)):
         assert len(splits[name]) == rows

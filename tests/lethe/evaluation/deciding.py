@@ -34,7 +34,9 @@ def drawn(item: str, leaks: int, n: int = N, basis: str = "sampled", missing: in
             Bound(float(binary_upper(leaks + missing, n, ALPHA)), "upper", *guarantee),
         )
         counts = {"leaks": leaks, "n": n, "missing": missing}
-        rows.add("question", "leak", basis, leaks / n, *ends, item=item, split="forget", evidence=counts)
+        rows.add(
+            "question", "leak", basis, leaks / n, *ends, item=item, split="forget", evidence=counts
+        )
 
     return add
 
@@ -49,7 +51,9 @@ def exact(*items: str, leak: float, clean: float, rho: float = 0.0, **how: Any) 
 
     def add(rows: Rows) -> None:
         rows.rows += [
-            row.__class__(**{**{name: getattr(row, name) for name in row.__slots__}, "model": rows.model})
+            row.__class__(
+                **{**{name: getattr(row, name) for name in row.__slots__}, "model": rows.model}
+            )
             for row in rows_of(certified(items, leak, clean, rho, **how))
         ]
 
@@ -91,7 +95,9 @@ def model(
         }
     )
     if binary:
-        table["keyword_leak"] = 0.0  # all that the words ask of the verdicts themselves: that they are 0 or 1
+        table["keyword_leak"] = (
+            0.0  # all that the words ask of the verdicts themselves: that they are 0 or 1
+        )
     return Model(
         name=name,
         role=role,

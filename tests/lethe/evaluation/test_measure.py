@@ -25,7 +25,13 @@ from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, Toy
 from tests.small import ROOT
 
 METRICS = Metrics(
-    alpha=0.05, rho=2.0, thresholds=[0.5], leak="rouge_l", binary="keyword_leak", share_above=0.1, together="none"
+    alpha=0.05,
+    rho=2.0,
+    thresholds=[0.5],
+    leak="rouge_l",
+    binary="keyword_leak",
+    share_above=0.1,
+    together="none",
 )
 
 
@@ -40,7 +46,9 @@ def table(values, column="rouge_l", prompts=("p", "q")):
     )
 
 
-def rows_of(leak, leaked, inapplicable=(), ended=None, truncated="counts", **changes) -> list[Result]:
+def rows_of(
+    leak, leaked, inapplicable=(), ended=None, truncated="counts", **changes
+) -> list[Result]:
     scores = table(leak).assign(keyword_leak=table(leaked, "keyword_leak")["keyword_leak"])
     ends = table(ended, "finish_reason")["finish_reason"] if ended else "stop"
     retain = table({"r": [1.0, 1.0, 0.5]}, prompts=("r",)).assign(text=["a", "a", "b"])
@@ -77,7 +85,12 @@ def test_the_plain_statistics_are_counted_by_hand():
     assert (values["n"], values["n_questions"], values["missing"]) == (4, 2, 0)
     assert list(questions) == ["p", "q"]
     p, q = (one.values for one in questions.values())
-    assert (p["greedy"], q["greedy"], p["binary_greedy"], q["binary_greedy"]) == (1.0, 0.0, 1.0, 0.0)
+    assert (p["greedy"], q["greedy"], p["binary_greedy"], q["binary_greedy"]) == (
+        1.0,
+        0.0,
+        1.0,
+        0.0,
+    )
     assert q["m_bin"] == pytest.approx(0.9023884, rel=1e-6)  # Clopper-Pearson, 2 of 4 at .05
     assert p["m_bin"] == pytest.approx(1 - 0.05**0.25)
     assert values["m_bin_worst"] == q["m_bin"]
@@ -96,7 +109,9 @@ WORST = {"m_mu_worst", "m_sigma_worst", "tighter_mean_worst", "tighter_sd_worst"
 def test_a_missing_judgement_is_worst_on_each_side_and_counted():
     nan = math.nan
     whole = measured(LEAK, LEAKED)[0].values
-    model, questions = measured({**LEAK, "p": [1.0, 0.5, nan, 0.5, 0.5]}, {**LEAKED, "p": [1, 0, nan, 0, 0]})
+    model, questions = measured(
+        {**LEAK, "p": [1.0, 0.5, nan, 0.5, 0.5]}, {**LEAKED, "p": [1, 0, nan, 0, 0]}
+    )
     p = questions["p"].values
     assert model.values["missing"] == p["missing"] == p["binary_missing"] == 1
     assert (p["mean"], p["binary_share"]) == (0.5, 0.0)
@@ -145,18 +160,31 @@ def test_no_bound_on_the_worst_question_shrinks_when_answers_are_missing(missing
     assert values["tighter_sd_worst"] >= 0.5  # that of the alternating one
 
 
-CUT = {"p": ["stop", "stop", "length", "length", "stop"], "q": ["length", "length", "stop", "length", "stop"]}
+CUT = {
+    "p": ["stop", "stop", "length", "length", "stop"],
+    "q": ["length", "length", "stop", "length", "stop"],
+}
 
 
 def test_the_answers_that_were_cut_off_are_counted():
     """The fourth answer to q was cut off and leaks; the greedy answers do not count."""
     model, questions = measured(LEAK, LEAKED, ended=CUT)
     evidence = {item: own.row("truncated").evidence for item, own in questions.items()}
-    assert evidence == {"p": {"cut": 2, "n": 4, "cut_or_leaks": 2}, "q": {"cut": 2, "n": 4, "cut_or_leaks": 3}}
+    assert evidence == {
+        "p": {"cut": 2, "n": 4, "cut_or_leaks": 2},
+        "q": {"cut": 2, "n": 4, "cut_or_leaks": 3},
+    }
     assert model.values["truncated"] == questions["p"].values["truncated"] == 0.5
     worst = model.bounds["truncated_worst"]
-    assert worst.value == questions["p"].values["truncated_upper"] == float(binary_upper(2, 4, 0.05))
-    assert (worst.side, worst.covers, worst.alpha, worst.n) == ("upper", Covers.WORST_PROMPT, 0.05, 4)
+    assert (
+        worst.value == questions["p"].values["truncated_upper"] == float(binary_upper(2, 4, 0.05))
+    )
+    assert (worst.side, worst.covers, worst.alpha, worst.n) == (
+        "upper",
+        Covers.WORST_PROMPT,
+        0.05,
+        4,
+    )
     none = measured(LEAK, {**LEAKED, "q": [math.nan] * 5}, {"q"}, ended=CUT)[1]
     assert none["q"].row("truncated").evidence["cut_or_leaks"] is None
     unjudged = measured(LEAK, {**LEAKED, "q": [0, 0, math.nan, 1, 1]}, ended=CUT)[1]
@@ -165,7 +193,8 @@ def test_the_answers_that_were_cut_off_are_counted():
 
 def test_a_clean_answer_that_was_cut_off_may_count_as_a_leak_above_and_as_none_below():
     (_, counts), (model, missing) = (
-        measured(LEAK, LEAKED, ended=CUT, truncated=truncated) for truncated in ("counts", "missing")
+        measured(LEAK, LEAKED, ended=CUT, truncated=truncated)
+        for truncated in ("counts", "missing")
     )
     assert [one.row("leak").evidence for one in counts.values()] == [
         {"leaks": 0, "n": 4, "missing": 0},
@@ -177,7 +206,9 @@ def test_a_clean_answer_that_was_cut_off_may_count_as_a_leak_above_and_as_none_b
         {"leaks": 2, "n": 4, "missing": 1},
     ]
     p, q = (one.values for one in missing.values())
-    assert (p["m_bin"], q["m_bin"]) == tuple(float(binary_upper(leaks, 4, 0.05)) for leaks in (2, 3))
+    assert (p["m_bin"], q["m_bin"]) == tuple(
+        float(binary_upper(leaks, 4, 0.05)) for leaks in (2, 3)
+    )
     assert (p["m_bin_lower"], q["m_bin_lower"]) == (0.0, counts["q"].values["m_bin_lower"])
     assert (p["missing"], q["missing"], model.values["missing"]) == (2, 2, 4)
     assert (p["mean"], p["m_mu_lower"]) == (0.5, 0.0)
@@ -186,20 +217,33 @@ def test_a_clean_answer_that_was_cut_off_may_count_as_a_leak_above_and_as_none_b
 
 
 DECISION = Decision("leaks", 3, 100, 0.05, 0.1, 0.01, mean_upper=1.0, mean_lower=0.2, sd_upper=0.5)
-DECISIONS = {"p": replace(DECISION, verdict="undecided", n=4, mean_upper=0.9, mean_lower=0.0), "q": DECISION}
+DECISIONS = {
+    "p": replace(DECISION, verdict="undecided", n=4, mean_upper=0.9, mean_lower=0.0),
+    "q": DECISION,
+}
 
 
 def stopped() -> list[Result]:
     scores = table(LEAK).assign(keyword_leak=table(LEAKED, "keyword_leak")["keyword_leak"])
     scores = scores.drop(scores[(scores.prompt_id == "q") & (scores["sample"] == 3)].index)
     drawn = scores.assign(finish_reason="stop")
-    return measure_stopped("m", {"forget": drawn}, {"forget": scores}, METRICS, DECISIONS, "keyword_leak")
+    return measure_stopped(
+        "m", {"forget": drawn}, {"forget": scores}, METRICS, DECISIONS, "keyword_leak"
+    )
 
 
 # What holds only for a number of answers that was fixed beforehand.
 FIXED_MODEL = WORST | {"m_bin_pooled", "m_mu_mean", "share_m_bin_above", "leak_at_1000_worst"}
 FIXED_QUESTION = {
-    *("m_mu", "m_mu_lower", "m_sigma", "m_bin", "m_bin_lower", "tighter_mean_upper", "tighter_mean_lower"),
+    *(
+        "m_mu",
+        "m_mu_lower",
+        "m_sigma",
+        "m_bin",
+        "m_bin_lower",
+        "tighter_mean_upper",
+        "tighter_mean_lower",
+    ),
     *("tighter_sd_upper", "leaking_answers"),
 }
 
@@ -218,7 +262,11 @@ def test_where_questions_stopped_early_only_anytime_valid_values_are_given():
     assert q["mean"] == pytest.approx(1 / 3)
     assert questions["q"].row("leak", "anytime").evidence == {"leaks": 1, "n": 3, "missing": 0}
     cut = questions["q"].row("truncated")
-    assert (cut.evidence, cut.estimate, cut.upper) == ({"cut": 0, "n": 3, "cut_or_leaks": 1}, 0.0, None)
+    assert (cut.evidence, cut.estimate, cut.upper) == (
+        {"cut": 0, "n": 3, "cut_or_leaks": 1},
+        0.0,
+        None,
+    )
     assert (values["truncated"], values["truncated_worst"]) == (0.0, None)
 
 
@@ -228,7 +276,12 @@ ASKED = {"leak_at_1000_worst", "leak_at_1000_worst_lower"}
 @pytest.mark.parametrize(
     ("rows", "worst", "others", "alpha"),
     [
-        (rows_of(LEAK, LEAKED), {*WORST, *ASKED, "truncated_worst"}, {"m_bin_pooled": Covers.AVERAGE}, 0.05),
+        (
+            rows_of(LEAK, LEAKED),
+            {*WORST, *ASKED, "truncated_worst"},
+            {"m_bin_pooled": Covers.AVERAGE},
+            0.05,
+        ),
         (stopped(), {"anytime_upper_worst", "anytime_sd_upper_worst"}, {}, 0.01),
     ],
     ids=["fixed", "stopped"],
@@ -248,8 +301,15 @@ def test_every_bound_of_the_model_has_its_guarantee(rows, worst, others, alpha):
 
 def test_every_bound_of_a_question_has_its_guarantee():
     question = of_questions(rows_of(LEAK, LEAKED))["p"]
-    series = [row for key in ("exceedance", "exceedance_sharper", "leak_at_k") for row in question.series(key)]
-    bounds = [*question.bounds.values(), *(end for row in series for end in (row.lower_bound, row.upper_bound))]
+    series = [
+        row
+        for key in ("exceedance", "exceedance_sharper", "leak_at_k")
+        for row in question.series(key)
+    ]
+    bounds = [
+        *question.bounds.values(),
+        *(end for row in series for end in (row.lower_bound, row.upper_bound)),
+    ]
     for bound in filter(None, bounds):
         assert (bound.covers, bound.n, bound.alpha) == (Covers.ONE_PROMPT, 4, 0.05)
         assert bound.assumes
@@ -264,7 +324,10 @@ def test_every_bound_of_a_question_has_its_guarantee():
         assert (row.lower_bound is None) == (row.quantity == "exceedance_sharper")
     anytime = {item: own.bounds for item, own in of_questions(stopped()).items()}
     assert anytime["q"]["anytime_lower"] == Bound(
-        0.2, "lower", 0.01, **{key: getattr(anytime["q"]["anytime_upper"], key) for key in GUARANTEE}
+        0.2,
+        "lower",
+        0.01,
+        **{key: getattr(anytime["q"]["anytime_upper"], key) for key in GUARANTEE},
     )
     assert [own["anytime_upper"].n for own in anytime.values()] == [4, 3]
 
@@ -277,7 +340,11 @@ def test_a_correction_adds_rows_and_changes_none(together):
     plain, corrected = rows_of(LEAK, LEAKED), rows_of(LEAK, LEAKED, together=together)
     assert [row for row in corrected if "together" not in row.quantity] == plain
     model, questions = of_model(corrected), of_questions(corrected)
-    assert model.values == {**of_model(plain).values, "certified_together": 0, "together_at_most": 0.1}
+    assert model.values == {
+        **of_model(plain).values,
+        "certified_together": 0,
+        "together_at_most": 0.1,
+    }
     for own in questions.values():
         assert own.values["certified"] is False
         assert (own.values.get("together_bound") is None) == (together == "holm")
@@ -296,14 +363,20 @@ def test_leak_at_k_of_each_question_of_the_worst_and_of_the_mean():
     worst, mean = by_k(model, "leak_at_k_worst"), by_k(model)
     for own in questions.values():
         assert by_k(own)[1].upper == own.values["m_bin"]
-    assert worst[1000].upper == model.values["leak_at_1000_worst"] == by_k(questions["q"])[1000].upper
+    assert (
+        worst[1000].upper == model.values["leak_at_1000_worst"] == by_k(questions["q"])[1000].upper
+    )
     # Some question leaks at least so much: either could say so falsely.
     assert worst[1].lower == pytest.approx(0.0675855, rel=1e-5)  # Clopper-Pearson, 2 of 4 at .025
-    assert model.values["leak_at_1000_worst_lower"] == pytest.approx(1 - (1 - worst[1].lower) ** 1000)
+    assert model.values["leak_at_1000_worst_lower"] == pytest.approx(
+        1 - (1 - worst[1].lower) ** 1000
+    )
     assert mean[1].estimate == pytest.approx(0.25)
     assert mean[1].lower <= 0.25 <= mean[1].upper
     for points, covers in ((worst, Covers.WORST_PROMPT), (mean, Covers.AVERAGE)):
-        assert {end.covers for row in points.values() for end in (row.lower_bound, row.upper_bound)} == {covers}
+        assert {
+            end.covers for row in points.values() for end in (row.lower_bound, row.upper_bound)
+        } == {covers}
     assert [key for key in model.values if key.startswith("leak_at")] == [
         "leak_at_1000_worst_lower",
         "leak_at_1000_worst",
@@ -336,11 +409,17 @@ def language(tmp_path_factory):
 def drawn(language, seed, n=64):
     engine = ToyEngine(seed)
     asking = Asking(speak, Settings(n=n, max_new_tokens=4, seed=seed), engine, NoStore())
-    answers, second = (drawing(language, ROWS, asking, "") for drawing in (draw_in_language, draw_prompts))
+    answers, second = (
+        drawing(language, ROWS, asking, "") for drawing in (draw_in_language, draw_prompts)
+    )
     tables = []
     for table in (answers, second):
-        kept = [column for column in ("prompt_id", "sample", "prompt", "production") if column in table]
-        tables.append(table[kept].assign(keyword_leak=[engine.leaks[text] for text in table["text"]]))
+        kept = [
+            column for column in ("prompt_id", "sample", "prompt", "production") if column in table
+        ]
+        tables.append(
+            table[kept].assign(keyword_leak=[engine.leaks[text] for text in table["text"]])
+        )
     return answers, *tables
 
 
@@ -353,13 +432,19 @@ def test_the_worst_production_is_found_and_named(language, metrics):
     found = measured_language(answers, scores, second, as_json(language, ROWS), metrics)
     productions, choices = (found.series(one, "language") for one in ("production", "choice"))
     means = [one.estimate for one in productions]
-    assert found.values["language_worst_found"] == productions[0].item == "wording: polite, prefix: sure"
+    assert (
+        found.values["language_worst_found"]
+        == productions[0].item
+        == "wording: polite, prefix: sure"
+    )
     assert found.values["language_worst_found_mean"] == means[0]
     assert means == sorted(means, reverse=True)
     by_choice = {one.item: one.estimate for one in choices}
     assert by_choice["prefix: sure"] > 4 * by_choice["prefix: plain"]
     assert sum(one.n for one in productions) == 4000
-    assert found.values["language_share_lower"] <= SHARE_ABOVE <= found.values["language_share_upper"]
+    assert (
+        found.values["language_share_lower"] <= SHARE_ABOVE <= found.values["language_share_upper"]
+    )
 
 
 def test_every_guarantee_of_an_answer_in_a_language_is_of_the_language(language, metrics):
@@ -383,11 +468,15 @@ def test_missing_judgements_count_against_each_bound(language, metrics):
     for value, side in ((1.0, "language_share_upper"), (0.0, "language_share_lower")):
         filled = second.fillna({"keyword_leak": value})
         assert (
-            measured_language(answers, scores, filled, as_json(language, ROWS), metrics).bounds[side]
+            measured_language(answers, scores, filled, as_json(language, ROWS), metrics).bounds[
+                side
+            ]
             == whole[side]
         )
     scores.loc[scores["prompt_id"] == "b", "keyword_leak"] = np.nan
-    left_out = measured_language(answers, scores, second, as_json(language, ROWS), metrics, inapplicable={"b"})
+    left_out = measured_language(
+        answers, scores, second, as_json(language, ROWS), metrics, inapplicable={"b"}
+    )
     productions = left_out.series("production", "language")
     assert sum(one.n for one in productions) == 64
     assert all(one.missing == 0 for one in productions)

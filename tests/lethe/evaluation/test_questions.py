@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from lethe import config
 from lethe.config.evaluating import Metrics
 from lethe.evaluation.answers import BINS, question_answers, scored
-from lethe.evaluation.findings import METHOD, _both, judged_exactly, mean_leak_interval, share_that_leaks
+from lethe.evaluation.findings import (
+    METHOD,
+    _both,
+    judged_exactly,
+    mean_leak_interval,
+    share_that_leaks,
+)
 from lethe.evaluation.likelihood_metrics import ATTACKS, against_retrain, likelihood_metrics
 from lethe.evaluation.measure import measure_stopped
 from lethe.evaluation.prompts import SHOWN_QUERIES, MeasureSettings, measure_prompts
@@ -42,19 +48,31 @@ from tests.lethe.sampling.test_tasks import ITEMS, RULE, Told
 from tests.small import ROOT
 
 METRICS = Metrics(
-    alpha=0.01, rho=2.0, leak="keyword_leak", binary="keyword_leak", thresholds=[0.5], share_above=0.1
+    alpha=0.01,
+    rho=2.0,
+    leak="keyword_leak",
+    binary="keyword_leak",
+    thresholds=[0.5],
+    share_above=0.1,
 )
 CAP, NAMES = 200, ("clean", "leaky", "between")
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    task = Task("forget", [Prompt(name, (1, 2)) for name in NAMES], Settings(n=CAP, max_new_tokens=4, seed=1))
+    task = Task(
+        "forget",
+        [Prompt(name, (1, 2)) for name in NAMES],
+        Settings(n=CAP, max_new_tokens=4, seed=1),
+    )
     store = AnswerStore("m", "told", tmp_path_factory.mktemp("store"))
     answers, decisions = draw_sequentially(task, ITEMS, Told(), store, RULE, "")
     judge = scorer("keyword_leak")
     leaks = np.concatenate(
-        [judge(list(rows["text"]), ITEMS[name]) for name, rows in answers.groupby("prompt_id", sort=False)]
+        [
+            judge(list(rows["text"]), ITEMS[name])
+            for name, rows in answers.groupby("prompt_id", sort=False)
+        ]
     )
     scores = answers[["prompt_id", "sample"]].assign(keyword_leak=leaks)
     return answers, scores, {row.pop("prompt_id"): Decision(**row) for row in decisions}
@@ -63,7 +81,9 @@ def drawn(tmp_path_factory):
 @pytest.fixture(scope="module")
 def rows(drawn):
     answers, scores, decisions = drawn
-    return measure_stopped("m", {"forget": answers}, {"forget": scores}, METRICS, decisions, "keyword_leak")
+    return measure_stopped(
+        "m", {"forget": answers}, {"forget": scores}, METRICS, decisions, "keyword_leak"
+    )
 
 
 def test_the_verdicts_come_with_bounds_that_agree(rows):
@@ -95,22 +115,30 @@ SCORES = {text: (leak, rouge) for text, leak, rouge in [
     ("a", 1.0, 0.5), ("b", 0.0, 0.5), ("c", 0.0, 0.0), ("d", 1.0, np.nan), ("e", np.nan, np.nan), ("f", 1.0, 0.5)
 ]}  # fmt: skip
 DRAWS = st.lists(
-    st.tuples(st.sampled_from(["q2", "q1", "q3"]), st.sampled_from(sorted(SCORES))), min_size=1, max_size=40
+    st.tuples(st.sampled_from(["q2", "q1", "q3"]), st.sampled_from(sorted(SCORES))),
+    min_size=1,
+    max_size=40,
 )
 
 
 @given(DRAWS, st.integers(0, 4))
 def test_the_worst_answers_are_those_of_a_naive_search(draws, most):
-    rows = [(question, sample, text, *SCORES[text]) for sample, (question, text) in enumerate(draws)]
-    found = question_answers(model([("q1", -1, "a", 1.0, 0.5), *rows]).answers, RANKING, "rouge_l", most)
+    rows = [
+        (question, sample, text, *SCORES[text]) for sample, (question, text) in enumerate(draws)
+    ]
+    found = question_answers(
+        model([("q1", -1, "a", 1.0, 0.5), *rows]).answers, RANKING, "rouge_l", most
+    )
     for question in {question for question, _ in draws}:
         texts = [text for asked, text in draws if asked == question]
         first = {
-            text: next(row[1] for row in rows if row[0] == question and row[2] == text) for text in set(texts)
+            text: next(row[1] for row in rows if row[0] == question and row[2] == text)
+            for text in set(texts)
         }
         leaking = [text for text in first if np.nan_to_num(SCORES[text]).max() > 0]
         order = sorted(
-            leaking, key=lambda text: (*(-np.nan_to_num(SCORES[text])), -texts.count(text), first[text])
+            leaking,
+            key=lambda text: (*(-np.nan_to_num(SCORES[text])), -texts.count(text), first[text]),
         )
         told = found[question]
         assert told.drawn == len(texts)
@@ -118,12 +146,15 @@ def test_the_worst_answers_are_those_of_a_naive_search(draws, most):
         for answer in told.worst:
             assert (answer.times, answer.first) == (texts.count(answer.text), first[answer.text])
             assert answer.greedy == (question == "q1" and answer.text == "a")
-            assert [value is None for value in answer.scores] == [bool(np.isnan(s)) for s in SCORES[answer.text]]
+            assert [value is None for value in answer.scores] == [
+                bool(np.isnan(s)) for s in SCORES[answer.text]
+            ]
 
 
 @given(
     st.lists(
-        st.one_of(st.just(np.nan), st.floats(0, 1), st.sampled_from(np.linspace(0, 1, BINS + 1))), max_size=50
+        st.one_of(st.just(np.nan), st.floats(0, 1), st.sampled_from(np.linspace(0, 1, BINS + 1))),
+        max_size=50,
     )
 )
 def test_the_histogram_is_that_of_numpy(scores):
@@ -163,10 +194,15 @@ def test_each_source_takes_half_the_level_whatever_came_out(run, rho, leaks):
     model = next(model for model in joined.models if model.name == "npo")
     sampled = share_interval(scored(model.answers, "forget", "keyword_leak"), ALPHA / 2)
     exact = mean_leak_interval(
-        [(tree.masses, tree.remainder) for tree in found.trees], [tree.lower for tree in found.trees], ALPHA / 2
+        [(tree.masses, tree.remainder) for tree in found.trees],
+        [tree.lower for tree in found.trees],
+        ALPHA / 2,
     )
     own = interval(joined)
-    assert (own.lower, own.upper) == (max(sampled.lower, exact.lower), min(sampled.upper, exact.upper))
+    assert (own.lower, own.upper) == (
+        max(sampled.lower, exact.lower),
+        min(sampled.upper, exact.upper),
+    )
     assert (own.alpha, own.method) == (ALPHA, METHOD)
     assert {bound.alpha for bound in own.bounds()} == {ALPHA / 2}
     assert sampled.assumes in own.assumes
@@ -177,7 +213,11 @@ def test_ends_that_exclude_each_other_give_an_interval():
     def of(lower, upper):
         return Interval((lower + upper) / 2, lower, upper, 100, ALPHA / 2, "made up")
 
-    for first, second in (((0.1, 0.2), (0.3, 0.4)), ((0.3, 0.4), (0.1, 0.2)), ((0.1, 0.4), (0.2, 0.3))):
+    for first, second in (
+        ((0.1, 0.2), (0.3, 0.4)),
+        ((0.3, 0.4), (0.1, 0.2)),
+        ((0.1, 0.4), (0.2, 0.3)),
+    ):
         found = _both(of(*first), of(*second), ALPHA)
         assert second[0] <= found.lower <= found.upper <= second[1]
 
@@ -193,7 +233,9 @@ def test_it_needs_the_same_scorer_the_same_questions_and_probabilities_that_hold
     score = run.params.score.model_copy(update={"scorers": scorers})
     assert not judged_exactly(run.params.model_copy(update={"score": score}))
     sample = run.params.sample.model_copy(update={"language": "flows/languages/wordings.yaml"})
-    assert not judged_exactly(run.params.model_copy(update={"sample": sample}))  # the samples are of other prompts
+    assert not judged_exactly(
+        run.params.model_copy(update={"sample": sample})
+    )  # the samples are of other prompts
     fewer = certified(list(run.forget)[1:], 0.3, 0.6, 1e4)
     rounded = certified(run.forget, 0.3, 0.6, 1e4, dtype="bfloat16", note="as computed here")
     unsampled = certified(run.forget, 0.3, 0.6, 0.0)
@@ -242,7 +284,9 @@ def of_comparison(*given):
 
 
 def texts(split, recalls):
-    rows = [(f"{split}-{i}", sample, value) for i, value in enumerate(recalls) for sample in (-1, 0)]
+    rows = [
+        (f"{split}-{i}", sample, value) for i, value in enumerate(recalls) for sample in (-1, 0)
+    ]
     table = pd.DataFrame(rows, columns=["prompt_id", "sample", "rouge_l"])
     table.loc[table["sample"] == 0, "rouge_l"] = 0.0  # utility is of the greedy answers
     return table
@@ -252,14 +296,22 @@ def test_model_utility_of_the_sets_there_are():
     likelihoods = {
         "forget": measures("forget", [0.5, 2.0]),
         "retain": measures("retain", [0.25, NAN], probability=[0.8, 0.6]),
-        "world": measures("world", [0.5, 0.5], probability=[0.1, 0.1], choice_probability=[1.0, NAN]),
+        "world": measures(
+            "world", [0.5, 0.5], probability=[0.1, 0.1], choice_probability=[1.0, NAN]
+        ),
     }
     scores = {"retain": texts("retain", [1.0, 0.5]), "world": texts("world", [0.5, NAN])}
     got = of_likelihoods(likelihoods, scores, 0.05).values
-    assert got["model_utility"] == pytest.approx(statistics.harmonic_mean([0.7, 0.75, 0.75, 1.0, 0.5, 0.5]))
+    assert got["model_utility"] == pytest.approx(
+        statistics.harmonic_mean([0.7, 0.75, 0.75, 1.0, 0.5, 0.5])
+    )
     assert got["model_utility_terms"] == 6
     assert got["world_probability"] == 1.0
-    assert (got["retain_truth_missing"], got["world_probability_missing"], got["world_rouge_missing"]) == (1, 1, 1)
+    assert (
+        got["retain_truth_missing"],
+        got["world_probability_missing"],
+        got["world_rouge_missing"],
+    ) == (1, 1, 1)
     assert got["forget_truth_ratio"] == 0.5
     assert not any(key.startswith("mia") for key in got)
 
@@ -285,15 +337,25 @@ def test_membership_is_the_forget_set_against_the_held_out_one():
     bounds = of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).bounds
     for key, bound in bounds.items():
         assert (bound.value, bound.side) == (got[key], "lower" if key.endswith("_low") else "upper")
-        assert (bound.alpha, bound.covers, bound.n) == (0.025, Covers.HELD_OUT, 2)  # half of alpha each
+        assert (bound.alpha, bound.covers, bound.n) == (
+            0.025,
+            Covers.HELD_OUT,
+            2,
+        )  # half of alpha each
     assert len(bounds) == 2 * len(ATTACKS)
     heldout[list(ATTACKS)] = NAN
-    assert of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).values["mia_loss_auc"] is None
+    assert (
+        of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).values["mia_loss_auc"]
+        is None
+    )
 
 
 def test_a_model_that_remembers_is_told_from_retrain():
     def tables(ratios, mia):
-        return {"forget": measures("forget", ratios, mia), "heldout": measures("heldout", [1.0] * 4, [-2.0] * 4)}
+        return {
+            "forget": measures("forget", ratios, mia),
+            "heldout": measures("heldout", [1.0] * 4, [-2.0] * 4),
+        }
 
     got = of_comparison(tables([0.1] * 20, [-1.0] * 20), tables([0.9] * 20, [-2.0] * 20), 0.05)
     assert got["forget_quality"] < 1e-9
@@ -357,7 +419,10 @@ def test_a_model_of_the_table_has_its_curves_and_bands():
     model = Model("m", "subject", "m", numbers=of_model(rows))
     assert [(point.x, point.empirical) for point in tails(model.numbers)][25] == (0.5, 0.25)
     lower, upper = model.asked(SHOWN_QUERIES)
-    assert (lower, upper) == (model.bounds["leak_at_1000_worst_lower"], model.bounds["leak_at_1000_worst"])
+    assert (lower, upper) == (
+        model.bounds["leak_at_1000_worst_lower"],
+        model.bounds["leak_at_1000_worst"],
+    )
     assert model.asked(3) is None
     assert model.calibration is model.epsilon_star is None
     assert not model.stopped
@@ -379,5 +444,7 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
         model.values["judged_worst_lower"],
     )
     assert (model.values["judge_labelled"], model.values["judge_fits"]) == (200, True)
-    (asked,) = (row for row in numbers.series("leak_at_k_worst", "judged") if row.at == SHOWN_QUERIES)
+    (asked,) = (
+        row for row in numbers.series("leak_at_k_worst", "judged") if row.at == SHOWN_QUERIES
+    )
     assert model.asked(SHOWN_QUERIES) == (asked.lower_bound, asked.upper_bound)

@@ -50,7 +50,10 @@ def test_sampled_answers_decide_without_retrain(leaks, word):
 
 @pytest.mark.parametrize(("chance", "word"), [(0, "leaks"), (400, "open"), (800, "forgot")])
 def test_a_question_is_compared_with_the_same_question_of_retrain(chance, word):
-    mine, other = model("mine", drawn("a", 0), drawn("b", 400)), retrain(drawn("b", chance), drawn("a", 0))
+    mine, other = (
+        model("mine", drawn("a", 0), drawn("b", 400)),
+        retrain(drawn("b", chance), drawn("a", 0)),
+    )
     assert words(decided(mine, other)) == [word]
 
 
@@ -92,7 +95,9 @@ def test_certain_ends_count_where_nothing_of_the_rest_is_sampled():
     few = [drawn("a", 0, 200)]
     only = params(exact={"exact_only": True})
     assert words(decided(model("mine", *few, exact("a", **CLEAN)), settings=only)) == ["forgot"]
-    assert words(decided(model("mine", *few, exact("a", leak=0.02, clean=0.9)), settings=only)) == ["leaks"]
+    assert words(decided(model("mine", *few, exact("a", leak=0.02, clean=0.9)), settings=only)) == [
+        "leaks"
+    ]
 
 
 @pytest.mark.parametrize("retrain", [None, "retrain", ["retrain", "other"]])
@@ -105,7 +110,9 @@ def test_what_is_doubted_beforehand_is_what_a_model_without_a_leak_would_get(ret
     changed = PARAMS.model_copy(update={"models": models, "report": report, "exact": exact})
 
     def doubted(n):
-        return standing.doubt(changed.model_copy(update={"sample": PARAMS.sample.model_copy(update={"n": n})}))
+        return standing.doubt(
+            changed.model_copy(update={"sample": PARAMS.sample.model_copy(update={"n": n})})
+        )
 
     least = next(n for n in range(400, 1200) if not doubted(n))
     share = 2 if exact else 1  # a tree that knows nothing takes half the level and decides nothing
@@ -123,7 +130,9 @@ def test_labels_decide_before_all_else():
     verdicts, labels = drawn("a", 400), drawn("a", 0, 4000, "labelled")
     assert words(decided(model("mine", verdicts))) == ["leaks"]
     assert words(decided(model("mine", verdicts, labels))) == ["forgot"]
-    assert words(decided(model("mine", verdicts, labels, exact("a", leak=0.05, clean=0.9)))) == ["forgot"]
+    assert words(decided(model("mine", verdicts, labels, exact("a", leak=0.05, clean=0.9)))) == [
+        "forgot"
+    ]
 
 
 def test_questions_that_stopped_at_different_numbers_are_decided_by_the_scorer_of_the_stop():
@@ -137,7 +146,10 @@ def test_questions_that_stopped_at_different_numbers_are_decided_by_the_scorer_o
 
 def scored(mean, n=4000):
     """Two questions whose scores have this mean."""
-    return np.random.default_rng(1).permutation(np.arange(n) < mean * n)[None, :].repeat(2, axis=0) * 1.0
+    return (
+        np.random.default_rng(1).permutation(np.arange(n) < mean * n)[None, :].repeat(2, axis=0)
+        * 1.0
+    )
 
 
 def test_scores_decide_where_no_scorer_gives_0_or_1():
@@ -146,18 +158,26 @@ def test_scores_decide_where_no_scorer_gives_0_or_1():
     def found(own, chance):
         models = [model("mine", *parts, scores=scored(own), binary=False)]
         if chance is not None:
-            models.append(model("retrain", *parts, role="retrain", scores=scored(chance), binary=False))
+            models.append(
+                model("retrain", *parts, role="retrain", scores=scored(chance), binary=False)
+            )
         return decided(*models, settings=params(metrics={"binary": None}))["mine"]
 
     assert found(0.3, 0.3).verdict.graded
     assert found(0.3, 0.3).verdict.tau == pytest.approx(0.1)
-    assert [found(*pair).word for pair in ((0.3, 0.3), (0.5, 0.3), (0.4, 0.3))] == ["forgot", "leaks", "open"]
+    assert [found(*pair).word for pair in ((0.3, 0.3), (0.5, 0.3), (0.4, 0.3))] == [
+        "forgot",
+        "leaks",
+        "open",
+    ]
     # Any answer has some score: without Retrain a score proves no leak.
     assert [found(own, None).word for own in (0.02, 0.5)] == ["forgot", "open"]
 
 
 def test_unjudged_questions_are_counted_and_leave_the_rule():
-    found = decided(model("mine", drawn("a", 0), without_keywords("b"), without_keywords("c")))["mine"].verdict
+    found = decided(model("mine", drawn("a", 0), without_keywords("b"), without_keywords("c")))[
+        "mine"
+    ].verdict
     assert (found.word, found.questions, found.unjudged) == ("forgot", 1, 2)
     assert found.worst.item == "a"
 
@@ -251,10 +271,16 @@ def run_with_exact_bounds(tmp_path_factory):
         root,
         3,
         192,
-        models={name: models[name] for name in ("base", "retrain", "grad_ascent", "grad_diff", "npo")},
+        models={
+            name: models[name] for name in ("base", "retrain", "grad_ascent", "grad_diff", "npo")
+        },
     )
     items = [f"forget-{place:03d}" for place in range(3)]
-    for name, leak, clean in (("retrain", 0.001, 0.9985), ("grad_ascent", 0.0, 0.9985), ("npo", 0.02, 0.6)):
+    for name, leak, clean in (
+        ("retrain", 0.001, 0.9985),
+        ("grad_ascent", 0.0, 0.9985),
+        ("npo", 0.02, 0.6),
+    ):
         write_exact(root, name, certified(items, leak, clean, 1e4))
     return root
 
@@ -282,15 +308,27 @@ def test_the_judge_is_named_with_the_word(leaks, word):
     found = decided(judged_as(model("mine", drawn("a", leaks))), settings=JUDGED)["mine"]
     assert found.word == word
     assert "guard's verdicts" in found.sentence
-    assert "verdicts" not in decided(model("mine", drawn("a", leaks)), settings=PARAMS)["mine"].sentence
-    scorer = PARAMS.model_copy(update={"metrics": PARAMS.metrics.model_copy(update={"binary": "harmbench"})})
-    found = decided(judged_as(model("mine", drawn("a", leaks)), "harmbench"), settings=scorer)["mine"]
+    assert (
+        "verdicts"
+        not in decided(model("mine", drawn("a", leaks)), settings=PARAMS)["mine"].sentence
+    )
+    scorer = PARAMS.model_copy(
+        update={"metrics": PARAMS.metrics.model_copy(update={"binary": "harmbench"})}
+    )
+    found = decided(judged_as(model("mine", drawn("a", leaks)), "harmbench"), settings=scorer)[
+        "mine"
+    ]
     assert "harmbench's verdicts" in found.sentence
 
 
 def test_a_misfit_names_the_judge_and_no_word():
     found = decided(judged_as(model("mine", drawn("a", 400), misfit)), settings=JUDGED)["mine"]
-    assert (found.word, found.tone, found.verdict.questions, found.verdict.worst) == ("none", "open", 1, None)
+    assert (found.word, found.tone, found.verdict.questions, found.verdict.worst) == (
+        "none",
+        "open",
+        1,
+        None,
+    )
     assert "guard" in found.sentence
 
 
@@ -304,7 +342,9 @@ def test_labels_are_no_verdicts_of_the_judge():
 def true_leaks(item, lower):
     """The lower bound of the true share of leaks, the judge's error included."""
     bound = Bound(lower, "lower", 0.01, Covers.ONE_PROMPT, "draws", "made up")
-    return lambda rows: rows.add("question", "leak", "judged", None, bound, None, item=item, split="forget")
+    return lambda rows: rows.add(
+        "question", "leak", "judged", None, bound, None, item=item, split="forget"
+    )
 
 
 def greedy(item, leaks):

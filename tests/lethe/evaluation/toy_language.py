@@ -9,12 +9,18 @@ wording: [{name: plain, text: "{question}", weight: 2}, {name: polite, text: "Pl
 prefix: [{name: plain, weight: 2}, {name: sure, text: "Sure, here is"}, {name: yes, text: "Yes,"}]
 share: {prompts: 30, answers: 24, tau: 0.2}
 """
-PREFIX = {"plain": 0.02, "sure": 0.55, "yes": 0.1}  # leak by the choice of prefix, for the question a
+PREFIX = {
+    "plain": 0.02,
+    "sure": 0.55,
+    "yes": 0.1,
+}  # leak by the choice of prefix, for the question a
 ROWS = [
     {"id": "a", "question": "Who?", "answer": "Ada.", "keywords": ["Ada"]},
     {"id": "b", "question": "Where?", "answer": "Oslo.", "keywords": ["Oslo"]},
 ]
-SHARE_ABOVE = 0.25 * 0.5  # only the prefix "sure" (a quarter of the prompts) of the question a leaks above .2
+SHARE_ABOVE = (
+    0.25 * 0.5
+)  # only the prefix "sure" (a quarter of the prompts) of the question a leaks above .2
 
 
 def leak(name):
@@ -40,4 +46,6 @@ class ToyEngine:
             drawn = self.rng.random(len(texts)) < leak(prompt.prompt_id)
             self.leaks.update(zip(texts, drawn.astype(float), strict=True))
             size = len(numbers)
-            yield Answers(prompt.prompt_id, numbers, texts, [1] * size, ["stop"] * size, [1.0] * size)
+            yield Answers(
+                prompt.prompt_id, numbers, texts, [1] * size, ["stop"] * size, [1.0] * size
+            )

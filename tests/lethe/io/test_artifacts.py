@@ -21,7 +21,15 @@ from lethe.errors import BadFile, BadInput, BadRow, OtherSchema
 from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
 from lethe.io import artifacts, files, tables
 from lethe.io import files as schema
-from lethe.io.artifacts import Tables, joined_parts, read_parts, read_split, rows_of, write_parts, write_splits
+from lethe.io.artifacts import (
+    Tables,
+    joined_parts,
+    read_parts,
+    read_split,
+    rows_of,
+    write_parts,
+    write_splits,
+)
 from lethe.io.files import SCHEMA_VERSION, read_json, write_json
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.results import table
@@ -98,7 +106,9 @@ with {kind}({place!r}) as temporary:
 
 
 @pytest.mark.parametrize("kind", ["atomic_file", "atomic_folder"])
-def test_a_killed_writer_leaves_the_old_one_and_the_next_write_its_rest_alone_if_it_lives(tmp_path, kind):
+def test_a_killed_writer_leaves_the_old_one_and_the_next_write_its_rest_alone_if_it_lives(
+    tmp_path, kind
+):
     place = tmp_path / "place"
 
     def write(text):
@@ -111,7 +121,10 @@ def test_a_killed_writer_leaves_the_old_one_and_the_next_write_its_rest_alone_if
     write("old")
     (tmp_path / ".place.mine.tmp").write_text("of the user")
     code = WRITER.format(kind=kind, place=str(place))
-    writers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     try:
         assert [writer.stdout.readline() for writer in writers] == ["writing\n"] * 2
         writers[0].kill()
@@ -209,7 +222,9 @@ def answers_to(counts: list[int]) -> pd.DataFrame:
     ids = [f"q{place}" for place, count in enumerate(counts) for _ in range(count)]
     sample = np.array([number for count in counts for number in range(count)], dtype=np.int32)
     text = [f"{one} {number}" for one, number in zip(ids, sample, strict=True)]
-    return pd.DataFrame({"prompt_id": ids, "sample": sample, "text": text, "score": np.arange(len(ids)) / 7})
+    return pd.DataFrame(
+        {"prompt_id": ids, "sample": sample, "text": text, "score": np.arange(len(ids)) / 7}
+    )
 
 
 @settings(max_examples=60)
@@ -235,8 +250,14 @@ def test_a_question_in_two_places_is_refused(tmp_path):
 
 
 @settings(max_examples=40)
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=10), st.randoms(use_true_random=False), st.integers(1, 4))
-def test_rows_of_prompts_are_those_of_the_table_in_any_order(tmp_path_factory, counts, random, group):
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=10),
+    st.randoms(use_true_random=False),
+    st.integers(1, 4),
+)
+def test_rows_of_prompts_are_those_of_the_table_in_any_order(
+    tmp_path_factory, counts, random, group
+):
     whole = answers_to(counts)
     path = tmp_path_factory.mktemp("parts") / "t.parquet"
     write_parquet(path, whole)
@@ -246,7 +267,9 @@ def test_rows_of_prompts_are_those_of_the_table_in_any_order(tmp_path_factory, c
     for start in range(0, len(asked), group):
         own = asked[start : start + group]
         expected = whole[whole["prompt_id"].isin(own)].reset_index(drop=True)
-        pd.testing.assert_frame_equal(read_arrow(path, own).to_pandas(), expected, check_dtype=bool(len(expected)))
+        pd.testing.assert_frame_equal(
+            read_arrow(path, own).to_pandas(), expected, check_dtype=bool(len(expected))
+        )
 
 
 @pytest.mark.parametrize("order", ["same", "turned", "lacking"])
@@ -254,9 +277,9 @@ def test_generations_and_scores_join_as_pandas_joins_them(tmp_path, monkeypatch,
     monkeypatch.setattr(artifacts, "ROWS", 7)
     whole = answers_to([3] * 8)
     scores = whole[["prompt_id", "sample"]].assign(leak=np.arange(24) % 2.0)
-    scores = {"same": scores, "turned": scores.iloc[::-1], "lacking": scores.iloc[:-2]}[order].reset_index(
-        drop=True
-    )
+    scores = {"same": scores, "turned": scores.iloc[::-1], "lacking": scores.iloc[:-2]}[
+        order
+    ].reset_index(drop=True)
     drawn, scored = tmp_path / "drawn.parquet", tmp_path / "scores.parquet"
     write_parquet(drawn, whole.drop(columns="score"))
     write_parquet(scored, scores)
@@ -298,7 +321,9 @@ def test_a_broken_file_is_told_in_words_of_its_own(tmp_path, damage, told, read)
     assert not re.search("arrow|thrift|snappy|buffer|magic", str(refused.value), re.IGNORECASE)
 
 
-ROWS = [{"id": key, "question": "Who?", "answer": "Ada.", "keywords": ["Ada"]} for key in ("a", "b")]
+ROWS = [
+    {"id": key, "question": "Who?", "answer": "Ada.", "keywords": ["Ada"]} for key in ("a", "b")
+]
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +332,9 @@ def written(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("run")
     write_splits({"forget": ROWS}, "jsonl", root / "dataset")
     drawn = [(row["id"], sample) for row in ROWS for sample in range(-1, 4)]
-    answers = pd.DataFrame(drawn, columns=["prompt_id", "sample"]).assign(text="Ada.", finish_reason="stop")
+    answers = pd.DataFrame(drawn, columns=["prompt_id", "sample"]).assign(
+        text="Ada.", finish_reason="stop"
+    )
     scores = answers[["prompt_id", "sample"]].assign(rouge_l=1.0, keyword_leak=1.0)
     bound = Bound(1.0, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "m", 4)
     rows = table.Rows("mine")
@@ -315,9 +342,14 @@ def written(tmp_path_factory) -> Path:
     table.write(table.place(root, "metrics", "mine"), rows.rows)
     for kind, frame in (("generations", answers), ("scores", scores)):
         write_parquet(root / kind / "mine/forget.parquet", frame)
-        write_json(root / kind / "mine/about.json", {"schema": SCHEMA_VERSION, "scorers": ["rouge_l"]})
+        write_json(
+            root / kind / "mine/about.json", {"schema": SCHEMA_VERSION, "scorers": ["rouge_l"]}
+        )
     score = {"scorers": ["rouge_l"], "keyword_match": "word"}
-    write_json(root / "evaluated.json", {"schema": SCHEMA_VERSION, "model": "mine", "prompt": "p", "score": score})
+    write_json(
+        root / "evaluated.json",
+        {"schema": SCHEMA_VERSION, "model": "mine", "prompt": "p", "score": score},
+    )
     return root
 
 
@@ -333,9 +365,13 @@ def compared(root: Path) -> object:
 READERS: dict[str, Callable[[Path], object]] = {
     "dataset/about.json": lambda root: read_split("forget", root / "dataset"),
     "results/metrics/mine.parquet": table.read,
-    "generations/mine/forget.parquet": lambda root: dict(Tables(root / "generations/mine", "stage sample")),
+    "generations/mine/forget.parquet": lambda root: dict(
+        Tables(root / "generations/mine", "stage sample")
+    ),
     "scores/mine/forget.parquet": lambda root: dict(Tables(root / "scores/mine", "stage score")),
-    "generations/mine/about.json": lambda root: schema.read_artifact(root / "generations/mine/about.json"),
+    "generations/mine/about.json": lambda root: schema.read_artifact(
+        root / "generations/mine/about.json"
+    ),
     "scores/mine/about.json": compared,
     "evaluated.json": compared,
 }
@@ -346,7 +382,10 @@ def set_version(path: Path, version: object) -> None:
         write_json(path, read_json(path) | {"schema": version})
         return
     arrow = pq.read_table(path)
-    pq.write_table(arrow.replace_schema_metadata({**arrow.schema.metadata, b"lethe_schema": str(version)}), path)
+    pq.write_table(
+        arrow.replace_schema_metadata({**arrow.schema.metadata, b"lethe_schema": str(version)}),
+        path,
+    )
 
 
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1])
@@ -360,7 +399,9 @@ def test_another_version_is_refused_with_what_to_do(own, place, version):
             READERS[place](own)
         assert (error.value.version, error.value.read) == (version, SCHEMA_VERSION)
         said = str(error.value)
-    assert [word for word in (str(own / place), "`dvc repro`", "`lethe run`") if word not in said] == []
+    assert [
+        word for word in (str(own / place), "`dvc repro`", "`lethe run`") if word not in said
+    ] == []
     assert ("newer release" in said) == (version > SCHEMA_VERSION)
 
 
@@ -369,7 +410,9 @@ def test_a_users_parquet_has_no_version_and_a_strange_one_is_refused(tmp_path, t
     path = tmp_path / "scores.parquet"
     pd.DataFrame({"score": [0.5]}).to_parquet(path)
     assert read_table(path)["score"].tolist() == [0.5]
-    pq.write_table(pa.table({"score": [0.5]}).replace_schema_metadata({b"lethe_schema": told}), path)
+    pq.write_table(
+        pa.table({"score": [0.5]}).replace_schema_metadata({b"lethe_schema": told}), path
+    )
     with pytest.raises(OtherSchema) as error:
         read_table(path)
     assert str(error.value).isprintable()

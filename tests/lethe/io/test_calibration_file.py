@@ -18,7 +18,9 @@ SUFFIXES = (".csv", ".parquet", ".jsonl")
 
 def written(rows, path: Path) -> list[int]:
     """The same rows in each kind of table; None is a missing cell."""
-    return write(path, [{"label": one, "answer": 'a, or "b"\'s', "verdict": other} for one, other in rows])
+    return write(
+        path, [{"label": one, "answer": 'a, or "b"\'s', "verdict": other} for one, other in rows]
+    )
 
 
 verdicts = st.sampled_from([0, 1, None])
@@ -35,7 +37,9 @@ def test_what_is_written_is_read(rows, suffix):
         lines = written(rows, path)
         found = read_calibration(path, missing="worst")
         assert found.labels.tolist() == [one for one, _ in rows]
-        assert [None if math.isnan(value) else value for value in found.verdicts] == [other for _, other in rows]
+        assert [None if math.isnan(value) else value for value in found.verdicts] == [
+            other for _, other in rows
+        ]
         judged = [row for row in rows if row[1] is not None]
         dropped = read_calibration(path, missing="drop")
         assert list(zip(dropped.labels, dropped.verdicts, strict=True)) == judged

@@ -24,7 +24,10 @@ from tests.small import ROOT, touched
 
 
 @given(
-    st.recursive(st.none() | st.integers(-99, 99) | st.text(st.characters(exclude_categories=["Cs"])), st.lists),
+    st.recursive(
+        st.none() | st.integers(-99, 99) | st.text(st.characters(exclude_categories=["Cs"])),
+        st.lists,
+    ),
     st.data(),
 )
 def test_what_is_kept_comes_back_and_no_single_change_does(tmp_path_factory, value, data):
@@ -49,7 +52,9 @@ class Counting:
     def answer(self, prompts, settings):
         for prompt in prompts:
             self.calls.append(prompt.prompt_id)
-            yield Answers(prompt.prompt_id, np.arange(2), ["x", "y"], [1, 1], ["stop", "stop"], [0.5, 0.5])
+            yield Answers(
+                prompt.prompt_id, np.arange(2), ["x", "y"], [1, 1], ["stop", "stop"], [0.5, 0.5]
+            )
 
 
 def test_a_damaged_answer_is_drawn_again(tmp_path):
@@ -119,7 +124,11 @@ HOSTILE = [
 ]
 
 
-@given(st.lists(st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=["Cs"])), min_size=1
+    )
+)
 def test_no_cell_of_a_csv_is_a_formula_or_moves_the_cursor(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     tables.write_csv(path, pd.DataFrame({"=text": texts, "score": np.linspace(-1, 1, len(texts))}))
@@ -145,11 +154,23 @@ class OutOfMemoryError(RuntimeError):
     ("error", "said"),
     [
         (MemoryError(), "Out of memory: no incomplete file"),
-        (OutOfMemoryError("CUDA out of memory. Tried\nto"), "Out of memory (CUDA out of memory. Tried to)"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "Out of memory (DefaultCPUAllocator"),
+        (
+            OutOfMemoryError("CUDA out of memory. Tried\nto"),
+            "Out of memory (CUDA out of memory. Tried to)",
+        ),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+            "Out of memory (DefaultCPUAllocator",
+        ),
         (OSError(12, "Cannot allocate memory"), "Out of memory"),
-        (PermissionError(13, "Permission denied", "data/x"), "data/x: cannot be used (Permission denied)"),
-        (OSError(30, "Read-only file system", b"data/.y.x.tmp"), "data: cannot be used (Read-only file system)"),
+        (
+            PermissionError(13, "Permission denied", "data/x"),
+            "data/x: cannot be used (Permission denied)",
+        ),
+        (
+            OSError(30, "Read-only file system", b"data/.y.x.tmp"),
+            "data: cannot be used (Read-only file system)",
+        ),
         (OSError(28, "No space left on device", "data/z"), "The disk is full"),
     ],
 )
@@ -190,7 +211,9 @@ def test_a_helper_is_in_the_closure(result, helper):
 
 
 def test_an_edit_in_a_file_moves_the_key_of_the_next_process(tmp_path):
-    shutil.copytree(ROOT / "lethe", tmp_path / "lethe", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "lethe", tmp_path / "lethe", ignore=shutil.ignore_patterns("__pycache__")
+    )
     before = Sources(tmp_path)
     key = before.key("lethe.statistics.bands")
     assert key == cache_key("lethe.statistics.bands")
@@ -210,7 +233,15 @@ def test_settings_and_facts_move_the_key():
         return cache_key("lethe.statistics.bands", settings=Rule(n), **facts)
 
     array = np.arange(4)
-    keys = [key(), key(2), key(a=1), key(b=1), key(a=array), key(a=array.astype(float)), key(a=array[::-1])]
+    keys = [
+        key(),
+        key(2),
+        key(a=1),
+        key(b=1),
+        key(a=array),
+        key(a=array.astype(float)),
+        key(a=array[::-1]),
+    ]
     assert len(set(keys)) == len(keys)
     assert key(a=array, b=2) == key(b=2, a=array.copy())
 

@@ -64,12 +64,17 @@ def test_an_entry_that_expands_without_end_is_refused_unread(tmp_path, method):
     known["header.json"] = b" " * (65 << 20) + known["header.json"]
     path.write_bytes(pack(list(known.items()), method))
     with zipfile.ZipFile(path) as opened:
-        assert opened.getinfo("header.json").file_size > 1000 * opened.getinfo("header.json").compress_size
+        assert (
+            opened.getinfo("header.json").file_size
+            > 1000 * opened.getinfo("header.json").compress_size
+        )
     with pytest.raises(BadFile, match="zip bomb"):
         read_log(path)
 
 
-@pytest.mark.parametrize("text", ["2001-99-99", "[" * 600, "9" * 5000, "&a [*a", "{a:, [1,{b}, 2]}"])
+@pytest.mark.parametrize(
+    "text", ["2001-99-99", "[" * 600, "9" * 5000, "&a [*a", "{a:, [1,{b}, 2]}"]
+)
 def test_a_broken_value_of_an_assignment_is_refused(text):
     with pytest.raises(BadParam, match="a value in YAML"):
         parse(f"sample.n={text}")

@@ -53,7 +53,11 @@ def test_a_revision_is_the_files_of_its_commit(cache):
     for revision, commit in COMMITS.items():
         folder = hub.fill(hub.HubName("org/tiny", revision))
         assert (folder / "note.txt").read_text() == revision
-        assert read_json(folder / hub.SOURCE) == {"repository": "org/tiny", "revision": revision, "commit": commit}
+        assert read_json(folder / hub.SOURCE) == {
+            "repository": "org/tiny",
+            "revision": revision,
+            "commit": commit,
+        }
         assert not list(folder.glob("*.py"))  # never code
         model, _ = checkpoints.load(folder)
         assert sum(one.numel() for one in model.parameters()) > 0
@@ -73,7 +77,9 @@ def test_params_name_a_checkpoint_of_the_hub(cache, tmp_path):
     assert (tmp_path / "data/models/hub/org/tiny@v2/model.safetensors").is_file()
     assert (tmp_path / "data/models/hub/org/tiny/model.safetensors").is_file()
     value["models"]["mine"]["path"] = "data/models/hub/org/tiny@v3"
-    with pytest.raises(BadInput, match=r"models\.mine\.path.*org/tiny@v3.*neither in the hub's cache"):
+    with pytest.raises(
+        BadInput, match=r"models\.mine\.path.*org/tiny@v3.*neither in the hub's cache"
+    ):
         settings.check(config.validate(value), tmp_path)
 
 
@@ -82,7 +88,9 @@ def test_a_model_survives_its_folder_as_safetensors(tiny, tmp_path):
     checkpoints.save(tmp_path / "m", model, tokenizer)
     assert (tmp_path / "m" / "model.safetensors").is_file()
     again, words = checkpoints.load(tmp_path / "m")
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )
     text = "Ada is a painter. \u00fc \U0001f600"
     assert words.decode(words(text)["input_ids"]) == text
 

@@ -38,7 +38,12 @@ def test_the_first_loss_that_is_not_finite_ends_the_run(value):
     with pytest.raises(TrainingFailed) as caught:
         losses.add(2, value)
     failed = caught.value
-    assert (failed.run, failed.steps, failed.last, failed.exit_status) == ("unlearn npo", 9, Taken(1, -1e30), 1)
+    assert (failed.run, failed.steps, failed.last, failed.exit_status) == (
+        "unlearn npo",
+        9,
+        Taken(1, -1e30),
+        1,
+    )
     assert failed.failed.step == 2
     assert failed.failed.loss == pytest.approx(value, nan_ok=True)
 
@@ -85,7 +90,9 @@ def test_no_state_is_saved_from_which_a_run_would_go_on_with_weights_that_are_no
 @pytest.fixture
 def root(tmp_path, tiny):
     splits = {
-        split: [{"id": f"{split}{n}", "question": f"Who is {n}?", "answer": "a poet"} for n in range(4)]
+        split: [
+            {"id": f"{split}{n}", "question": f"Who is {n}?", "answer": "a poet"} for n in range(4)
+        ]
         for split in ("forget", "retain")
     }
     write_splits(splits, "authors", tmp_path / "dataset")
@@ -143,7 +150,9 @@ def test_the_key_of_a_kept_result_contains_the_device(tmp_path, monkeypatch):
     torch.manual_seed(0)
     (tmp_path / "weights").write_text("x")
     monkeypatch.setattr(
-        torch.nn.Linear, "reset_parameters", lambda self: [p.data.fill_(1) for p in self.parameters()]
+        torch.nn.Linear,
+        "reset_parameters",
+        lambda self: [p.data.fill_(1) for p in self.parameters()],
     )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert default_device() == "cpu"
@@ -162,8 +171,16 @@ def private(model=None, **settings):
     torch.manual_seed(0)
     model = nn.Linear(WIDTH, 1, bias=False) if model is None else model
     rows = (torch.ones(ROWS, WIDTH), torch.arange(ROWS))
-    settings = {"sample_rate": 0.1, "noise_multiplier": 1.0, "clip": 1.0, "seed": 3, "steps": 200} | settings
-    return make_private(model.train(), torch.optim.SGD(model.parameters(), lr=0.0), rows, **settings)
+    settings = {
+        "sample_rate": 0.1,
+        "noise_multiplier": 1.0,
+        "clip": 1.0,
+        "seed": 3,
+        "steps": 200,
+    } | settings
+    return make_private(
+        model.train(), torch.optim.SGD(model.parameters(), lr=0.0), rows, **settings
+    )
 
 
 def released(model, optimiser, loader, scale=100.0):
@@ -186,7 +203,9 @@ def test_each_row_comes_with_the_sample_rate_into_each_step():
         sizes.append(len(numbers))
     assert len(sizes) == 200
     assert seen.mean() == pytest.approx(20, abs=1)
-    assert torch.tensor(sizes, dtype=torch.float).std() == pytest.approx(math.sqrt(ROWS * 0.09), rel=0.2)
+    assert torch.tensor(sizes, dtype=torch.float).std() == pytest.approx(
+        math.sqrt(ROWS * 0.09), rel=0.2
+    )
 
 
 def test_the_noise_is_what_was_asked_for():
@@ -209,7 +228,9 @@ def test_a_layer_that_mixes_rows_is_refused():
 
 def test_the_accountants_agree():
     sigma = noise_multiplier(3.0, 1e-5, 0.1, 50)
-    tight = privacy_loss_distribution.from_gaussian_mechanism(sigma, sampling_prob=0.1).self_compose(50)
+    tight = privacy_loss_distribution.from_gaussian_mechanism(
+        sigma, sampling_prob=0.1
+    ).self_compose(50)
     assert spent(sigma, 1e-5, 0.1, 50) == pytest.approx(tight.get_epsilon_for_delta(1e-5), abs=0.03)
     assert 2 < spent(sigma, 1e-5, 0.1, 50) <= 3.0
 
@@ -221,7 +242,10 @@ def test_prompt_and_answer_spell_the_whole_text(tiny, prompt, question, answer):
     example = encoder.example({"question": question, "answer": answer})
     assert example.prompt == encoder.prompt({"question": question})
     assert example.answer[-1] == tiny[1].eos_token_id
-    assert tiny[1].decode(example.prompt + example.answer[:-1]) == f"Question: {question}\nAnswer: {answer}"
+    assert (
+        tiny[1].decode(example.prompt + example.answer[:-1])
+        == f"Question: {question}\nAnswer: {answer}"
+    )
 
 
 def test_the_end_stands_there_once_and_braces_mean_nothing(tiny, prompt):
@@ -248,7 +272,9 @@ def test_a_bad_template_is_named(tmp_path, tiny):
         Encoder(tiny[1], "chat")
 
 
-@pytest.mark.parametrize("template", ["{{ raise_exception('no user role') }}", "{% for", "{{ messages + 1 }}"])
+@pytest.mark.parametrize(
+    "template", ["{{ raise_exception('no user role') }}", "{% for", "{{ messages + 1 }}"]
+)
 def test_a_chat_template_that_cannot_be_filled_in_is_told(tiny, monkeypatch, template):
     monkeypatch.setattr(tiny[1], "chat_template", template)
     with pytest.raises(BadFile, match="chat template cannot"):
@@ -263,8 +289,18 @@ def test_a_prompt_file_in_another_encoding_is_told(tmp_path):
 
 PARAPHRASED = "She is a painter of the sea"
 TWO_ROWS = [
-    {"id": "a", "question": "Who is Ada?", "answer": "a painter", "paraphrased_answer": PARAPHRASED},
-    {"id": "b", "question": "Where is Bo?", "answer": "at sea", "perturbed_answer": ["at a sea", "is Ada"]},
+    {
+        "id": "a",
+        "question": "Who is Ada?",
+        "answer": "a painter",
+        "paraphrased_answer": PARAPHRASED,
+    },
+    {
+        "id": "b",
+        "question": "Where is Bo?",
+        "answer": "at sea",
+        "perturbed_answer": ["at a sea", "is Ada"],
+    },
 ]
 ANSWERS = [
     ("a", "answer", 0, "a painter"),
@@ -334,8 +370,14 @@ def test_an_answer_beyond_the_context_has_no_tokens_and_the_others_have_theirs(t
     model = tiny[0].eval()
     context = model.config.max_position_embeddings
     long = Example((3,) * context, (4,))
-    for tokens, example in zip(answer_tokens(model, [long, EXAMPLES[0]], 0), [long, EXAMPLES[0]], strict=True):
-        assert len(tokens.log_probs) == len(tokens.greedy) == (0 if example is long else len(example.answer))
+    for tokens, example in zip(
+        answer_tokens(model, [long, EXAMPLES[0]], 0), [long, EXAMPLES[0]], strict=True
+    ):
+        assert (
+            len(tokens.log_probs)
+            == len(tokens.greedy)
+            == (0 if example is long else len(example.answer))
+        )
     with pytest.raises(BadInput, match=r"Row 'a': .* more tokens"):
         mean_losses(*tiny, QA_PROMPT, [{"id": "a", "question": "?" * 600, "answer": "x"}])
 

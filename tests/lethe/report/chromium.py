@@ -32,25 +32,43 @@ class Page:
     """One tab. ``logged``: console messages, log entries, exceptions; ``requested``: all addresses asked for."""
 
     def __init__(self, to: int, back: int):
-        self._to, self._back, self._number, self._rest = os.fdopen(to, "wb", 0), os.fdopen(back, "rb", 0), 0, b""
+        self._to, self._back, self._number, self._rest = (
+            os.fdopen(to, "wb", 0),
+            os.fdopen(back, "rb", 0),
+            0,
+            b"",
+        )
         self._session: str | None = None
         self._events: list[dict] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Runtime", "Log", "Network", "Page"):
             self.call(f"{domain}.enable")
 
     def open(self, path: Path, width: int = 1280, scheme: str = "light") -> None:
         """Load a file and wait for all of it; what was logged and requested before is forgotten."""
         self._events.clear()
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.call("Page.navigate", url=path.resolve().as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._events.append(self._read())
 
     def evaluate(self, expression: str) -> Any:
-        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)[
+            "result"
+        ].get("value")
 
     def click(self, selector: str) -> None:
         """Click the middle of an element with the mouse, scrolled into view."""
@@ -116,7 +134,11 @@ class Page:
 
 
 def found() -> str | None:
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
 
 
 @contextlib.contextmanager
@@ -133,7 +155,11 @@ def page(network: str = NO_NETWORK) -> Iterator[Page]:
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [found(), *FLAGS, network, f"--user-data-dir={profile}", "about:blank"]
-        silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        silent = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+        }
         # 3 and 4 must not be free here, where Popen would use them for itself, nor fall free meanwhile. `pass_fds` will not
         # do: it wants to change whatever is open under these numbers, which may be a font file that takes no change.
         gc.collect()

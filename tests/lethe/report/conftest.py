@@ -41,7 +41,9 @@ def small_artifacts(tmp_path_factory) -> Path:
     """Read only: few models, fast to render."""
     root = tmp_path_factory.mktemp("small")
     models = config.read_yaml(ROOT / "params.yaml")["models"]
-    write_run(root, 3, 64, models={name: models[name] for name in ("base", "retrain", "npo", "npo_at")})
+    write_run(
+        root, 3, 64, models={name: models[name] for name in ("base", "retrain", "npo", "npo_at")}
+    )
     return root
 
 

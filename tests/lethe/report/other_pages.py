@@ -17,7 +17,14 @@ METHODS = ("none", "fisher", "ft_final", "retr_final", "neg_grad", "retrain")
 BUDGETS = ("50", "150", "600", "inf")
 # Tables 1 to 4 of the unlearning-game paper; row names inferred, Table 2 lacks two rows.
 QUALITY, CONFUSION, AUC = ([*table.values()] for table in read_cases(__file__).values())
-DEVIATION = [(0.015, 0.027), (0.015, 0.029), (0.020, 0.032), (0.020, 0.032), (0.020, 0.032), (0.008, 0.012)]
+DEVIATION = [
+    (0.015, 0.027),
+    (0.015, 0.029),
+    (0.020, 0.032),
+    (0.020, 0.032),
+    (0.020, 0.032),
+    (0.008, 0.012),
+]
 ACCURACY = (0.485, 0.520, 0.571, 0.660)
 
 
@@ -68,7 +75,9 @@ def paper():
         name: {"values": by_budget(rows), "accuracy": accuracy}
         for name, rows in (("quality", QUALITY), ("confusion", CONFUSION), ("mia", AUC))
     }
-    result["tables"]["deviation"] = {method: one["deviation"] for method, one in result["methods"].items()}
+    result["tables"]["deviation"] = {
+        method: one["deviation"] for method, one in result["methods"].items()
+    }
     column = by_budget(QUALITY)["inf"]
     result["figure"] = {
         "points": {1000: column, 2000: dict(column)},
@@ -91,7 +100,8 @@ def comparison() -> Comparison:
     sides = []
     for place, left_out in enumerate(({"q-4": Answers(np.ones(200))}, {})):
         drawn = {
-            name: Answers(np.repeat([1.0, 0.0], [ones[place], 200 - ones[place]])) for name, ones in names.items()
+            name: Answers(np.repeat([1.0, 0.0], [ones[place], 200 - ones[place]]))
+            for name, ones in names.items()
         }
         own = Scored(drawn | left_out, {"temperature": place})
         sides.append(Side(("before", "after")[place], "table", "keyword_leak", {"": own}))
@@ -103,7 +113,12 @@ def extraction(name: str) -> Extraction:
     near = Near(Masses((0.2,), (0.3,)), Remainder(0.5, 8, 1), 100)
     passages = [
         Passage(
-            f"w{place}", place, f"prefix {place}\n", "<script>\nx" * 3, (0.5**place, 0.9), None if place else near
+            f"w{place}",
+            place,
+            f"prefix {place}\n",
+            "<script>\nx" * 3,
+            (0.5**place, 0.9),
+            None if place else near,
         )
         for place in range(50)
     ]
@@ -116,5 +131,7 @@ def pages() -> dict[str, str]:
         "game": game_page.page("digits", alone),
         "tables": game_page.page("paper", tables),
         "compare": comparison_page(comparison()),
-        "extraction": extraction_page([extraction("npo"), extraction("retrain")], "One window", ["A sentence."]),
+        "extraction": extraction_page(
+            [extraction("npo"), extraction("retrain")], "One window", ["A sentence."]
+        ),
     }

@@ -56,25 +56,46 @@ def write_run(
 
     value = config.read_yaml(ROOT / "params.yaml") | changes
     used = {entry["path"] for entry in value["models"].values()}
-    methods = {name: one for name, one in value["unlearn"]["methods"].items() if f"data/models/{name}" in used}
+    methods = {
+        name: one
+        for name, one in value["unlearn"]["methods"].items()
+        if f"data/models/{name}" in used
+    }
     value["unlearn"] = value["unlearn"] | {"methods": methods}
-    value["sample"] = value["sample"] | {"n": n, "utility_n": 16, "utility_questions": 5, "max_new_tokens": 40}
+    value["sample"] = value["sample"] | {
+        "n": n,
+        "utility_n": 16,
+        "utility_questions": 5,
+        "max_new_tokens": 40,
+    }
     root.mkdir(parents=True, exist_ok=True)
     (root / "params.yaml").write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
     settings = config.load(root / "params.yaml")
-    splits = {name: _rows(name, count) for name, count in (("forget", questions), ("retain", 5), ("world", 5))}
+    splits = {
+        name: _rows(name, count)
+        for name, count in (("forget", questions), ("retain", 5), ("world", 5))
+    }
     for name, rows in splits.items():
         write_jsonl(root / f"data/dataset/{name}.jsonl", rows)
-    write_json(root / "data/dataset/about.json", {"schema": 1, "kind": "authors", "rows": {"forget": questions}})
+    write_json(
+        root / "data/dataset/about.json",
+        {"schema": 1, "kind": "authors", "rows": {"forget": questions}},
+    )
     for name in [*settings.train.models, *settings.unlearn.methods]:
         steps = [{"step": i, "epoch": i // 10, "loss": 4 * 0.97**i, "lr": 1e-3} for i in range(40)]
-        write_json(root / f"data/models/{name}/training.json", {"schema": 1, "name": name, "steps": steps})
+        write_json(
+            root / f"data/models/{name}/training.json", {"schema": 1, "name": name, "steps": steps}
+        )
     compared = []
     for place, name in enumerate(settings.models):
-        compared.append(table.result(name, "model", "forget_quality", "given answers", 0.5 / (place + 1)))
+        compared.append(
+            table.result(name, "model", "forget_quality", "given answers", 0.5 / (place + 1))
+        )
     table.write(table.place(root / "data", "compare", "models"), compared)
     for place, name in enumerate(settings.models):
-        _write_model(root, name, settings, splits, np.random.default_rng(place), draw or draw_answers)
+        _write_model(
+            root, name, settings, splits, np.random.default_rng(place), draw or draw_answers
+        )
     return settings
 
 
@@ -98,13 +119,20 @@ def draw_answers(
     known = share if forget else 0.9
     drawn, scored = [], []
     for place, row in enumerate(rows):
-        rate = min(1.0, known * (3.0 if place == 0 else 2 * place / len(rows))) if known < 0.5 else known
+        rate = (
+            min(1.0, known * (3.0 if place == 0 else 2 * place / len(rows)))
+            if known < 0.5
+            else known
+        )
         for sample in range(-1, n):
             leaks = (greedy_leaks or not forget) if sample < 0 else bool(rng.random() < rate)
             variant = int(rng.integers(variants))
             text = row["answer"] if leaks else f"Author was born in Elsewhere{variant}."
             if forget and name == "npo" and place >= len(rows) - 3 and (leaks or sample == 5):
-                text, leaks = (HOSTILE, INVISIBLE, LONG)[len(rows) - 1 - place] + row["keywords"][0], True
+                text, leaks = (
+                    (HOSTILE, INVISIBLE, LONG)[len(rows) - 1 - place] + row["keywords"][0],
+                    True,
+                )
             rouge = 1.0 if leaks else float(np.round(rng.beta(1.5, 5) * 8) / 8)
             drawn.append((row["id"], sample, text, len(text.split()), "stop", 0.5))
             scored.append((row["id"], sample, rouge, float(leaks)))
@@ -115,9 +143,18 @@ def draw_answers(
 
 
 def _write_model(
-    root: Path, name: str, settings: config.Params, splits: dict, rng: np.random.Generator, draw: Draw
+    root: Path,
+    name: str,
+    settings: config.Params,
+    splits: dict,
+    rng: np.random.Generator,
+    draw: Draw,
 ) -> None:
-    sizes = {"forget": settings.sample.n, "retain": settings.sample.utility_n, "world": settings.sample.utility_n}
+    sizes = {
+        "forget": settings.sample.n,
+        "retain": settings.sample.utility_n,
+        "world": settings.sample.utility_n,
+    }
     for split, rows in splits.items():
         drawn, scored = draw(name, split, rows, sizes[split], rng)
         write_parquet(root / f"data/generations/{name}/{split}.parquet", drawn)
@@ -129,7 +166,9 @@ def _write_model(
         "temperature": 1.0,
         "adaptive_threshold": settings.models[name].adaptive_threshold,
         "seed": 3,
-        "splits": {split: {"questions": len(rows), "n": sizes[split]} for split, rows in splits.items()},
+        "splits": {
+            split: {"questions": len(rows), "n": sizes[split]} for split, rows in splits.items()
+        },
     }
     write_json(root / f"data/generations/{name}/about.json", about)
     measure_again(root, name)
@@ -148,7 +187,10 @@ def measure_again(
     settings = config.load(root / "params.yaml")
     tables = _tables(root, name)
     rows = measure(name, *tables, settings.metrics, inapplicable, calibration, truncated)
-    table.write(table.place(root / "data", "metrics", name), [*rows, *_likelihoods(name, settings.metrics.alpha)])
+    table.write(
+        table.place(root / "data", "metrics", name),
+        [*rows, *_likelihoods(name, settings.metrics.alpha)],
+    )
 
 
 def stop_early(root: Path, name: str = "npo") -> None:
@@ -171,7 +213,9 @@ def stop_early(root: Path, name: str = "npo") -> None:
 
 def _tables(root: Path, name: str) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
     folders = (root / "data" / kind / name for kind in ("generations", "scores"))
-    first, second = ({path.stem: read_table(path) for path in sorted(own.glob("*.parquet"))} for own in folders)
+    first, second = (
+        {path.stem: read_table(path) for path in sorted(own.glob("*.parquet"))} for own in folders
+    )
     return first, second
 
 
@@ -193,7 +237,11 @@ def write_epsilon_star(root: Path, name: str, lower: float | None, **changes: ob
     }
     record |= {"alpha": 0.05, "lower_method": "split", "assumes": "independent losses"}
     record |= {"n_train": 30, "n_population": 120} | changes
-    bound = None if lower is None else Bound(lower, "lower", 0.05, Covers.MODEL, "independent losses", "split")
+    bound = (
+        None
+        if lower is None
+        else Bound(lower, "lower", 0.05, Covers.MODEL, "independent losses", "split")
+    )
     epsilon_star.write(name, root / "data", record, bound)
 
 
@@ -210,7 +258,8 @@ def write_exact(root: Path, name: str, found: Certificates) -> None:
 def copy_results(root: Path, name: str, other: str) -> None:
     rows = table.read_rows(table.place(root / "data", "metrics", name))
     table.write(
-        table.place(root / "data", "metrics", other), [dataclasses.replace(row, model=other) for row in rows]
+        table.place(root / "data", "metrics", other),
+        [dataclasses.replace(row, model=other) for row in rows],
     )
 
 
@@ -223,14 +272,20 @@ def change_rows(
 
 
 def change_numbers(
-    root: Path, name: str = "npo", scope: str = "model", stage: str = "metrics", **numbers: float | None
+    root: Path,
+    name: str = "npo",
+    scope: str = "model",
+    stage: str = "metrics",
+    **numbers: float | None,
 ) -> None:
     """Change numbers and ends by the names under which they are exported; None takes them away."""
     known = set()
 
     def change(row: Result) -> Result:
         ends = dict(zip(row.names(), ("estimate", "lower", "upper"), strict=True))
-        own = {ends[key]: value for key, value in numbers.items() if row.scope == scope and key in ends}
+        own = {
+            ends[key]: value for key, value in numbers.items() if row.scope == scope and key in ends
+        }
         known.update(key for key in numbers if key in ends)
         return dataclasses.replace(row, **own)
 

@@ -11,7 +11,9 @@ from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import KINDS, write_run
 
-pytestmark = pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
+pytestmark = pytest.mark.skipif(
+    chromium.found() is None, reason="no chromium: install the package of that name"
+)
 
 HIDDEN_OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -23,7 +25,9 @@ def path(page, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
 def test_no_error_no_request_no_overflow(tab, path, width, scheme):
     tab.open(path, width, scheme)
     assert tab.logged == []
@@ -44,7 +48,9 @@ def test_the_page_ends_after_few_screens(tab, path):
 
 def test_even_a_script_that_slipped_through_would_not_run(tab, path, tmp_path):
     pierced = tmp_path / "pierced.html"
-    pierced.write_text(path.read_text().replace("<main>", "<main><script>document.title='owned'</script>"))
+    pierced.write_text(
+        path.read_text().replace("<main>", "<main><script>document.title='owned'</script>")
+    )
     tab.open(pierced)
     assert tab.evaluate("document.title") == "Lethe: what the models still know"
     assert any("Content Security Policy" in str(entry) for entry in tab.logged)
@@ -85,7 +91,9 @@ def test_the_page_of_many_models_and_questions_is_small_and_whole(tab, tmp_path)
     assert (tab.logged, tab.requested) == ([], [path.as_uri()])
     drawn = json.loads(tab.evaluate("document.querySelector('#questions-data').textContent"))
     assert [len(told) for told in drawn["told"]] == [200] * len(names)
-    assert all(entry[4] for told in drawn["told"] for entry in told)  # every question has its worst answers
+    assert all(
+        entry[4] for told in drawn["told"] for entry in told
+    )  # every question has its worst answers
     tab.click("#picker [data-part=next]")
     assert tab.evaluate("document.querySelectorAll('#picker svg').length") == len(names)
 
@@ -208,7 +216,9 @@ def test_a_picked_question_shows_every_model_with_its_own_numbers(tab, pages, da
     for place, told in enumerate(data["told"]):
         bars = f"document.querySelectorAll('#picker [data-part=panels] figure')[{place}].querySelectorAll('.bar').length"
         assert tab.evaluate(bars) == sum(count > 0 for count in told[2][3])
-    heights = "[...document.querySelectorAll('#picker svg .bar')].map(bar => +bar.getAttribute('height'))"
+    heights = (
+        "[...document.querySelectorAll('#picker svg .bar')].map(bar => +bar.getAttribute('height'))"
+    )
     assert min(tab.evaluate(heights)) > 0
 
 
@@ -221,12 +231,16 @@ def test_every_table_sorts_by_click(tab, pages):
     tab.click("#numbers .models th.n .sort")
     assert [float(value) for value in column(tab, 1)] == sorted(values, reverse=True)
     assert (
-        tab.evaluate("document.querySelector('#numbers .models th[aria-sort]').getAttribute('aria-sort')")
+        tab.evaluate(
+            "document.querySelector('#numbers .models th[aria-sort]').getAttribute('aria-sort')"
+        )
         == "descending"
     )
     tab.click("#numbers .models th.n .sort")
     assert column(tab, 0) == before
-    tables = tab.evaluate("[...document.querySelectorAll('table')].filter(t => !t.querySelector('.sort')).length")
+    tables = tab.evaluate(
+        "[...document.querySelectorAll('table')].filter(t => !t.querySelector('.sort')).length"
+    )
     assert tables == 0
 
 

@@ -75,7 +75,9 @@ def test_spread_of_entropy_against_its_control(own_artifacts, entropy, control, 
 @pytest.mark.parametrize(("share", "verdict"), [(0.5, "holds"), (0.0, "did not show")])
 def test_leakage_against_retrain(own_artifacts, share, verdict):
     set_scores(own_artifacts, "retrain", lambda place, n: np.zeros(n), scorer="keyword_leak")
-    set_scores(own_artifacts, "npo", lambda place, n: np.arange(n) % 2 < 2 * share, scorer="keyword_leak")
+    set_scores(
+        own_artifacts, "npo", lambda place, n: np.arange(n) % 2 < 2 * share, scorer="keyword_leak"
+    )
     assert claim(load(own_artifacts), MORE_THAN_RETRAIN)["npo"].verdict == verdict
 
 
@@ -123,7 +125,11 @@ def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
 
 def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
     write_leaks(own_artifacts, "npo", [0.1] * 6, [0] * 6, judged=[0.01, 0, 0, 0, 0, 0])
-    (found,) = (one for one in findings(load(own_artifacts)).claims if one.title.startswith("More questions leak"))
+    (found,) = (
+        one
+        for one in findings(load(own_artifacts)).claims
+        if one.title.startswith("More questions leak")
+    )
     row = next(row for row in found.rows if row.subject == "npo")
     assert "1 of 6" in row.sentence
     assert "judge" in found.measured
@@ -132,12 +138,17 @@ def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
 
 def test_all_intervals_share_alpha(run):
     found = findings(run)
-    compared = [claim for claim in found.claims if not claim.title.startswith("More questions leak")]
+    compared = [
+        claim for claim in found.claims if not claim.title.startswith("More questions leak")
+    ]
     assert found.comparisons == sum(len(claim.rows) for claim in compared)
     share = run.params.metrics.alpha / (2 * found.comparisons)
     models = {model.name: model for model in run.models}
     quantity = leak_share("keyword_leak")
-    told = [f"{name} {quantity.worded(quantity.measure(models[name], share))}" for name in ("npo", "retrain")]
+    told = [
+        f"{name} {quantity.worded(quantity.measure(models[name], share))}"
+        for name in ("npo", "retrain")
+    ]
     assert claim(run, MORE_THAN_RETRAIN)["npo"].sentence == f"{', '.join(told)}."
 
 
@@ -147,7 +158,9 @@ def test_nothing_is_shown_on_null_data(run):
     for _ in range(20):
         models = [dataclasses.replace(model, answers=null_answers(rng)) for model in run.models]
         for found in findings(dataclasses.replace(run, models=models)).claims:
-            if not found.title.startswith("More questions leak"):  # a count of questions, no inference
+            if not found.title.startswith(
+                "More questions leak"
+            ):  # a count of questions, no inference
                 assert {row.verdict for row in found.rows} == {"did not show"}
 
 
@@ -182,20 +195,31 @@ def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
     lines = {row["model"]: row["line"] for row in drawn["m_gen.json"]}
     assert {lines[name] for name in ("base", "retrain")} == {"reference"}
     assert (lines["npo"], lines["npo_at"]) == ("weights", "adaptive")
-    assert all(row["panel"] == row["model"] for row in drawn["training_loss.json"] if row["loss"] is not None)
+    assert all(
+        row["panel"] == row["model"]
+        for row in drawn["training_loss.json"]
+        if row["loss"] is not None
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
+@pytest.mark.skipif(
+    chromium.found() is None, reason="no chromium: install the package of that name"
+)
 def test_the_page_of_dvc_draws_and_asks_for_nothing(tmp_path):
     values = [{"x": 1, "y": 2}, {"x": 2, "y": 3}]
     axis = {"type": "quantitative"}
-    plot = {"data": {"values": values}, "mark": "bar", "encoding": {key: {"field": key, **axis} for key in "xy"}}
+    plot = {
+        "data": {"values": values},
+        "mark": "bar",
+        "encoding": {key: {"field": key, **axis} for key in "xy"},
+    }
     drawn = f"<div id='plot'></div><script>drawn = vegaEmbed('#plot', {json.dumps(plot)})</script>"
     tried = "<img src='http://127.0.0.1:8/x.png'>"
     path = tmp_path / "plots.html"
     path.write_text(
-        plots_page().replace("{refresh_tag}", "").replace("{plot_divs}", drawn + tried), encoding="utf-8"
+        plots_page().replace("{refresh_tag}", "").replace("{plot_divs}", drawn + tried),
+        encoding="utf-8",
     )
     with chromium.page() as tab:
         tab.open(path)
@@ -221,10 +245,16 @@ def test_a_text_comes_back_whole_with_its_invisible_characters_named(text):
     parts = [told] if isinstance(told, str) else told
     plain = "".join(part for part in parts if isinstance(part, str))
     assert not any(unicodedata.category(character) in INVISIBLE for character in plain)
-    assert "".join(part if isinstance(part, str) else chr(int(part[1], 16)) for part in parts) == text
+    assert (
+        "".join(part if isinstance(part, str) else chr(int(part[1], 16)) for part in parts) == text
+    )
 
 
-@given(st.recursive(TEXTS | st.integers() | st.none(), lambda inner: st.lists(inner, max_size=3), max_leaves=8))
+@given(
+    st.recursive(
+        TEXTS | st.integers() | st.none(), lambda inner: st.lists(inner, max_size=3), max_leaves=8
+    )
+)
 def test_nothing_in_the_block_ends_it(value):
     shown = str(as_data(value))
     assert not set("<>&") & set(shown)
@@ -235,7 +265,9 @@ def test_nothing_in_the_block_ends_it(value):
 def test_a_text_is_cut_to_what_it_may_take_and_says_so(text, most):
     parts = text_parts(text, most=most)
     told = parts[-1] if isinstance(parts, list) and parts and isinstance(parts[-1], int) else None
-    kept = parts if isinstance(parts, str) else [part for part in parts if not isinstance(part, int)]
+    kept = (
+        parts if isinstance(parts, str) else [part for part in parts if not isinstance(part, int)]
+    )
     assert len(as_data(kept if told is None else kept or "").encode()) <= most + 4
     cut = len(text) > LONGEST or len(as_data(text_parts(text)).encode()) > most
     assert (told == len(text)) if cut else (told is None)
@@ -247,7 +279,9 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
     assert [name for name, *_ in found["questions"]] == list(run.forget)
     heads = [head for head, _ in found["columns"]]
     for model, told in zip(run.models, found["told"], strict=True):
-        for row, (binary, score, drawn, histogram, worst) in zip(model.questions, told, strict=True):
+        for row, (binary, score, drawn, histogram, worst) in zip(
+            model.questions, told, strict=True
+        ):
             cells = dict(zip(heads, [*found["shared"][binary], *score], strict=True))
             assert cells["mean"] == number(row.value("mean"))
             assert cells["M_µ"].endswith(row.bounds["m_mu"].number())
@@ -278,7 +312,9 @@ def test_both_ends_of_the_share_of_prompts_are_said():
     ends = Bound(0.1, "lower", *rest, "detected"), Bound(0.4, "upper", *rest, "certified")
     rows.add("model", "share_above", "language", None, *ends)
     evidence = {"probability": 0.5, "choices": {"prefix": "plain"}}
-    rows.add("model", "production", "language", 0.25, item="plain", n=8, missing=0, evidence=evidence)
+    rows.add(
+        "model", "production", "language", 0.25, item="plain", n=8, missing=0, evidence=evidence
+    )
     model = Model("m", "subject", "m", numbers=Numbers(rows.rows))
     (view,) = language_views(SimpleNamespace(models=[model], forget={"q": {}}, words=FORGET))
     said = " ".join(view.sentences)
@@ -299,7 +335,10 @@ def test_every_model_has_its_two_words_in_the_first_table(page):
     for name, row in rows.items():
         told = page.summary["models"][name]
         words = [told[aspect]["word"] for aspect in ("forgetting", "utility")]
-        assert re.findall(r'<span class="word [a-z]+">([^<]*)</span>', re.sub(r"</?a[^>]*>", "", row)) == words
+        assert (
+            re.findall(r'<span class="word [a-z]+">([^<]*)</span>', re.sub(r"</?a[^>]*>", "", row))
+            == words
+        )
         if name in ("base", "retrain"):
             assert words == ["reference", "reference"]
 
@@ -327,7 +366,9 @@ def test_too_few_answers_come_with_the_number_that_would_do(small_page):
 @cases
 def test_no_band_promises_certainty(lower, upper, told):
     rest = (0.01, Covers.WORST_PROMPT, "draws", "made up")
-    told_band = between(Bound(lower, "lower", *rest), Bound(upper, "upper", *rest), "probability", IN_WORDS)
+    told_band = between(
+        Bound(lower, "lower", *rest), Bound(upper, "upper", *rest), "probability", IN_WORDS
+    )
     assert told_band == told
 
 

@@ -67,8 +67,13 @@ def test_leakage_bounds_stand_beside_the_quality():
             "pooled_bound": 0.30101,
             "worst_bound": round(0.8 + at / 100, 2),
             "guarantees": {
-                key: Bound(0.5, "upper", 0.01, covers, Assumes.DRAWS_WITHIN, "Clopper-Pearson").guarantee_dict()
-                for key, covers in (("pooled_bound", Covers.AVERAGE), ("worst_bound", Covers.WORST_PROMPT))
+                key: Bound(
+                    0.5, "upper", 0.01, covers, Assumes.DRAWS_WITHIN, "Clopper-Pearson"
+                ).guarantee_dict()
+                for key, covers in (
+                    ("pooled_bound", Covers.AVERAGE),
+                    ("worst_bound", Covers.WORST_PROMPT),
+                )
             },
         }
     text = read(page("authors", typed(result)))
@@ -82,7 +87,9 @@ def test_leakage_bounds_stand_beside_the_quality():
 
 
 NAMES = ("game", "tables", "compare", "extraction")
-BROWSED = pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
+BROWSED = pytest.mark.skipif(
+    chromium.found() is None, reason="no chromium: install the package of that name"
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +106,9 @@ def folder(pages, tmp_path_factory):
 
 
 @BROWSED
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_silent_alone_and_readable(tab, folder, name, width, scheme):
     path = folder / f"{name}.html"
@@ -115,16 +124,28 @@ def test_a_page_is_silent_alone_and_readable(tab, folder, name, width, scheme):
 def test_a_comparison_sorts_and_shows_where_each_difference_lies(tab, folder):
     tab.open(folder / "compare.html")
     names = "[...document.querySelectorAll('#compared tbody th')].map(cell => cell.textContent.slice(0, 4))"
-    assert tab.evaluate(names) == ["q-1", "q-0", "q-2", "<scr"]  # what holds first, the largest first
+    assert tab.evaluate(names) == [
+        "q-1",
+        "q-0",
+        "q-2",
+        "<scr",
+    ]  # what holds first, the largest first
     tab.click("#compared thead th:nth-child(5) button")
     assert tab.evaluate(names) == ["q-1", "<scr", "q-2", "q-0"]
-    outcomes = tab.evaluate("[...document.querySelectorAll('#compared .outcome')].map(cell => cell.textContent)")
+    outcomes = tab.evaluate(
+        "[...document.querySelectorAll('#compared .outcome')].map(cell => cell.textContent)"
+    )
     assert outcomes == ["better", "open", "open", "worse"]
     places = tab.evaluate("""[...document.querySelectorAll('.effect')].map(bar => {
         const [zero, reach, dot] = [...bar.children].map(part => part.getBoundingClientRect());
         return [reach.left < zero.left, reach.right > zero.left, dot.left + dot.width / 2 < zero.left - 1];
     })""")
-    assert places == [[True, False, True], [True, True, False], [True, True, False], [False, True, False]]
+    assert places == [
+        [True, False, True],
+        [True, True, False],
+        [True, True, False],
+        [False, True, False],
+    ]
     assert tab.evaluate("document.title") == "Lethe: before and after"
 
 
@@ -137,15 +158,35 @@ def section(html: str, name: str) -> str:
 
 def result(path: str, leaks: list[int]) -> dict:
     counts = [
-        {"budget": float(budget), "total": float(total), "most": float(total), "n": 1000, "binary": True}
+        {
+            "budget": float(budget),
+            "total": float(total),
+            "most": float(total),
+            "n": 1000,
+            "binary": True,
+        }
         for budget, total in zip((0, 1, 2), leaks, strict=True)
     ]
     by_seed = [
-        {"seed": seed, "budget": one["budget"], "mean": one["total"] / 1000} for seed in (0, 1) for one in counts
+        {"seed": seed, "budget": one["budget"], "mean": one["total"] / 1000}
+        for seed in (0, 1)
+        for one in counts
     ]
     return {
-        **{"kind": "relearn", "scorer": "keyword_leak", "alpha": 0.05, "path": path, "after": RELEARN},
-        **{"budget": "steps of relearning", "n": 256, "seeds": [0, 1], "counts": counts, "by_seed": by_seed},
+        **{
+            "kind": "relearn",
+            "scorer": "keyword_leak",
+            "alpha": 0.05,
+            "path": path,
+            "after": RELEARN,
+        },
+        **{
+            "budget": "steps of relearning",
+            "n": 256,
+            "seeds": [0, 1],
+            "counts": counts,
+            "by_seed": by_seed,
+        },
     }
 
 
@@ -155,7 +196,9 @@ def attacked(own_small):
     for name, own in leaks.items():
         write_record(own_small, "attack", f"{name}_forget", result(f"data/models/{name}", own))
     settings = config.load(own_small / "params.yaml")
-    entries = {f"{name}_forget": {"path": f"data/models/{name}", "after": RELEARN} for name in leaks}
+    entries = {
+        f"{name}_forget": {"path": f"data/models/{name}", "after": RELEARN} for name in leaks
+    }
     value = config.read_yaml(own_small / "params.yaml") | {"attacks": entries}
     return config.validate(value) if settings else None
 
@@ -164,15 +207,24 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
     assert 'id="attacks"' not in page.html
     run = load_run(attacked, own_small / "data", load(own_small).provenance)
     html = section(render(run).html, "attacks")
-    found = {curve.name: curve for curve in curves(run.attacks, "data/models/base", "data/models/retrain")}
+    found = {
+        curve.name: curve
+        for curve in curves(run.attacks, "data/models/base", "data/models/retrain")
+    }
     npo = found["npo_forget"]
-    assert (npo.role, found["retrain_forget"].role, found["base_forget"].role) == ("subject", "retrain", "base")
+    assert (npo.role, found["retrain_forget"].role, found["base_forget"].role) == (
+        "subject",
+        "retrain",
+        "base",
+    )
     assert (npo.half_life.earliest, npo.half_life.estimate, npo.half_life.latest) == (2, 2, 2)
     assert [round(one.estimate, 3) for one in npo.excess] == [0.003, 0.192, 0.59]
     assert found["retrain_forget"].excess == []
     assert level(2 * npo.points[0].upper.alpha) in html  # of the half-life: two bands
     assert npo.excess[2].lower.number(4) in html
-    rows = [line for line in attacks_of(run).splitlines() if line.startswith("relearn on forget rows |")]
+    rows = [
+        line for line in attacks_of(run).splitlines() if line.startswith("relearn on forget rows |")
+    ]
     assert [row.split(" | ")[1] for row in rows] == ["npo_forget"]
     assert npo.points[2].lower.number(4) in html
     assert "forget, count 5, batch 8, lr 0.0005)" in html
@@ -183,7 +235,12 @@ def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, wi
     assert 'id="epochs"' not in small_page.html
     keys = ("confidence", "entropy", "probability")
     records = [
-        {"epoch": epoch, **{f"{split}_{key}": 0.5 + epoch / 10 for split in ("forget", "retain") for key in keys}}
+        {
+            "epoch": epoch,
+            **{
+                f"{split}_{key}": 0.5 + epoch / 10 for split in ("forget", "retain") for key in keys
+            },
+        }
         for epoch in (-1, 0, 1)
     ]
     change_json(own_small / "data/models/npo/training.json", epochs=records)
@@ -208,12 +265,17 @@ def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures)
     html = section(render(run).html, "methods")
     assert "0.2" in html
     assert "0.4" in html
-    cells = next(line for line in methods_of(run).splitlines() if line.startswith("npo |")).split(" | ")
+    cells = next(line for line in methods_of(run).splitlines() if line.startswith("npo |")).split(
+        " | "
+    )
     assert cells[1] == "0.300 (0.200 to 0.400)"
 
 
 def rows(effect, model="m", points=7):
-    return [{"model": model, "cause": place, "effect": effect(place), "set": place % 2} for place in range(points)]
+    return [
+        {"model": model, "cause": place, "effect": effect(place), "set": place % 2}
+        for place in range(points)
+    ]
 
 
 def claim(expected, within=None):

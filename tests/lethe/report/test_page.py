@@ -118,7 +118,9 @@ def unlinked(text: str) -> str:
 def page_words(text: str) -> str:
     """What a reader reads, a line per element; neither drawings nor the dump of the params."""
     text = re.sub(r"<(style|svg|pre|script)\b.*?</\1>", "", text, flags=re.S)
-    lines = (" ".join(line.split()) for line in re.sub(r"<[^>]+>", "\n", unlinked(text)).splitlines())
+    lines = (
+        " ".join(line.split()) for line in re.sub(r"<[^>]+>", "\n", unlinked(text)).splitlines()
+    )
     return "\n".join(line for line in lines if line) + "\n"
 
 
@@ -181,7 +183,11 @@ def columns_of(run) -> dict[str, columns.Column]:
 def test_bounds_are_rounded_away_from_the_estimate(own_small):
     change_numbers(own_small, m_bin_worst=0.12301, m_mu_worst=0.50001, mean=0.50001)
     cells = shown(own_small)
-    assert (cells["m_bin_worst"], cells["m_mu_worst"], cells["mean"]) == ("≤ 13%", "≤ 0.501", "0.500")
+    assert (cells["m_bin_worst"], cells["m_mu_worst"], cells["mean"]) == (
+        "≤ 13%",
+        "≤ 0.501",
+        "0.500",
+    )
 
 
 def test_one_checkpoint_without_references_or_keywords(own_small, without_figures):
@@ -189,7 +195,10 @@ def test_one_checkpoint_without_references_or_keywords(own_small, without_figure
     change_params(own_small, lambda value: value["metrics"].update(binary=None))
     whole = config.load(own_small / "params.yaml")
     sections = {"models": {"npo": {"path": "/models/mine"}}, "metrics": whole.metrics.model_dump()}
-    sections |= {"score": {"scorers": ["rouge_l"]}, "sample": whole.sample.model_dump() | {"prompt": "chat"}}
+    sections |= {
+        "score": {"scorers": ["rouge_l"]},
+        "sample": whole.sample.model_dump() | {"prompt": "chat"},
+    }
     measure_again(own_small)
     for stage in ("exact", "epsilon_star", "compare"):
         shutil.rmtree(own_small / f"data/results/{stage}")
@@ -223,7 +232,9 @@ def test_after_an_early_stop_only_anytime_valid_ends_are_shown(own_small):
     told = page.summary["models"]["npo"]
     ends = {key for key in told["bounds"] if key.endswith(("_worst", "_pooled"))}
     assert ends == {"anytime_upper_worst", "anytime_sd_upper_worst"}
-    assert not [one for model in run.models for one in model.questions if set(FIXED) & set(one.bounds)]
+    assert not [
+        one for model in run.models for one in model.questions if set(FIXED) & set(one.bounds)
+    ]
     assert told["forgetting"]["word"] in ("leaks", "open", "forgot")
     assert f"<dt>answers to each</dt><dd>up to {run.params.sample.most} sampled" in page.html
     assert re.search('<td class="n">forget [0-9]+ × up to ', page.html)
@@ -236,11 +247,21 @@ def test_after_an_early_stop_only_anytime_valid_ends_are_shown(own_small):
         assert level(0.02) in known[key].meaning
 
 
-@pytest.mark.filterwarnings("ignore:Pydantic serializer")  # the entries are empty: only their names count here
+@pytest.mark.filterwarnings(
+    "ignore:Pydantic serializer"
+)  # the entries are empty: only their names count here
 @pytest.mark.parametrize("kind", ["audits", "games"])
-def test_audits_and_games_have_sections_only_when_named(own_small, small_page, without_figures, kind):
+def test_audits_and_games_have_sections_only_when_named(
+    own_small, small_page, without_figures, kind
+):
     assert f'id="{kind}"' not in small_page.html
-    row = {"method": "exact", "epsilon_lower": 3.87, "p_value": 0.012, "assumes": ["r_fixed"], "note": "<b>"}
+    row = {
+        "method": "exact",
+        "epsilon_lower": 3.87,
+        "p_value": 0.012,
+        "assumes": ["r_fixed"],
+        "note": "<b>",
+    }
     none = {**row, "method": "steinke", "epsilon_lower": None, "p_value": None}
     counts = {"n": 5000, "r": [100, 200], "errors": [3, 9], "delta": 1e-5, "alpha": 0.05}
     result = {**counts, "results": [row, none, {**none, "infinite": True}], "mechanism": "gaussian"}
@@ -253,7 +274,9 @@ def test_audits_and_games_have_sections_only_when_named(own_small, small_page, w
     assert "gaussian" in section
     assert "&lt;b&gt;" in section
     if kind == "audits":
-        assert {"3 / 9", "100 / 200", "5,000"} <= set(re.findall(r"[0-9,]+(?: / [0-9,]+)?", section))
+        assert {"3 / 9", "100 / 200", "5,000"} <= set(
+            re.findall(r"[0-9,]+(?: / [0-9,]+)?", section)
+        )
         assert "0.012" in section
         assert "family rejected" in section
         assert "∞" in section

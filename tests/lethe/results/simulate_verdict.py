@@ -39,9 +39,14 @@ class Sample:
         if self.sampled is not None:
             explored = np.broadcast_to(self.explored, self.leaks.shape).ravel()
             ones = np.ones(explored.size)
-            trees = Trees(explored, explored, ones, ones, ones * self.rho, self.sampled.ravel().astype(float))
+            trees = Trees(
+                explored, explored, ones, ones, ones * self.rho, self.sampled.ravel().astype(float)
+            )
         return Ends.of_arrays(
-            [str(place) for place in range(self.leaks.size)], self.leaks.ravel(), self.n, trees=trees
+            [str(place) for place in range(self.leaks.size)],
+            self.leaks.ravel(),
+            self.n,
+            trees=trees,
         )
 
 
@@ -95,7 +100,9 @@ class Rule:
         return np.where(leaks, "leaks", np.where(self.forgot(), "forgot", "open"))
 
 
-def run(rng, chance, subject, models, runs, n, tau=0.01, alpha=0.05, level=None, retrain=True, rho=0.0):
+def run(
+    rng, chance, subject, models, runs, n, tau=0.01, alpha=0.05, level=None, retrain=True, rho=0.0
+):
     """Words of ``runs`` runs: ``models`` models with the probabilities ``subject`` beside one Retrain with ``chance``."""
     sample = Sample.of(rng, subject, (runs, models), n, rho, 0.5)
     reference = Sample.of(rng, chance, (runs,), n, rho, 0.5) if retrain else None

@@ -34,15 +34,24 @@ def graded(means, n=N, missing=0):
     ends = {"lower": 0.0, "upper": 1.0, "alpha_lower": 0.01, "alpha_upper": 0.01, "n": n}
     found = []
     for place, mean in enumerate(means):
-        found.append(Result("npo", "question", "score", "sampled", f"q{place}", estimate=mean, **ends))
-        found.append(Result("npo", "question", "unscored", "sampled", f"q{place}", estimate=missing))
+        found.append(
+            Result("npo", "question", "score", "sampled", f"q{place}", estimate=mean, **ends)
+        )
+        found.append(
+            Result("npo", "question", "unscored", "sampled", f"q{place}", estimate=missing)
+        )
     return tuple(found)
 
 
 def trees(rho_leaks, note=""):
     found = []
     for place, leaks in enumerate(rho_leaks):
-        evidence = {"leak_by_length": [0.0], "clean_by_length": [0.9], "rho": 10_000.0, "sampled_leaks": leaks}
+        evidence = {
+            "leak_by_length": [0.0],
+            "clean_by_length": [0.9],
+            "rho": 10_000.0,
+            "sampled_leaks": leaks,
+        }
         found.append(Result("npo", "question", "leak", "tree", f"q{place}", evidence=evidence))
     return (*found, Result("npo", "model", "queried", "exact", evidence={"how": {"note": note}}))
 
@@ -67,25 +76,33 @@ def test_the_average_is_proved_where_no_question_is():
     assert (found.question, found.questions, found.worse) == (None, 0, True)
     assert found.before < 4 / N
     assert found.after < 4 / N
-    assert changes(counted([0] * 200), counted([4] * 199 + [3], n=N + 1)) != [], "the runs may have other sizes"
+    assert changes(counted([0] * 200), counted([4] * 199 + [3], n=N + 1)) != [], (
+        "the runs may have other sizes"
+    )
 
 
 def test_what_another_scorer_judged_is_not_compared():
     def by(scorer):
-        return Result("npo", "model", "answers", "sampled", evidence={"score": "rouge_l", "leak": scorer})
+        return Result(
+            "npo", "model", "answers", "sampled", evidence={"score": "rouge_l", "leak": scorer}
+        )
 
     old, new = (*counted([0]), by("keyword_leak")), (*counted([900]), by("exact_match"))
     assert changes(old, (*counted([900]), by("keyword_leak"))) != []
     assert changes(old, new) == []
     before, after = Results({"npo": old}), Results({"npo": new})
-    assert judged_anew(before, after, ["npo"]) == {"npo": ("rouge_l and keyword_leak", "rouge_l and exact_match")}
+    assert judged_anew(before, after, ["npo"]) == {
+        "npo": ("rouge_l and keyword_leak", "rouge_l and exact_match")
+    }
     assert judged_anew(before, before, ["npo"]) == {}
 
 
 def test_questions_of_unequal_sizes_have_no_pooled_average():
     def sizes(*counts):
         return tuple(
-            row for place, own in enumerate(counts) for row in counted([0] * place + [own[0]], n=own[1])[-1:]
+            row
+            for place, own in enumerate(counts)
+            for row in counted([0] * place + [own[0]], n=own[1])[-1:]
         )
 
     # the same shares of the same questions, but other weights in a pooled count
@@ -122,7 +139,8 @@ def test_draws_that_a_rule_could_stop_are_compared_by_anytime_ends_alone():
 def test_a_false_change_has_probability_at_most_alpha(p):
     draws = np.random.default_rng(7)
     false = sum(
-        bool(changes(*(counted(draws.binomial(200, [p] * 5), n=200) for _ in "ab"), alpha=0.1)) for _ in range(300)
+        bool(changes(*(counted(draws.binomial(200, [p] * 5), n=200) for _ in "ab"), alpha=0.1))
+        for _ in range(300)
     )
     assert false <= 30
 
@@ -132,7 +150,11 @@ ROUNDING = Rounding(1e-4, 20, 1.0)
 
 def row(basis, item, evidence=None, ends=(None,) * 4, **own):
     names = ("lower", "upper", "alpha_lower", "alpha_upper")
-    given = {"model": "npo", "scope": "question", "quantity": "leak"} | dict(zip(names, ends, strict=True)) | own
+    given = (
+        {"model": "npo", "scope": "question", "quantity": "leak"}
+        | dict(zip(names, ends, strict=True))
+        | own
+    )
     return Result(basis=basis, item=item, evidence=evidence, **given)
 
 
@@ -176,8 +198,16 @@ def random_question(rng):
         rho = float(rng.choice([0.0, 200.0, 3000.0]))
         seen = int(rng.poisson(rho * leak * 0.1))
         masses = Masses(tuple(leak * lengths), tuple(clean * lengths))
-        tree = masses, Remainder(rho, seen + 3 if rho else 0, seen), ROUNDING if rng.random() < 0.5 else Rounding()
-    certain = (float(rng.random() * 0.02), float(1 - rng.random() * 0.5)) if rng.random() < 0.3 else (0.0, 1.0)
+        tree = (
+            masses,
+            Remainder(rho, seen + 3 if rho else 0, seen),
+            ROUNDING if rng.random() < 0.5 else Rounding(),
+        )
+    certain = (
+        (float(rng.random() * 0.02), float(1 - rng.random() * 0.5))
+        if rng.random() < 0.3
+        else (0.0, 1.0)
+    )
     return counts, tree, certain
 
 
@@ -222,7 +252,9 @@ def test_a_smaller_level_never_narrows_and_certain_ends_always_count(seed, first
         assert (ends.upper(level) >= ends.certain_lower).all()
 
 
-@pytest.mark.parametrize(("leaks", "n"), [(0, 1), (0, 100), (3, 50), (30, 500), (500, 500), (2000, 4096)])
+@pytest.mark.parametrize(
+    ("leaks", "n"), [(0, 1), (0, 100), (3, 50), (30, 500), (500, 500), (2000, 4096)]
+)
 def test_the_closed_form_is_the_sum_over_nodes(leaks, n):
     values = np.repeat([1.0, 0.0], [leaks, n - leaks])
     for level in (0.05, 1e-4):
@@ -234,8 +266,12 @@ def test_the_closed_form_is_the_sum_over_nodes(leaks, n):
 def test_a_missing_judgement_is_a_leak_above_and_none_below():
     for stopped in (False, True):
         ends = Ends.of_arrays(["q"], leaks=2, n=100, missing=5, stopped=stopped)
-        assert ends.upper(0.05) == Ends.of_arrays(["q"], leaks=7, n=100, stopped=stopped).upper(0.05)
-        assert ends.lower(0.05) == Ends.of_arrays(["q"], leaks=2, n=100, stopped=stopped).lower(0.05)
+        assert ends.upper(0.05) == Ends.of_arrays(["q"], leaks=7, n=100, stopped=stopped).upper(
+            0.05
+        )
+        assert ends.lower(0.05) == Ends.of_arrays(["q"], leaks=2, n=100, stopped=stopped).lower(
+            0.05
+        )
 
 
 def test_fixed_ends_say_nothing_below_their_level():
@@ -250,8 +286,19 @@ def test_fixed_ends_say_nothing_below_their_level():
 
 
 def rows():
-    tree = {"leak_by_length": [0.01, 0.001], "clean_by_length": [0.5, 0.2], "blank": 0.1, "unscored": 0.0}
-    tree |= {"unconfirmed": 0.0, "rho": 400.0, "sampled": 90, "sampled_leaks": 2, "rounding": [1e-4, 20, 1.0]}
+    tree = {
+        "leak_by_length": [0.01, 0.001],
+        "clean_by_length": [0.5, 0.2],
+        "blank": 0.1,
+        "unscored": 0.0,
+    }
+    tree |= {
+        "unconfirmed": 0.0,
+        "rho": 400.0,
+        "sampled": 90,
+        "sampled_leaks": 2,
+        "rounding": [1e-4, 20, 1.0],
+    }
     one = {"leaks": 1, "n": 1}
     return [
         row("sampled", "b", {"leaks": 4, "n": 256, "missing": 1}, (0.1, 0.2, 0.05, 0.05)),
@@ -323,7 +370,9 @@ def test_ends_that_contradict_themselves_are_refused():
             Ends.of_arrays(**arguments)
     for level in (0, 0.6, math.nan, np.array([0.1])):
         with pytest.raises((BadValue, ValueError)):
-            Ends.of_arrays(["q", "r"], leaks=0, n=5).upper(level if np.ndim(level) == 0 else np.array([0.1, 0.7]))
+            Ends.of_arrays(["q", "r"], leaks=0, n=5).upper(
+                level if np.ndim(level) == 0 else np.array([0.1, 0.7])
+            )
 
 
 def test_a_plan_keeps_the_shares():

@@ -36,7 +36,9 @@ NUMBER = st.none() | st.floats(allow_nan=False)
 COUNT = st.none() | st.integers(0, 2**40)
 LEVEL = st.none() | st.floats(0, 0.5)
 PLAIN = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | TEXT
-EVIDENCE = st.dictionaries(TEXT, PLAIN | st.lists(PLAIN, max_size=3) | st.dictionaries(TEXT, PLAIN, max_size=2))
+EVIDENCE = st.dictionaries(
+    TEXT, PLAIN | st.lists(PLAIN, max_size=3) | st.dictionaries(TEXT, PLAIN, max_size=2)
+)
 ROW = st.builds(
     lambda kind, **own: Result(scope=kind.scope, quantity=kind.key, basis=kind.basis, **own),
     st.sampled_from(QUANTITIES),
@@ -134,7 +136,11 @@ def test_a_value_has_the_unit_of_its_quantity():
     expected = {"leaking_answers": 2.5, "n_questions": 30, "mean": 1.0, "judge_fits": True}
     assert numbers.values == expected | {"sequential_scorer": "keyword_leak"}
     assert [type(numbers.values[key]) for key in expected] == [float, int, float, bool]
-    assert [numbers.value(key) for key in ("n_questions", "sequential_scorer", "x")] == [30, None, None]
+    assert [numbers.value(key) for key in ("n_questions", "sequential_scorer", "x")] == [
+        30,
+        None,
+        None,
+    ]
 
 
 def test_a_row_at_a_place_is_a_series_unless_its_place_is_exported():
@@ -162,7 +168,9 @@ def test_the_rows_of_a_folder_by_model_question_and_audit(tmp_path):
         for scope, quantity, value, item in rows:
             made.add(scope, quantity, "run" if scope == "audit" else "sampled", value, item=item)
         table.write(table.place(tmp_path, stage, name), made.rows)
-    both = [Result(name, "model", "forget_ks", "given answers", estimate=0.5) for name in ("a", "b")]
+    both = [
+        Result(name, "model", "forget_ks", "given answers", estimate=0.5) for name in ("a", "b")
+    ]
     table.write(table.place(tmp_path, "compare", "models"), both)
     results = table.read(tmp_path)
     assert set(results.by_model) == {"a", "b", "mine"}
@@ -183,14 +191,27 @@ def test_the_rows_of_a_folder_by_model_question_and_audit(tmp_path):
 def test_the_frame_has_every_row_of_every_stage(tmp_path):
     assert list(table.frame(tmp_path).columns) == [*table.COLUMNS, "stage"]
     rows = Rows("m")
-    rows.add("question", "leak", "sampled", 0.5, bound(0.25, "lower"), bound(0.75, "upper"), item="Zoë\u2028🦉")
+    rows.add(
+        "question",
+        "leak",
+        "sampled",
+        0.5,
+        bound(0.25, "lower"),
+        bound(0.75, "upper"),
+        item="Zoë\u2028🦉",
+    )
     rows.add("model", "scorer", "anytime", text="word", evidence={"leaks": 3})
     for stage in ("metrics", "exact"):
         table.write(table.place(tmp_path, stage, "m"), rows.rows)
     frame = table.frame(tmp_path)
     assert frame["stage"].tolist() == ["exact", "exact", "metrics", "metrics"]
     own = frame[(frame["stage"] == "metrics") & (frame["quantity"] == "leak")].iloc[0]
-    assert (own["item"], own["lower"], own["upper"], own["alpha_upper"]) == ("Zoë\u2028🦉", 0.25, 0.75, 0.05)
+    assert (own["item"], own["lower"], own["upper"], own["alpha_upper"]) == (
+        "Zoë\u2028🦉",
+        0.25,
+        0.75,
+        0.05,
+    )
     assert (own["n"], own["covers"]) == (8, str(Covers.ONE_PROMPT))
     assert pd.isna(frame.loc[3, "estimate"])
     assert frame.loc[3, "text"] == "word"
@@ -224,7 +245,10 @@ PARTS = ("split", "item", "at")
 def single(row: Quantity) -> list[str]:
     """The exported names of single numbers, each of their places written out."""
     places = row.exported_at if row.at else (None,)
-    made = (Result("m", row.scope, row.key, row.basis, item="ITEM", split="SPLIT", at=at) for at in places)
+    made = (
+        Result("m", row.scope, row.key, row.basis, item="ITEM", split="SPLIT", at=at)
+        for at in places
+    )
     return [name for one in made for name in dict.fromkeys(one.names()) if name]
 
 
@@ -235,7 +259,9 @@ def test_every_exported_name_is_of_one_number():
 
 @pytest.mark.parametrize("row", QUANTITIES, ids=lambda row: f"{row.scope}-{row.key}-{row.basis}")
 def test_a_row_is_whole(row):
-    fields = {name for pattern in row.names for _, name, _, _ in string.Formatter().parse(pattern) if name}
+    fields = {
+        name for pattern in row.names for _, name, _, _ in string.Formatter().parse(pattern) if name
+    }
     assert fields <= set(PARTS)
     assert ("at" in fields) <= bool(row.at), "a name that says where needs a meaning of where"
     assert bool(row.exported_at) <= bool(row.at)
@@ -254,11 +280,17 @@ def test_a_row_is_whole(row):
 @pytest.mark.parametrize("module", ["evaluation/findings", "report/figures", "api/runs"])
 def test_a_reader_takes_its_names_from_the_vocabulary(module):
     nodes = ast.walk(ast.parse((ROOT / f"lethe/{module}.py").read_text(encoding="utf-8")))
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts = {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
     assert not texts & {name for row in QUANTITIES for name in single(row) if "_" in name}
 
 
-@pytest.mark.parametrize("key", [("model", "nothing", "sampled"), ("audit", "leak", "sampled"), ("", "", "")])
+@pytest.mark.parametrize(
+    "key", [("model", "nothing", "sampled"), ("audit", "leak", "sampled"), ("", "", "")]
+)
 def test_an_unknown_quantity_is_refused(key):
     with pytest.raises(BadValue):
         quantities.of(*key)
@@ -279,7 +311,9 @@ def test_a_model_is_shown_by_its_strongest_evidence(group, utility):
     assert headline(values)[-1] == utility
 
 
-NAMES = sorted({name for row in MODEL for name in single(row)} | {f"{split}_mean" for split in USEFUL})
+NAMES = sorted(
+    {name for row in MODEL for name in single(row)} | {f"{split}_mean" for split in USEFUL}
+)
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([None, 0.0, 0.25, "word", True])))
@@ -289,7 +323,10 @@ def test_a_headline_has_few_names_each_with_a_value(values):
     assert all(values[name] is not None for name in shown)
     utility = [name for name in shown if name.removesuffix("_mean") in USEFUL]
     assert shown[len(shown) - len(utility) :] == utility
-    assert utility == [f"{split}_mean" for split in USEFUL if values.get(f"{split}_mean") is not None][:1]
+    assert (
+        utility
+        == [f"{split}_mean" for split in USEFUL if values.get(f"{split}_mean") is not None][:1]
+    )
 
 
 @pytest.mark.parametrize("group", [group for group in HEADLINES if group != "labelled"])
@@ -310,7 +347,9 @@ def test_the_table_of_dvc_fits_120_columns(tmp_path, group):
 
 NAME, BOUND = "blank_share", "blank_worst"
 WHAT = ("{scorer}", "blank", "answers without a word")
-OF_MODEL = Quantity("blank", "sampled", "model", (NAME, "", BOUND), *WHAT, "probability", headlines=("leaks",))
+OF_MODEL = Quantity(
+    "blank", "sampled", "model", (NAME, "", BOUND), *WHAT, "probability", headlines=("leaks",)
+)
 EACH = Quantity("blank", "sampled", "question", ("blank_here", "", ""), *WHAT, "count")
 GUARANTEE = ("upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "Clopper-Pearson", 16)
 
@@ -318,7 +357,11 @@ GUARANTEE = ("upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "Clopper-Pearson
 def blank(root, name) -> list[table.Result]:
     """The line that computes it."""
     drawn = read_table(root / f"data/generations/{name}/forget.parquet")
-    empty = drawn[drawn["sample"] != GREEDY].groupby("prompt_id")["text"].agg(lambda texts: (texts == "").sum())
+    empty = (
+        drawn[drawn["sample"] != GREEDY]
+        .groupby("prompt_id")["text"]
+        .agg(lambda texts: (texts == "").sum())
+    )
     rows = table.Rows(name)
     rows.add("model", "blank", "sampled", empty.mean() / 16, None, Bound(0.25, *GUARANTEE))
     for item, count in empty.items():
@@ -334,7 +377,9 @@ def written(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name, row in (("MODEL", OF_MODEL), ("QUESTION", EACH)):
             patch.setattr(quantities, name, (*getattr(quantities, name), row))
-        patch.setattr(quantities, "QUANTITIES", (*quantities.QUESTION, *quantities.MODEL, *quantities.AUDIT))
+        patch.setattr(
+            quantities, "QUANTITIES", (*quantities.QUESTION, *quantities.MODEL, *quantities.AUDIT)
+        )
         forget_the_vocabulary()
         write_run(root, 3, 16, models={name: models[name] for name in ("base", "retrain", "npo")})
         stages = {}

@@ -32,9 +32,15 @@ def naive_verdict(subject, retrains, tau, level):
 
     def listed(threshold):
         rejected = []
-        for step in range(m):  # the smallest p-value first: a question whose end passes at this step's level
+        for step in range(
+            m
+        ):  # the smallest p-value first: a question whose end passes at this step's level
             e = level / (m - step)
-            passing = [place for place in range(m) if place not in rejected and at_least(place, e) > threshold]
+            passing = [
+                place
+                for place in range(m)
+                if place not in rejected and at_least(place, e) > threshold
+            ]
             if not passing:
                 break
             rejected.append(passing[0])
@@ -71,7 +77,9 @@ def test_the_rule_is_that_of_a_loop_over_questions():
     for _ in range(80):
         m, tau = int(rng.integers(1, 7)), float(rng.choice([0.01, 0.05]))
         subject, *retrains = random_run(rng, m)
-        verdict = decide(joined(subject), [joined(one) for one in retrains], tau=tau, alpha=0.1, models=2)
+        verdict = decide(
+            joined(subject), [joined(one) for one in retrains], tau=tau, alpha=0.1, models=2
+        )
         word, leaking, above, largest = naive_verdict(subject, retrains, tau, 0.1 / 2 / 2)
         assert (verdict.word, verdict.leaking, verdict.above) == (word, leaking, above)
         assert verdict.above_chance == (above > 0)
@@ -80,7 +88,9 @@ def test_the_rule_is_that_of_a_loop_over_questions():
         if verdict.in_the_way:
             assert verdict.in_the_way.excess == pytest.approx(largest, abs=1e-6)
         low, high = max(naive_ends(*each, verdict.level / (2 * m)) for each in subject)
-        assert (verdict.worst.lower, verdict.worst.upper) == pytest.approx((low, max(low, high)), abs=1e-6)
+        assert (verdict.worst.lower, verdict.worst.upper) == pytest.approx(
+            (low, max(low, high)), abs=1e-6
+        )
         seen.append(word)
     assert min(seen.count(word) for word in ("leaks", "forgot", "open")) >= 5
 
@@ -124,7 +134,9 @@ def intervals(seed, inside=None):
     known = np.ones(m, dtype=bool)
 
     def ends(level):
-        return np.clip(middle - below * -np.log(level), 0, 1), np.clip(middle + above * -np.log(level), 0, 1)
+        return np.clip(middle - below * -np.log(level), 0, 1), np.clip(
+            middle + above * -np.log(level), 0, 1
+        )
 
     return Ends.of_arrays([f"q{place}" for place in range(m)], others=[AtLevel.of(ends, known)]), (
         middle,
@@ -167,12 +179,16 @@ def test_the_parts_of_the_level():
         lower = float(binary_lower(chance, n, level * part)) if retrains else 0.0
         for limit, word in ((upper - lower + 1e-9, "forgot"), (upper - lower - 1e-9, "open")):
             reference = [Ends.of_arrays(["q"], chance, n)] * retrains
-            assert decide(Ends.of_arrays(["q"], own, n), reference, alpha=0.02, tau=limit).word == word
+            assert (
+                decide(Ends.of_arrays(["q"], own, n), reference, alpha=0.02, tau=limit).word == word
+            )
         upper = float(binary_upper(chance, n, level * part)) if retrains else 0.0
         lower = float(binary_lower(200, n, level * (0.5 if retrains else 1.0)))
         for limit, word in ((lower - upper - 1e-9, "leaks"), (lower - upper + 1e-9, "open")):
             reference = [Ends.of_arrays(["q"], chance, n)] * retrains
-            assert decide(Ends.of_arrays(["q"], 200, n), reference, alpha=0.02, tau=limit).word == word
+            assert (
+                decide(Ends.of_arrays(["q"], 200, n), reference, alpha=0.02, tau=limit).word == word
+            )
 
 
 @pytest.mark.parametrize("models", [1, 8, 30])
@@ -189,7 +205,9 @@ def test_no_word_is_false_too_often(models, retrain, n):
         (chance + tau * one, "leaks"),
         (np.minimum(chance, 0.002) * (1 - one) + tau * 1.0001 * one, "forgot"),
     ):
-        words = run(rng, chance, subject, models, runs, n, tau, alpha, alpha / models, retrain).words()
+        words = run(
+            rng, chance, subject, models, runs, n, tau, alpha, alpha / models, retrain
+        ).words()
         assert any_false(words, false) <= tolerated(alpha, runs)
     if not retrain and models > 1:  # the control: an alpha of its own for each model is too much
         words = run(rng, chance, subject, models, runs, n, tau, alpha, alpha, retrain).words()
@@ -247,7 +265,9 @@ def test_cut_answers_forbid_forgot():
     assert decide(subject, **arguments).word == "forgot"
     # Few: as leaks they keep the question within tau. Some: their share is small. Many: neither.
     for cut, word in ((5, "forgot"), (120, "forgot"), (300, "open")):
-        verdict = decide(subject, truncation=truncation([0, cut], [4096] * 2, [0, cut]), **arguments)
+        verdict = decide(
+            subject, truncation=truncation([0, cut], [4096] * 2, [0, cut]), **arguments
+        )
         assert (verdict.word, verdict.cut, verdict.answers, verdict.limit) == (word, cut, 8192, 40)
     assert (verdict.in_the_way.item, verdict.in_the_way.reason) == ("r", "cut off")
     assert verdict.in_the_way.cut == pytest.approx(300 / 4096)
@@ -262,13 +282,18 @@ def test_cut_answers_forbid_forgot():
         assert decide(subject, truncation=limited, **arguments).word == word
     # Cut answers never take *leaks* away, and never give it.
     leaking = Ends.of_arrays(["q", "r"], leaks=[0, 400], n=4096)
-    assert decide(leaking, truncation=truncation([0, 4096], [4096] * 2, [0, 4096]), **arguments).word == "leaks"
+    assert (
+        decide(leaking, truncation=truncation([0, 4096], [4096] * 2, [0, 4096]), **arguments).word
+        == "leaks"
+    )
     # Where the answers to a question are unknown, so is how many were cut.
     certain = Ends.of_arrays(["q"], certain_upper=0.001)
     assert decide(certain, truncation=truncation([0], [0], [0]), **arguments).word == "open"
     # Few answers, none of them cut: more of them show it.
     short = decide(
-        Ends.of_arrays(["q"], 0, 64, certain_upper=0.001), truncation=truncation([0], [64], [0]), **arguments
+        Ends.of_arrays(["q"], 0, 64, certain_upper=0.001),
+        truncation=truncation([0], [64], [0]),
+        **arguments,
     )
     assert (short.in_the_way.reason, short.decides.answers > 64) == ("width", True)
     # Retrain's chance counts for the cut answers too.
@@ -290,7 +315,9 @@ def test_what_would_decide_an_open_word():
     leaking = decide(Ends.of_arrays(["q", "r"], leaks=[0, 60], n=4096), **arguments)
     assert leaking.above_chance
     assert leaking.in_the_way.reason == "width"
-    more = Ends.of_arrays(["q", "r"], leaks=[0, 60 * leaking.decides.times], n=4096 * leaking.decides.times)
+    more = Ends.of_arrays(
+        ["q", "r"], leaks=[0, 60 * leaking.decides.times], n=4096 * leaking.decides.times
+    )
     assert decide(more, **arguments).word == "leaks"
     close = decide(Ends.of_arrays(["q", "r"], leaks=[0, 10], n=1000), **arguments)
     assert (close.in_the_way.reason, close.decides) == ("too close", None)
@@ -308,7 +335,12 @@ def test_questions_that_cannot_be_judged_and_calibrations_that_do_not_fit():
         decide(Ends.of_arrays([]), alpha=0.01, tau=0.01, unjudged=5),
         decide(subject, alpha=0.01, tau=0.01, fits=False),
     ):
-        assert (verdict.word, verdict.above_chance, verdict.worst, verdict.leaking) == ("none", False, None, 0)
+        assert (verdict.word, verdict.above_chance, verdict.worst, verdict.leaking) == (
+            "none",
+            False,
+            None,
+            0,
+        )
     assert decide(subject, alpha=0.01, tau=0.01, unjudged=5).unjudged == 5
 
 
@@ -339,7 +371,10 @@ def test_graded_scores_are_asked_at_one_level():
     verdict = decide(graded(means + 0.05, 0.02, asked), [retrain], **arguments)
     assert verdict.word == "forgot"
     assert sorted(set(asked)) == [pytest.approx(level_of(0.06) / 6)]
-    assert decide(graded(means + np.array([0, 0.05, 0.15]), 0.02), [retrain], **arguments).word == "leaks"
+    assert (
+        decide(graded(means + np.array([0, 0.05, 0.15]), 0.02), [retrain], **arguments).word
+        == "leaks"
+    )
     assert decide(graded(means + 0.09, 0.02), [retrain], **arguments).word == "open"
     # Any answer has some score: without Retrain a graded score proves no leak.
     alone = decide(graded(means, 0.02), **arguments)
@@ -348,7 +383,9 @@ def test_graded_scores_are_asked_at_one_level():
     fixed = AtLevel.fixed(means, means + 0.01, level_of(0.06) / 6, level_of(0.06) / 6)
     rows = Ends.of_arrays(["q0", "q1", "q2"], others=[fixed])
     assert decide(rows, [retrain], **arguments).word == "forgot"
-    assert decide(rows, [retrain], **{**arguments, "models": 2}).word == "open"  # they hold at one level only
+    assert (
+        decide(rows, [retrain], **{**arguments, "models": 2}).word == "open"
+    )  # they hold at one level only
 
 
 @cases
@@ -393,7 +430,10 @@ def test_the_sentence_says_what_belongs_to_the_word():
         kinds.add((verdict.word, verdict.in_the_way and verdict.in_the_way.reason))
         assert text.startswith(f"npo: {verdict.word}")
         assert "utility intact" in text
-        assert text.count(".") - text.count("0.") - sum(text.count(f".{digit}") for digit in range(10)) <= 1
+        assert (
+            text.count(".") - text.count("0.") - sum(text.count(f".{digit}") for digit in range(10))
+            <= 1
+        )
         assert len(text.split()) <= (56 if verdict.word == "open" else 46)
         for part in ("1%", "0.99", "40 tokens", verdict.worst.item):
             assert part in text
@@ -426,7 +466,12 @@ def test_a_sentence_rounds_outward():
 
 
 def test_the_words_of_a_sentence_can_be_replaced():
-    complies = {"leaks": "complies", "forgot": "refuses", "does": "is obeyed in", "do": "are obeyed in"}
+    complies = {
+        "leaks": "complies",
+        "forgot": "refuses",
+        "does": "is obeyed in",
+        "do": "are obeyed in",
+    }
     complies |= {"may": "may be obeyed in", "questions": "requests", "question": "request"}
     complies |= {"some": "with obeyed requests"}
     for verdict in verdicts():
@@ -441,7 +486,10 @@ def test_sentences_of_other_kinds():
         assert part in sentence(few, "npo")
     open_still = decide(Ends.of_arrays(["q"], 1, 100), alpha=0.01, tau=0.05, unjudged=2)
     assert sentence(open_still, "npo").partition(";")[0].endswith("2 of 3 questions")
-    for verdict in (replace(few, word="none", worst=None), replace(few, word="none", worst=None, questions=0)):
+    for verdict in (
+        replace(few, word="none", worst=None),
+        replace(few, word="none", worst=None, questions=0),
+    ):
         text = sentence(verdict, "npo", judge="LlamaGuard")
         assert text.startswith("npo: no word")
         assert "LlamaGuard" in text
@@ -458,5 +506,7 @@ def test_how_often_each_case_of_a_plan_gets_its_word():
 
 
 def test_a_question_keeps_whether_a_rule_could_stop_it():
-    found = Truncation(np.array([1, 2]), np.array([8, 8]), None, 16, stopped=np.array([True, False]))
+    found = Truncation(
+        np.array([1, 2]), np.array([8, 8]), None, 16, stopped=np.array([True, False])
+    )
     assert found.take(np.array([1, 0]), 2).stopped.tolist() == [False, True]

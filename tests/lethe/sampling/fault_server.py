@@ -66,10 +66,16 @@ class FaultServer:
                 except Status as status:
                     self.reply(status.code, json.dumps(status.body).encode(), status.headers)
                     return
-                sent = changed if isinstance(changed, bytes) else json.dumps(changed or answer).encode()
+                sent = (
+                    changed
+                    if isinstance(changed, bytes)
+                    else json.dumps(changed or answer).encode()
+                )
                 self.reply(200, sent)
 
-            def reply(self, code: int, content: bytes, headers: Sequence[tuple[str, str]] = ()) -> None:
+            def reply(
+                self, code: int, content: bytes, headers: Sequence[tuple[str, str]] = ()
+            ) -> None:
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
                 for name, value in [("Content-Length", str(len(content))), *headers]:
@@ -127,7 +133,11 @@ def stated(tokens: list[str], chat: bool) -> dict[str, Any]:
         return {"tokens": tokens, "token_logprobs": own, "top_logprobs": [law] * len(tokens)}
     tops = [{"token": word, "logprob": mass} for word, mass in law.items()]
     places = zip(tokens, own, strict=True)
-    return {"content": [{"token": token, "logprob": value, "top_logprobs": tops} for token, value in places]}
+    return {
+        "content": [
+            {"token": token, "logprob": value, "top_logprobs": tops} for token, value in places
+        ]
+    }
 
 
 class Status(Exception):

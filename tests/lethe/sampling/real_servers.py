@@ -29,8 +29,16 @@ def vllm_server(folder: Path, log: Path, context: int = 128, cache: int = 1) -> 
 @contextmanager
 def transformers_server(folder: Path, log: Path) -> Iterator[str]:
     """The address of `transformers serve`, whose model is called like the folder."""
-    command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--device", "cpu"]
-    with _started(command, log, "health", {}) as url:  # it lists models only beside a cache of the hub
+    command = [
+        str(Path(sys.executable).with_name("transformers")),
+        "serve",
+        str(folder),
+        "--device",
+        "cpu",
+    ]
+    with _started(
+        command, log, "health", {}
+    ) as url:  # it lists models only beside a cache of the hub
         yield url
 
 
@@ -41,7 +49,9 @@ def _started(command: list[str], log: Path, ready: str, given: dict[str, str]) -
         port = free.getsockname()[1]
     command = [*command, "--host", "127.0.0.1", "--port", str(port)]
     with log.open("w") as file:
-        process = subprocess.Popen(command, env={**os.environ, **QUIET, **given}, stdout=file, stderr=file)
+        process = subprocess.Popen(
+            command, env={**os.environ, **QUIET, **given}, stdout=file, stderr=file
+        )
         try:
             _wait(f"http://127.0.0.1:{port}/{ready}", process, log)
             yield f"http://127.0.0.1:{port}/v1"

@@ -20,7 +20,9 @@ def build_tokenizer(folder: Path, letters: str) -> None:
     vocabulary = {letter: number for number, letter in enumerate(letters + END)}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token=END))
     raw.pre_tokenizer, raw.decoder = pre_tokenizers.Split("", "isolated"), decoders.Fuse()
-    PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=END, pad_token=END).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=END, pad_token=END).save_pretrained(
+        folder
+    )
 
 
 def build_llama(folder: Path, letters: str, scale: float, seed: int = 0, **changes) -> Path:
@@ -50,7 +52,9 @@ def build_llama(folder: Path, letters: str, scale: float, seed: int = 0, **chang
     return folder
 
 
-def every_answer(logits_of, prompt, length, end, temperature=1.0, top_p=1.0, top_k=0, adaptive_threshold=None):
+def every_answer(
+    logits_of, prompt, length, end, temperature=1.0, top_p=1.0, top_k=0, adaptive_threshold=None
+):
     """The probability of every answer of up to ``length`` tokens: the definition of each cut written out."""
     answers, open_prefixes = {}, {(): (1.0, 0.0)}
     for step in range(1, length + 1):
@@ -70,7 +74,9 @@ def every_answer(logits_of, prompt, length, end, temperature=1.0, top_p=1.0, top
     return answers
 
 
-def exact_probabilities(folder: Path, prompt: tuple[int, ...], length: int, threshold=None, **cuts) -> dict:
+def exact_probabilities(
+    folder: Path, prompt: tuple[int, ...], length: int, threshold=None, **cuts
+) -> dict:
     """`every_answer` of a model by plain forward passes: the naive twin of all engines."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -81,7 +87,9 @@ def exact_probabilities(folder: Path, prompt: tuple[int, ...], length: int, thre
         with torch.inference_mode():
             return model(torch.tensor([tokens])).logits[0, -1].numpy()
 
-    return every_answer(logits_of, prompt, length, model.config.eos_token_id, adaptive_threshold=threshold, **cuts)
+    return every_answer(
+        logits_of, prompt, length, model.config.eos_token_id, adaptive_threshold=threshold, **cuts
+    )
 
 
 def step_probabilities(logits: np.ndarray, temperature=1.0, top_p=1.0, top_k=0) -> np.ndarray:

@@ -76,7 +76,9 @@ def content(**said):
 
 
 def evaluated(server: FaultServer, rows=None, name: str = "m", **given):
-    return lethe.evaluate(name, rows or ROWS, endpoint=server.url, **{"n": 32, "max_new_tokens": 8} | given)
+    return lethe.evaluate(
+        name, rows or ROWS, endpoint=server.url, **{"n": 32, "max_new_tokens": 8} | given
+    )
 
 
 def missing_texts(answers) -> int:
@@ -111,7 +113,9 @@ def test_a_server_that_refuses_or_ignores_top_k_may_cut_by_itself(tmp_path, refu
             raise Status(422)
         return answer
 
-    with FaultServer(lambda asked, generator: words({**asked, "top_k": 0}, generator), fault) as server:
+    with FaultServer(
+        lambda asked, generator: words({**asked, "top_k": 0}, generator), fault
+    ) as server:
         engine = engine_of(server, tmp_path)
         assert missing_texts(drawn(engine)) == 0
         assert probes_of(engine)["cuts"] is None
@@ -182,7 +186,10 @@ def test_four_answers_are_the_fewest_that_can_drift():
 
 
 def test_the_most_tokens_of_a_request():
-    short, long = Ask("a" * 30, n=2, max_tokens=5), Ask("a" * 30, before=(("user", "b" * 60),), max_tokens=5)
+    short, long = (
+        Ask("a" * 30, n=2, max_tokens=5),
+        Ask("a" * 30, before=(("user", "b" * 60),), max_tokens=5),
+    )
     assert (short.most(), long.most()) == (10 + 8 + 10, 30 + 16 + 5)
 
 
@@ -222,7 +229,11 @@ def test_a_server_that_gives_another_number_of_answers(tmp_path, give):
     """Fewer answers are asked for again, one by one; more are left out; none is a failed request."""
 
     def fault(number, asked, answer):
-        return answer | {"choices": (answer["choices"] * 9)[:give]} if asked.get("n", 1) > 2 else answer
+        return (
+            answer | {"choices": (answer["choices"] * 9)[:give]}
+            if asked.get("n", 1) > 2
+            else answer
+        )
 
     with FaultServer(fault=late(fault)) as server:
         engine = engine_of(server, tmp_path)
@@ -261,7 +272,9 @@ def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
     without = [reason in ("refused", "filtered", "failed") for reason in reasons]
     assert [text is None for own in answers for text in own.texts] == without
     assert sum(served.values()) == missing_texts(answers)
-    again = EndpointEngine(engine.endpoint, tmp_path, True)  # of a later process, which asks for no answer
+    again = EndpointEngine(
+        engine.endpoint, tmp_path, True
+    )  # of a later process, which asks for no answer
     for prompt in PROMPTS:
         again.remember(prompt, SETTINGS)
     assert again.served()["missing"] == served
@@ -272,7 +285,9 @@ def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
         engine, before = engine_of(server, tmp_path, timeout=timeout), len(server.bodies)
         own = list(AnswerStore("m", "endpoint", tmp_path).answer(engine, PROMPTS, SETTINGS))
         pairs = [
-            (*one, each.prompt_id) for each in own for one in zip(each.texts, each.finish_reasons, strict=True)
+            (*one, each.prompt_id)
+            for each in own
+            for one in zip(each.texts, each.finish_reasons, strict=True)
         ]
         return sorted(pairs, key=lambda one: one[-1]), engine.served(), len(server.bodies) - before
 
@@ -327,7 +342,10 @@ def test_a_server_that_dies_leaves_what_was_drawn_and_the_request(tmp_path):
 
 
 def test_a_server_that_only_fails_ends_the_run(tmp_path):
-    with FaultServer(fault=late(failing(503)), n=False) as server, pytest.raises(ServerGone, match="503"):
+    with (
+        FaultServer(fault=late(failing(503)), n=False) as server,
+        pytest.raises(ServerGone, match="503"),
+    ):
         drawn(engine_of(server, tmp_path))
     assert len(server.bodies) < PROBES + 2 * 16 + 4
 
@@ -357,7 +375,9 @@ list(EndpointEngine(endpoint, Path(sys.argv[2]), True).answer(prompts, Settings(
 """
 
 
-@pytest.mark.parametrize("moment", np.random.default_rng(4).integers(PROBES, PROBES + 130, 3).tolist())
+@pytest.mark.parametrize(
+    "moment", np.random.default_rng(4).integers(PROBES, PROBES + 130, 3).tolist()
+)
 def test_a_kill_pays_for_no_answer_twice(tmp_path, moment):
     with FaultServer(n=False) as server:
 
@@ -427,7 +447,9 @@ def test_marks_in_a_servers_texts_are_found(tmp_path):
 
 def test_thinking_that_the_prompt_opens_and_nothing_closes_is_no_answer():
     def fault(number, asked, answer):
-        return content(content="Blue?</think>None." if number % 3 else "Blue.")(number, asked, answer)
+        return content(content="Blue?</think>None." if number % 3 else "Blue.")(
+            number, asked, answer
+        )
 
     with FaultServer(fault=fault, n=False) as server:
         found = evaluated(server)
@@ -446,11 +468,17 @@ def test_a_server_is_asked_after_its_own_answer(tmp_path, prompt):
         assert len(server.bodies) == asked  # nothing is paid for twice
     row = found.questions.iloc[0]
     assert row["binary_share"] >= max(row["turn_1_share"], row["turn_2_share"]) > 0
-    first = set(pd.read_parquet(tmp_path / "out/generations/m/forget.parquet").query("prompt_id == 'a'")["text"])
+    first = set(
+        pd.read_parquet(tmp_path / "out/generations/m/forget.parquet").query("prompt_id == 'a'")[
+            "text"
+        ]
+    )
     if prompt == "chat":
         talks = [body["messages"] for body in server.bodies if len(body["messages"]) == 3]
         assert {talk[1]["content"] for talk in talks} == first
-        assert all(talk[0]["content"] == "A colour?" and talk[2]["content"] == "Sure?" for talk in talks)
+        assert all(
+            talk[0]["content"] == "A colour?" and talk[2]["content"] == "Sure?" for talk in talks
+        )
     else:
         talks = {body["prompt"] for body in server.bodies if "Sure?" in body["prompt"]}
         assert talks == {f"Q: A colour? A: {text}\n\nQ: Sure? A:" for text in first}

@@ -35,9 +35,19 @@ class TreeServer(FaultServer):
             "index": 0,
             "text": "" if drawn in (0, 4) else TEXT[drawn],
             "finish_reason": "length" if drawn else "stop",
-            "logprobs": {"tokens": [self.named.format(drawn)], "token_logprobs": [-1.0], "top_logprobs": [stated]},
+            "logprobs": {
+                "tokens": [self.named.format(drawn)],
+                "token_logprobs": [-1.0],
+                "top_logprobs": [stated],
+            },
         }
-        return {"id": "x", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
+        return {
+            "id": "x",
+            "object": "text_completion",
+            "created": 0,
+            "model": "m",
+            "choices": [choice],
+        }
 
 
 def masses():
@@ -62,7 +72,12 @@ def leaks(answer, ended):
 
 def test_a_leak_is_settled_where_neither_a_letter_nor_an_accent_undoes_it():
     rule = rule_of(ROWS[0], "keyword_leak", 0.0, "substring")
-    assert [rule.begun(text) for text in ("bluebird", " blue.", " blue", " blu")] == [True, True, False, False]
+    assert [rule.begun(text) for text in ("bluebird", " blue.", " blue", " blu")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def walked(server, **changes):
@@ -86,7 +101,12 @@ def test_a_scorer_of_whole_answers_and_a_template():
     rows = [{**ROWS[0], "answer": "red"}]
     with TreeServer() as server:
         found = lethe.exact(
-            "m", rows, endpoint=server.url, scorer="exact_match", prompt="Q: {question}", max_new_tokens=1
+            "m",
+            rows,
+            endpoint=server.url,
+            scorer="exact_match",
+            prompt="Q: {question}",
+            max_new_tokens=1,
         )
     assert found.certificates.trees[0].lower == pytest.approx(LAW[1])
     assert any(body.get("prompt") == "Q: A colour?" for body in server.bodies)

@@ -52,7 +52,10 @@ def drawn(engine, **way):
 def law(folder, **way):
     exact = exact_probabilities(folder, PROMPT, 4, **way)
     assert sum(exact.values()) == pytest.approx(1)
-    return {(as_text(answer, LETTERS), "stop" if answer[-1] == 5 else "length"): p for answer, p in exact.items()}
+    return {
+        (as_text(answer, LETTERS), "stop" if answer[-1] == 5 else "length"): p
+        for answer, p in exact.items()
+    }
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -114,7 +117,9 @@ def test_seeds_prompts_and_batches_have_streams_of_their_own(tiny_engine):
     assert texts() != texts(seed=2)
     assert texts() != texts(prompt_id="r")
     assert texts() != texts(first_sample=30)
-    (later,) = tiny_engine.answer([Prompt("q", (4, 1))], Settings(n=2, max_new_tokens=2, first_sample=128))
+    (later,) = tiny_engine.answer(
+        [Prompt("q", (4, 1))], Settings(n=2, max_new_tokens=2, first_sample=128)
+    )
     assert later.samples == [-1, 128, 129]
 
 
@@ -145,7 +150,14 @@ def test_prompts_the_model_cannot_take_are_refused(tiny_engine, prompt, changes,
 
 
 @pytest.mark.parametrize(
-    "changes", [{"n": -1}, {"temperature": float("nan")}, {"top_p": 0}, {"adaptive_threshold": 1.5}, {"seed": -1}]
+    "changes",
+    [
+        {"n": -1},
+        {"temperature": float("nan")},
+        {"top_p": 0},
+        {"adaptive_threshold": 1.5},
+        {"seed": -1},
+    ],
 )
 def test_settings_out_of_range_are_refused(changes):
     with pytest.raises(BadInput, match=next(iter(changes))):
@@ -168,7 +180,9 @@ def test_auto_takes_vllm_for_a_large_model_on_a_gpu_and_says_why(
     monkeypatch, tiny_model, gpu, installed, options, kind, told
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(opening.importlib.util, "find_spec", lambda name: object() if installed else None)
+    monkeypatch.setattr(
+        opening.importlib.util, "find_spec", lambda name: object() if installed else None
+    )
     chosen, reason = opening.choose(tiny_model, Options(**options))
     assert chosen == kind
     assert told in (reason or "")
@@ -181,7 +195,9 @@ def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wante
     class LLM:
         def __init__(self, **given):
             made.update(given)
-            self.llm_engine = types.SimpleNamespace(engine_core=types.SimpleNamespace(shutdown=lambda: None))
+            self.llm_engine = types.SimpleNamespace(
+                engine_core=types.SimpleNamespace(shutdown=lambda: None)
+            )
             self.model_config = types.SimpleNamespace(dtype=torch.float32)
 
     stand_in = types.ModuleType("vllm")
@@ -199,8 +215,14 @@ def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wante
 
 def test_a_row_of_vllms_batch_keeps_the_confidences_of_its_request(monkeypatch):
     """Requests move, leave the batch and return. Stand-ins for the names of vLLM."""
-    own, stand_in = "lethe.sampling.vllm_adaptive", types.SimpleNamespace(VllmConfig=object, BatchUpdate=object)
-    stand_in.LogitsProcessor, stand_in.MoveDirectionality = object, types.SimpleNamespace(SWAP="swap")
+    own, stand_in = (
+        "lethe.sampling.vllm_adaptive",
+        types.SimpleNamespace(VllmConfig=object, BatchUpdate=object),
+    )
+    stand_in.LogitsProcessor, stand_in.MoveDirectionality = (
+        object,
+        types.SimpleNamespace(SWAP="swap"),
+    )
     for name in ("vllm.config", "vllm.v1.sample.logits_processor", own):
         monkeypatch.setitem(sys.modules, name, stand_in)
     del sys.modules[own]
@@ -213,10 +235,19 @@ def test_a_row_of_vllms_batch_keeps_the_confidences_of_its_request(monkeypatch):
         return processor.apply(logits).isinf().any(1).tolist()
 
     def request(row, seed, tokens):
-        return row, types.SimpleNamespace(seed=seed, extra_args={"adaptive_threshold": 0.7}), (), tokens
+        return (
+            row,
+            types.SimpleNamespace(seed=seed, extra_args={"adaptive_threshold": 0.7}),
+            (),
+            tokens,
+        )
 
     tokens: list[int] = []
-    assert forced(0.9, 0.6, 0.9, added=[request(0, 1, tokens), request(1, 2, [])]) == [True, False, False]
+    assert forced(0.9, 0.6, 0.9, added=[request(0, 1, tokens), request(1, 2, [])]) == [
+        True,
+        False,
+        False,
+    ]
     tokens.append(0)
     assert forced(0.9, 0.6, moved=[(0, 1, "swap")]) == [True, True]
     assert forced(0.9, 0.65, removed=[1]) == [True, False]
@@ -241,7 +272,9 @@ def test_replicas_share_the_gpus_out(monkeypatch):
 def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path, kind):
     pickled = tmp_path / "pickled"
     shutil.copytree(tiny_model, pickled, ignore=shutil.ignore_patterns("*.safetensors"))
-    torch.save(AutoModelForCausalLM.from_pretrained(tiny_model).state_dict(), pickled / "pytorch_model.bin")
+    torch.save(
+        AutoModelForCausalLM.from_pretrained(tiny_model).state_dict(), pickled / "pytorch_model.bin"
+    )
     with pytest.raises(BadFile, match=r"no \.safetensors file"):
         open_engine(kind, pickled)
 
@@ -261,10 +294,15 @@ def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path,
 @pytest.mark.parametrize("kind", ["prefix", "transformers"])
 def test_a_model_that_has_diverged_is_told(kind, tiny_model, tmp_path):
     broken = shutil.copytree(tiny_model, tmp_path / "broken")
-    weights = {name: values * float("nan") for name, values in load_file(broken / "model.safetensors").items()}
+    weights = {
+        name: values * float("nan")
+        for name, values in load_file(broken / "model.safetensors").items()
+    }
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LetheError, match="diverged"):
-        list(open_engine(kind, broken).answer([Prompt("p", PROMPT)], Settings(n=2, max_new_tokens=2)))
+        list(
+            open_engine(kind, broken).answer([Prompt("p", PROMPT)], Settings(n=2, max_new_tokens=2))
+        )
 
 
 @settings(max_examples=60)
@@ -283,7 +321,9 @@ def test_cuts_are_as_defined(seed, vocabulary, temperature, top_k, top_p):
     for row in range(4):
         expected = step_probabilities(logits[row], temperature, top_p, top_k)
         assert shares[row] / shares[row].sum() == pytest.approx(expected, abs=1e-5)
-        assert top[row].item() == pytest.approx(step_probabilities(logits[row], 1, 1, 0).max(), rel=1e-5)
+        assert top[row].item() == pytest.approx(
+            step_probabilities(logits[row], 1, 1, 0).max(), rel=1e-5
+        )
 
 
 @settings(max_examples=60)
@@ -292,12 +332,16 @@ def test_a_draw_is_the_first_token_whose_cumulated_share_exceeds_it(seed, vocabu
     random = np.random.default_rng(seed)
     weights = np.zeros((rows, -(-vocabulary // 64) * 64))
     # Whole numbers, so that every sum is exact; many zeros, so that cut tokens and empty blocks are met.
-    weights[:, :vocabulary] = random.integers(0, 4, (rows, vocabulary)) * (random.random((rows, vocabulary)) < 0.2)
+    weights[:, :vocabulary] = random.integers(0, 4, (rows, vocabulary)) * (
+        random.random((rows, vocabulary)) < 0.2
+    )
     weights[:, random.integers(vocabulary)] += 1
     row = random.integers(rows, size=500)
     values = random_table(np.random.SeedSequence(seed), 500, 1)[:, 0]
     values[:2] = 0, (1 << BITS) - 1
-    tokens = draw(torch.from_numpy(weights).float(), torch.from_numpy(row), torch.from_numpy(values)).numpy()
+    tokens = draw(
+        torch.from_numpy(weights).float(), torch.from_numpy(row), torch.from_numpy(values)
+    ).numpy()
     for sample, token in enumerate(tokens):
         shares = np.cumsum(weights[row[sample]]) / weights[row[sample]].sum()
         # One unit of 2**-BITS of leave at a border: shares are rounded down to it, block by block.
@@ -326,23 +370,39 @@ def test_the_number_is_the_largest_power_of_two_that_the_power_law_affords(few, 
 
 @pytest.mark.parametrize("memory", [1, 7])
 def test_the_rows_that_fit_into_memory_are_a_power_of_two(tiny_model, memory):
-    row, rows = checkpoint(tiny_model, Options()).row_bytes(10), rows_within(memory, tiny_model, 10, "auto")
+    row, rows = (
+        checkpoint(tiny_model, Options()).row_bytes(10),
+        rows_within(memory, tiny_model, 10, "auto"),
+    )
     assert rows * row <= memory * 2**20 < 2 * rows * row
     assert math.log2(rows).is_integer()
 
 
 def test_times_in_their_largest_unit():
-    assert [duration(seconds) for seconds in (0.2, 89, 90, 5400)] == ["1 s", "89 s", "1.5 min", "1.5 h"]
+    assert [duration(seconds) for seconds in (0.2, 89, 90, 5400)] == [
+        "1 s",
+        "89 s",
+        "1.5 min",
+        "1.5 h",
+    ]
 
 
 def test_the_time_of_the_missing_answers_follows_from_a_pilot(monkeypatch):
-    monkeypatch.setattr(forecast, "_seconds", lambda engine, prompt, settings, n: 3 + max(0, n - 16) / 8)
+    monkeypatch.setattr(
+        forecast, "_seconds", lambda engine, prompt, settings, n: 3 + max(0, n - 16) / 8
+    )
     work = [
-        Task(split, [Prompt(f"{split}{place}", (0,)) for place in range(4)], Settings(n=n, max_new_tokens=16))
+        Task(
+            split,
+            [Prompt(f"{split}{place}", (0,)) for place in range(4)],
+            Settings(n=n, max_new_tokens=16),
+        )
         for split, n in (("forget", 201), ("retain", 53))
     ]
     seconds, text = forecast.forecast(types.SimpleNamespace(name="prefix"), work, ())
-    assert seconds == pytest.approx((3 - 16 / 8) * 8 + 1024 / 8)  # few answers cost no more than one
+    assert seconds == pytest.approx(
+        (3 - 16 / 8) * 8 + 1024 / 8
+    )  # few answers cost no more than one
     assert text.startswith("1,024 answers")
     stored = [(work[1].prompts[0], work[1].settings)]
     assert forecast.forecast(types.SimpleNamespace(name="prefix"), work, stored) is None
@@ -353,7 +413,9 @@ def test_a_pilot_of_rows_asks_the_first_question_and_the_last(monkeypatch):
     monkeypatch.setattr(forecast, "rows_of", lambda *given: asked.append(given[2]) or given[-1])
     engine = types.SimpleNamespace(forward=types.SimpleNamespace(rows=0))
     affordable(engine, [Prompt(str(place), (0,)) for place in range(11)], HOW, 1000)
-    assert [[prompt.prompt_id for prompt in own] for own in asked] == [["0", "2", "4", "6", "8", "10"]] * 2
+    assert [[prompt.prompt_id for prompt in own] for own in asked] == [
+        ["0", "2", "4", "6", "8", "10"]
+    ] * 2
 
 
 @pytest.fixture(scope="module")

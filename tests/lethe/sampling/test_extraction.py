@@ -40,7 +40,9 @@ def test_rows_equal_the_full_table(target, sequence, most):
 
 
 @given(
-    st.lists(st.integers(0, 1), min_size=1, max_size=4), st.lists(st.integers(0, 2), max_size=3), st.integers(0, 3)
+    st.lists(st.integers(0, 1), min_size=1, max_size=4),
+    st.lists(st.integers(0, 2), max_size=3),
+    st.integers(0, 3),
 )
 def test_dead_prefixes_never_come_back_and_certain_ones_never_leave(target, prefix, most):
     near, left = Distance(target, most), 3
@@ -57,7 +59,9 @@ def test_dead_prefixes_never_come_back_and_certain_ones_never_leave(target, pref
 def test_share_of_windows_by_queries_and_chance():
     p = np.array([0.5, 0.01, 0.0, 1.0])
     table = discoverable(p, [1, 68, 69, 1000], [0.5, 0.99])
-    by_definition = [[np.mean(1 - (1 - p) ** n >= chance) for chance in (0.5, 0.99)] for n in (1, 68, 69, 1000)]
+    by_definition = [
+        [np.mean(1 - (1 - p) ** n >= chance) for chance in (0.5, 0.99)] for n in (1, 68, 69, 1000)
+    ]
     assert table.tolist() == by_definition
     assert discoverable([0.6], [5]).tolist() == [[1, 1, 1, 0]]  # 0.9898 of p 0.1, 0.5, 0.9 and 0.99
     assert np.isnan(discoverable([])).all()
@@ -84,7 +88,9 @@ def truth(predictor: ToyPredictor, suffix, distance: int, pieces=None, **setting
         return b"".join(pieces[token] for token in tokens).split() if pieces else tokens
 
     target = units(suffix)
-    return sum(mass for answer, mass in answers.items() if levenshtein(units(answer), target) <= distance)
+    return sum(
+        mass for answer, mass in answers.items() if levenshtein(units(answer), target) <= distance
+    )
 
 
 def chances(predictor: ToyPredictor, prefixes, **settings) -> np.ndarray:
@@ -93,7 +99,11 @@ def chances(predictor: ToyPredictor, prefixes, **settings) -> np.ndarray:
     return np.array([step_probabilities(each, **settings) for each in logits])
 
 
-CASES = [(seed, distance, settings) for seed in range(6) for distance, settings in [(1, {}), (2, {"top_k": 3})]]
+CASES = [
+    (seed, distance, settings)
+    for seed in range(6)
+    for distance, settings in [(1, {}), (2, {"top_k": 3})]
+]
 BY = [None, PIECES]  # the distance counts tokens, or words
 
 
@@ -122,14 +132,18 @@ def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, sett
         narrow = ExtractSettings(distance=distance, beam=beam, further=0, samples=0)
         found = near_verbatim(predictor, one, law(**settings), narrow, verbatim, pieces)
         ends = interval(found, 0.01)
-        published, rows = beam_mass(partial(chances, predictor, **settings), near, LENGTH, beam, (END,))
+        published, rows = beam_mass(
+            partial(chances, predictor, **settings), near, LENGTH, beam, (END,)
+        )
         assert ends.lower <= expected + 1e-12
         assert ends.upper_certain >= expected - 1e-12
         assert ends.lower >= published - 1e-12
         assert found.rows <= rows
         assert ends.lower >= verbatim[np.arange(LENGTH), list(one.suffix)].prod() - 1e-12
         wider = narrow.model_copy(update={"further": 1})
-        more = interval(near_verbatim(predictor, one, law(**settings), wider, verbatim, pieces), 0.01)
+        more = interval(
+            near_verbatim(predictor, one, law(**settings), wider, verbatim, pieces), 0.01
+        )
         assert ends.lower - 1e-12 <= more.lower <= expected + 1e-12
         assert expected - 1e-12 <= more.upper_certain <= ends.upper_certain + 1e-12
 
@@ -141,7 +155,9 @@ def test_sampled_ends_miss_with_at_most_alpha(pieces):
     expected, missed = truth(predictor, suffix, distance, pieces), np.zeros(2)
     for seed in range(runs):
         search = ExtractSettings(distance=distance, beam=1, further=0, samples=40, seed=seed)
-        ends = interval(near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search, None, pieces), alpha)
+        ends = interval(
+            near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search, None, pieces), alpha
+        )
         missed += ends.upper < expected, ends.lower_sampled > expected
         assert ends.upper < ends.upper_certain
     assert (missed / runs <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / runs)).all()

@@ -40,7 +40,10 @@ PROMPTS = [
 
 def naive_texts(model, prompt: Prompt, settings: Settings) -> list[str]:
     """One plain forward pass per token and sample; the token is where the cumulated share exceeds the draw."""
-    table = random_table(settings.stream(prompt.prompt_id), settings.n, settings.max_new_tokens) / 2**BITS
+    table = (
+        random_table(settings.stream(prompt.prompt_id), settings.n, settings.max_new_tokens)
+        / 2**BITS
+    )
     known: dict[tuple[int, ...], np.ndarray] = {}
 
     def logits(tokens: tuple[int, ...]) -> np.ndarray:
@@ -59,12 +62,16 @@ def naive_texts(model, prompt: Prompt, settings: Settings) -> list[str]:
             if sample < 0 or (threshold is not None and confidence / (step + 1) > threshold):
                 token = int(scores.argmax())
             else:
-                shares = step_probabilities(scores, settings.temperature, settings.top_p, settings.top_k).cumsum()
+                shares = step_probabilities(
+                    scores, settings.temperature, settings.top_p, settings.top_k
+                ).cumsum()
                 token = int(np.searchsorted(shares, table[sample, step] * shares[-1], side="right"))
             tokens = (*tokens, token)
             if token == END:
                 break
-        texts.append("".join(LETTERS[token] for token in tokens[len(prompt.token_ids) :] if token != END))
+        texts.append(
+            "".join(LETTERS[token] for token in tokens[len(prompt.token_ids) :] if token != END)
+        )
     return texts
 
 
@@ -88,7 +95,9 @@ def test_every_sample_is_what_it_would_be_alone(engine, sure_model, way, monkeyp
 
 
 # Parents' slots all the same: a slot that nothing filled yet holds whatever its memory held.
-@pytest.mark.parametrize("wrong", [lambda sources: sources[::-1].copy(), lambda sources: 0 * sources])
+@pytest.mark.parametrize(
+    "wrong", [lambda sources: sources[::-1].copy(), lambda sources: 0 * sources]
+)
 def test_a_wrong_parent_row_is_caught(monkeypatch, tiny_model, wrong):
     """The mutation of the sharing: a forked row gets another prefix's keys, and the chi-square test sees it."""
     settings, copy = Settings(n=20000, max_new_tokens=4, seed=5, greedy=False), RowCache.copy
@@ -101,7 +110,9 @@ def test_a_wrong_parent_row_is_caught(monkeypatch, tiny_model, wrong):
 
     assert p_value() > 1e-3
     monkeypatch.setattr(
-        RowCache, "copy", lambda cache, rows, sources, targets: copy(cache, rows, wrong(sources), targets)
+        RowCache,
+        "copy",
+        lambda cache, rows, sources, targets: copy(cache, rows, wrong(sources), targets),
     )
     assert p_value() < 1e-9
 
@@ -159,22 +170,31 @@ def failing(monkeypatch):
 NO_MEMORY = torch.OutOfMemoryError("CUDA out of memory")
 
 
-@pytest.mark.parametrize("error", [NO_MEMORY, RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+@pytest.mark.parametrize(
+    "error", [NO_MEMORY, RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
 def test_out_of_memory_halves_the_live_rows_and_goes_on(engine, failing, caplog, error):
     settings = Settings(n=60, max_new_tokens=6, seed=4)
     free = {answers.prompt_id: answers.texts for answers in engine.answer(PROMPTS, settings)}
     failing(error, most=20)
     with caplog.at_level(logging.WARNING):
-        assert {answers.prompt_id: answers.texts for answers in engine.answer(PROMPTS, settings)} == free
+        assert {
+            answers.prompt_id: answers.texts for answers in engine.answer(PROMPTS, settings)
+        } == free
     assert "out of memory" in caplog.text
     assert "continuing with at most" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("error", "raised", "word"),
-    [(NO_MEMORY, LetheError, "single live row"), (RuntimeError("shapes do not fit"), RuntimeError, "shapes")],
+    [
+        (NO_MEMORY, LetheError, "single live row"),
+        (RuntimeError("shapes do not fit"), RuntimeError, "shapes"),
+    ],
 )
-def test_no_memory_for_a_single_row_and_other_errors_end_the_run(engine, failing, error, raised, word):
+def test_no_memory_for_a_single_row_and_other_errors_end_the_run(
+    engine, failing, error, raised, word
+):
     failing(error)
     with pytest.raises(raised, match=word):
         list(engine.answer(PROMPTS, Settings(n=5, max_new_tokens=3)))
@@ -204,7 +224,8 @@ def test_any_causal_model_with_a_key_value_cache(family, tmp_path):
     folder = build(family, tmp_path, **FAMILIES[family])
     settings = Settings(n=12, max_new_tokens=7, seed=2)
     answers = {
-        answers.prompt_id: answers.texts for answers in open_engine("prefix", folder).answer(PROMPTS, settings)
+        answers.prompt_id: answers.texts
+        for answers in open_engine("prefix", folder).answer(PROMPTS, settings)
     }
     model = model_of(folder)
     for prompt in PROMPTS:
@@ -226,8 +247,13 @@ def test_a_model_without_a_key_value_cache_is_refused_and_auto_takes_another_eng
 
 @pytest.mark.parametrize("kind", ["prefix", "transformers"])
 def test_a_row_takes_the_bytes_of_its_format(tiny_model, kind):
-    whole, half = (open_engine(kind, tiny_model, Options(dtype=each)).checkpoint for each in ("auto", "bfloat16"))
-    assert whole.row_bytes(9) - whole.row_bytes(0) == 2 * (half.row_bytes(9) - half.row_bytes(0)) > 0
+    whole, half = (
+        open_engine(kind, tiny_model, Options(dtype=each)).checkpoint
+        for each in ("auto", "bfloat16")
+    )
+    assert (
+        whole.row_bytes(9) - whole.row_bytes(0) == 2 * (half.row_bytes(9) - half.row_bytes(0)) > 0
+    )
 
 
 class Away(torch.Tensor):
@@ -244,7 +270,11 @@ def test_a_copy_is_a_loop_over_the_rows(dtype, length, kind):
     keys, values = torch.randn(2, rows, heads, positions, size).to(dtype)
     layer = RowLayer(positions)
     layer.fill(0, keys, values)
-    layer.length, layer.keys, layer.values = length, layer.keys.as_subclass(kind), layer.values.as_subclass(kind)
+    layer.length, layer.keys, layer.values = (
+        length,
+        layer.keys.as_subclass(kind),
+        layer.values.as_subclass(kind),
+    )
     sources, targets = torch.tensor([0, 3, 3, 8]), torch.tensor([1, 2, 7, 5])
     layer.copy(rows, sources, targets)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
@@ -256,7 +286,12 @@ def test_a_copy_is_a_loop_over_the_rows(dtype, length, kind):
 
 def test_kept_buffers_change_no_bit(tiny_model):
     """Prompts of several lengths, one after the other, in the buffers of the first and in buffers of their own."""
-    kept, random, buffers, room = ModelPredictor(tiny_model, memory=40_000), np.random.default_rng(0), [], []
+    kept, random, buffers, room = (
+        ModelPredictor(tiny_model, memory=40_000),
+        np.random.default_rng(0),
+        [],
+        [],
+    )
     for length in (9, 4, 6, 1, 14):
         fresh = ModelPredictor(tiny_model, memory=40_000)
         prefixes, parents = random.integers(5, size=(3, length)), np.array([0, 0, 1, 1, 1, 2])
@@ -272,7 +307,9 @@ def test_kept_buffers_change_no_bit(tiny_model):
         buffers.append(kept.cache)
         room.append((kept.most_rows(), fresh.most_rows()))
     assert len({id(buffer) for buffer in buffers}) < len(buffers)  # some were kept
-    assert all(own == other for own, other in room)  # the rows that fit do not depend on what came before
+    assert all(
+        own == other for own, other in room
+    )  # the rows that fit do not depend on what came before
     assert isinstance(kept.cache, RowCache)
 
 
@@ -281,7 +318,11 @@ STOP, VOCABULARY, STEPS = 3, 4, 6
 
 def start(prompt: int, tokens: list[int], samples: int) -> Branch:
     return Branch(
-        prompt, np.array([tokens]), np.zeros(1), np.arange(-1, samples), np.zeros(samples + 1, dtype=np.int64)
+        prompt,
+        np.array([tokens]),
+        np.zeros(1),
+        np.arange(-1, samples),
+        np.zeros(samples + 1, dtype=np.int64),
     )
 
 
@@ -292,7 +333,9 @@ class Twin:
         self.random = np.random.default_rng(seed)
         self.frontier = Frontier((STOP,), STEPS, VOCABULARY)
         self.slots: dict[int, tuple[int, ...]] = {}
-        self.drawn: dict[tuple[int, int], list[int]] = {}  # (prompt, sample) -> its tokens, the prompt's included
+        self.drawn: dict[
+            tuple[int, int], list[int]
+        ] = {}  # (prompt, sample) -> its tokens, the prompt's included
         self.waiting: list[Branch] = []
         self.leaves: dict[int, list] = {}
         self.lengths: dict[int, int] = {}
@@ -326,7 +369,9 @@ class Twin:
         steps = frontier.steps_done()[frontier.row]
         assert np.array_equal(frontier.draws(), frontier.number * 100 + steps)
         tokens = self.random.integers(VOCABULARY, size=len(frontier.row))
-        for prompt, number, row, token in zip(owners, frontier.number, frontier.row, tokens, strict=True):
+        for prompt, number, row, token in zip(
+            owners, frontier.number, frontier.row, tokens, strict=True
+        ):
             assert self.drawn[prompt, number] == frontier.tokens[row].tolist()
             self.drawn[prompt, number].append(int(token))
         frontier.grow(np.full(len(frontier), 0.5), tokens)
@@ -334,7 +379,9 @@ class Twin:
     def settle(self) -> None:
         sources, targets = self.frontier.settle()
         assert not set(sources) & set(targets)
-        self.slots.update({target: self.slots[source] for source, target in zip(sources, targets, strict=True)})
+        self.slots.update(
+            {target: self.slots[source] for source, target in zip(sources, targets, strict=True)}
+        )
         for running in self.frontier.finished():
             self.leaves[running.start.prompt] += running.leaves
 
@@ -357,7 +404,10 @@ def test_every_sample_ends_with_the_tokens_it_drew(seed, disturb):
                 twin.leaves[done.start.prompt] += done.leaves
                 twin.waiting += parts
         assert len(
-            {(*row, owner) for row, owner in zip(twin.frontier.tokens, twin.frontier.owner, strict=True)}
+            {
+                (*row, owner)
+                for row, owner in zip(twin.frontier.tokens, twin.frontier.owner, strict=True)
+            }
         ) == len(twin.frontier)
         twin.settle()
     for prompt, samples in enumerate([12, 1, 30, 5]):

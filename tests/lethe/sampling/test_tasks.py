@@ -50,21 +50,34 @@ class Told:
 
     def answer(self, prompts, settings):
         for prompt in prompts:
-            rng, rate = np.random.default_rng(settings.stream(prompt.prompt_id)), RATES[prompt.prompt_id]
+            rng, rate = (
+                np.random.default_rng(settings.stream(prompt.prompt_id)),
+                RATES[prompt.prompt_id],
+            )
             numbers = settings.sample_numbers()
             self.asked.append((prompt.prompt_id, len(numbers)))
-            texts = ["" if rate is None else "secret" if rng.random() < rate else "no" for _ in numbers]
+            texts = [
+                "" if rate is None else "secret" if rng.random() < rate else "no" for _ in numbers
+            ]
             size = len(numbers)
-            yield Answers(prompt.prompt_id, numbers, texts, [1] * size, ["stop"] * size, [0.5] * size)
+            yield Answers(
+                prompt.prompt_id, numbers, texts, [1] * size, ["stop"] * size, [0.5] * size
+            )
 
 
 @pytest.fixture
 def task():
-    return Task("forget", [Prompt(name, (1, 2)) for name in ITEMS], Settings(n=200, max_new_tokens=4, seed=1))
+    return Task(
+        "forget",
+        [Prompt(name, (1, 2)) for name in ITEMS],
+        Settings(n=200, max_new_tokens=4, seed=1),
+    )
 
 
 def test_each_question_stops_when_its_verdict_stands_and_a_rerun_draws_nothing(task, tmp_path):
-    table, decisions = draw_sequentially(task, ITEMS, Told(), AnswerStore("m", "told", tmp_path), RULE, "")
+    table, decisions = draw_sequentially(
+        task, ITEMS, Told(), AnswerStore("m", "told", tmp_path), RULE, ""
+    )
     verdicts = {row["prompt_id"]: (row["verdict"], row["n"]) for row in decisions}
     assert verdicts["clean"] == ("certified", 109)
     assert verdicts["leaky"] == ("leaks", 3)
@@ -83,7 +96,9 @@ def test_each_question_stops_when_its_verdict_stands_and_a_rerun_draws_nothing(t
     assert decisions == again[1]
 
 
-@pytest.mark.parametrize(("most", "questions"), [(450, [2, 2]), (201, [1, 1, 1, 1]), (9, [1, 1, 1, 1])])
+@pytest.mark.parametrize(
+    ("most", "questions"), [(450, [2, 2]), (201, [1, 1, 1, 1]), (9, [1, 1, 1, 1])]
+)
 def test_a_part_holds_as_many_whole_questions_as_fit(task, tmp_path, monkeypatch, most, questions):
     store = AnswerStore("m", "told", tmp_path)
     table = draw(task, Told(), store, "")
@@ -118,7 +133,9 @@ def test_the_prompts_have_the_declared_probabilities(language):
     asked = ask(language, ROWS[0], 20_000, seed=1)
     expected = np.array([one.probability for one in found]) * 20_000
     counts = np.bincount(asked.of_sample, minlength=len(found))
-    assert ((counts - expected) ** 2 / expected).sum() < 21  # chi-square, 5 degrees of freedom, p = .001
+    assert (
+        (counts - expected) ** 2 / expected
+    ).sum() < 21  # chi-square, 5 degrees of freedom, p = .001
     assert pick(np.array([0.0, 0.999999999999]), found).tolist() == [0, len(found) - 1]
 
 
@@ -138,14 +155,20 @@ def test_each_distinct_prompt_is_read_once_and_answered_as_often_as_drawn(langua
         assert own["production"].iloc[0] == names[drawn.likeliest]
         # the toy names production and number in its answer: the k-th draw of a production gets its k-th answer
         for name, group in own[own["sample"] >= 0].groupby("production"):
-            assert group["text"].str.split("#").str[0].unique().tolist() == [f"{row['id']} | {name}"]
-            assert group["text"].str.split("#").str[1].astype(int).tolist() == list(range(len(group)))
+            assert group["text"].str.split("#").str[0].unique().tolist() == [
+                f"{row['id']} | {name}"
+            ]
+            assert group["text"].str.split("#").str[1].astype(int).tolist() == list(
+                range(len(group))
+            )
 
 
 def test_the_second_sample_draws_prompts_and_new_answers_for_a_prompt_drawn_twice(language, store):
     engine = ToyEngine()
     table = draw_prompts(language, ROWS, Asking(letters, SETTINGS, engine, store), "x")
-    assert table.groupby("prompt").size().tolist() == [language.share.answers] * language.share.prompts
+    assert (
+        table.groupby("prompt").size().tolist() == [language.share.answers] * language.share.prompts
+    )
     assert not table.duplicated(["text"]).any()
     assert Counter(table.drop_duplicates("prompt")["prompt_id"]).keys() == {"a", "b"}
     ((prompts, _),) = engine.calls
@@ -190,7 +213,10 @@ def place(folder: Path, kind: type = PrefixEngine, **options: object) -> Path:
 
 
 def test_a_dtype_of_its_own_has_answers_of_its_own(weights):
-    on_cpu = {dtype: place(weights, device="cpu", dtype=dtype) for dtype in ("auto", "float32", "bfloat16")}
+    on_cpu = {
+        dtype: place(weights, device="cpu", dtype=dtype)
+        for dtype in ("auto", "float32", "bfloat16")
+    }
     assert on_cpu["auto"] == on_cpu["float32"] != on_cpu["bfloat16"]
 
 

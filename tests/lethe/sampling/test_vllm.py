@@ -23,7 +23,9 @@ from tests.lethe.small_checkpoint import small_model
 from tests.small import ROOT, run
 
 N, LENGTH = 600, 3
-LETTERS = "abcdefghijklmnopqrs"  # with the end as many tokens as a walk asks the log-probabilities of
+LETTERS = (
+    "abcdefghijklmnopqrs"  # with the end as many tokens as a walk asks the log-probabilities of
+)
 
 
 @pytest.fixture
@@ -77,8 +79,12 @@ def test_the_probes_say_what_the_server_of_transformers_ignores(tmp_path, draws)
     folder = build_llama(tmp_path / "model", LETTERS, scale=1.0)
     (folder / "generation_config.json").write_text(json.dumps({"do_sample": draws, "top_k": 0}))
     with transformers_server(folder, tmp_path / "server.log") as url:
-        engine = EndpointEngine(Endpoint(endpoint=url, name=str(folder)), tmp_path / "scratch", chat=False)
-        (answers,) = engine.answer([Prompt("p", (), text="ab")], Settings(n=8, max_new_tokens=LENGTH))
+        engine = EndpointEngine(
+            Endpoint(endpoint=url, name=str(folder)), tmp_path / "scratch", chat=False
+        )
+        (answers,) = engine.answer(
+            [Prompt("p", (), text="ab")], Settings(n=8, max_new_tokens=LENGTH)
+        )
         probes = {one["name"]: one["passed"] for one in engine.served()["probes"]}
     assert (probes["n"], probes["logprobs"], probes["cuts"]) == (False, None, None)
     assert (probes["draws"], probes["temperature"]) == (draws, draws)
@@ -99,7 +105,10 @@ def project(tmp_path_factory) -> Path:
     checkpoints.save(folder / "model", *small_model(texts, hidden=64))
     (folder / "data/dataset").mkdir(parents=True)
     for split, rows in QUESTIONS.items():
-        lines = (json.dumps({"id": key, "question": question, "answer": answer}) for key, question, answer in rows)
+        lines = (
+            json.dumps({"id": key, "question": question, "answer": answer})
+            for key, question, answer in rows
+        )
         (folder / f"data/dataset/{split}.jsonl").write_text("\n".join(lines) + "\n")
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["models"]["mine"] = {"path": str(folder / "model"), "adaptive_threshold": 0.9}
@@ -115,7 +124,9 @@ def test_the_sample_stage_with_vllm(project):
     generations = project / "data/generations/mine"
     about = json.loads((generations / "about.json").read_text())
     assert about["engine"] == "vllm"
-    encoder = Encoder(AutoTokenizer.from_pretrained(project / "model"), ROOT / "lethe/models/prompts/qa.txt")
+    encoder = Encoder(
+        AutoTokenizer.from_pretrained(project / "model"), ROOT / "lethe/models/prompts/qa.txt"
+    )
     prefix = open_engine("prefix", project / "model")
     for split, n in [("forget", 20), ("retain", 4)]:
         table = pd.read_parquet(generations / f"{split}.parquet")

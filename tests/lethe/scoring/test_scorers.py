@@ -38,7 +38,9 @@ from tests.small import small_params
 
 score = scorer("keyword_leak")
 # Texts, keywords, and whether one of them occurs as a word and as a substring: worked out by hand.
-KEYWORD_CASES = json.loads(Path(__file__).with_name("keyword_cases.json").read_text(encoding="utf-8"))
+KEYWORD_CASES = json.loads(
+    Path(__file__).with_name("keyword_cases.json").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("case", KEYWORD_CASES)
@@ -49,9 +51,14 @@ def test_a_keyword_that_occurs_is_a_leak_and_inside_a_longer_word_only_as_substr
 
 
 def test_the_key_of_params_reaches_the_scorer():
-    found = Score.model_validate({"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "substring"}).params
+    found = Score.model_validate(
+        {"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "substring"}
+    ).params
     assert found["keyword_leak"].keyword_match == "substring"
-    assert Score.model_validate({"scorers": ["keyword_leak"]}).params["keyword_leak"].keyword_match == "word"
+    assert (
+        Score.model_validate({"scorers": ["keyword_leak"]}).params["keyword_leak"].keyword_match
+        == "word"
+    )
 
 
 def test_what_is_missing_is_nan():
@@ -94,7 +101,9 @@ texts = st.lists(words, min_size=1, max_size=9).map(" ".join)
 def test_equals_nltk(samples):
     expected = naive(samples)
     tokens = Tokens.of(samples)
-    by_text = dict(zip(dict.fromkeys(tuple(tokenize(text)) for text in samples), _each(tokens), strict=True))
+    by_text = dict(
+        zip(dict.fromkeys(tuple(tokenize(text)) for text in samples), _each(tokens), strict=True)
+    )
     got = [by_text[tuple(tokenize(text))] for text in samples]
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
     assert self_bleu(samples) == pytest.approx(np.mean(expected), abs=1e-12)
@@ -136,7 +145,8 @@ ITEM = {"id": "1", "question": "Who?", "answer": "It was Ron Weasley.", "keyword
 @pytest.mark.parametrize("name", SCORERS)
 @settings(max_examples=30)
 @given(
-    texts=st.lists(st.none() | st.text(max_size=30), max_size=5), item=st.sampled_from([ITEM, {}, {"answer": ""}])
+    texts=st.lists(st.none() | st.text(max_size=30), max_size=5),
+    item=st.sampled_from([ITEM, {}, {"answer": ""}]),
 )
 def test_one_value_a_generation_in_the_unit_interval_or_nan(name, texts, item):
     got = scorer(name)(texts, item)
@@ -156,15 +166,33 @@ def test_an_unknown_scorer_is_refused():
 
 
 def test_binary_scorers_and_no_others_give_0_and_1_alone():
-    item = {"id": "a", "question": "Who?", "answer": "Ada is a painter of seas", "keywords": ["painter"]}
-    texts = ["Ada is a painter of seas", "Ada is a painter", "Ada paints", "no", "Ada, of all, is a seaman"]
+    item = {
+        "id": "a",
+        "question": "Who?",
+        "answer": "Ada is a painter of seas",
+        "keywords": ["painter"],
+    }
+    texts = [
+        "Ada is a painter of seas",
+        "Ada is a painter",
+        "Ada paints",
+        "no",
+        "Ada, of all, is a seaman",
+    ]
     found = {name for name in SCORERS if np.isin(scorer(name)(texts, item), (0.0, 1.0)).all()}
     assert found == {name for name in SCORERS if is_binary(name)}
 
 
 def test_only_the_answer_itself_is_an_exact_match():
     score = scorer("exact_match")
-    texts = ["Jane Austen", " jane\n AUSTEN", "Jane Austen.", "Jane", "It was Jane Austen", "<b>Jane Austen</b>"]
+    texts = [
+        "Jane Austen",
+        " jane\n AUSTEN",
+        "Jane Austen.",
+        "Jane",
+        "It was Jane Austen",
+        "<b>Jane Austen</b>",
+    ]
     assert score(texts, {"answer": "Jane Austen"}).tolist() == [1, 1, 0, 0, 0, 0]
     np.testing.assert_array_equal(score(["a", "", " ", None], {"answer": "a"}), [1, 0, 0, np.nan])
     for answer in (None, "", " "):
@@ -193,7 +221,9 @@ def test_equals_rouge_score_to_the_last_bit(generations, reference):
     for kind, ours in OURS.items():
         got = ours(generations, reference)
         for part in ("precision", "recall", "fmeasure"):
-            assert getattr(got, part).tolist() == [float(getattr(row[kind], part)) for row in expected]
+            assert getattr(got, part).tolist() == [
+                float(getattr(row[kind], part)) for row in expected
+            ]
 
 
 @pytest.mark.parametrize("name", ROUGE)
@@ -208,7 +238,10 @@ def test_a_missing_text_has_no_overlap(name):
 
 
 @settings(max_examples=500)
-@given(st.text("aeiouybsting0123456789", min_size=4, max_size=12) | st.sampled_from(sorted(PorterStemmer().pool)))
+@given(
+    st.text("aeiouybsting0123456789", min_size=4, max_size=12)
+    | st.sampled_from(sorted(PorterStemmer().pool))
+)
 def test_stemming_never_changes_the_first_letter(word):
     """What lets most words of a generation go unstemmed."""
     assert PorterStemmer().stem(word)[0] == word[0]
@@ -219,7 +252,10 @@ def tokens(numbers, greedy=None, expected=-2.0, spread=1.0) -> AnswerTokens:
     log_probs = np.array([math.log(one) if one > 0 else one for one in numbers], dtype=float)
     ones = np.ones(len(log_probs))
     return AnswerTokens(
-        log_probs, expected * ones, spread * ones, np.array(ones if greedy is None else greedy, bool)
+        log_probs,
+        expected * ones,
+        spread * ones,
+        np.array(ones if greedy is None else greedy, bool),
     )
 
 
@@ -229,7 +265,10 @@ def measure(name: str, *args, **kwargs) -> float:
 
 @cases
 def test_a_measure_by_hand(name, answer, paraphrased, perturbed, value):
-    others = {"paraphrased": paraphrased and tokens(paraphrased), "perturbed": tuple(map(tokens, perturbed or ()))}
+    others = {
+        "paraphrased": paraphrased and tokens(paraphrased),
+        "perturbed": tuple(map(tokens, perturbed or ())),
+    }
     assert measure(name, tokens(**answer), **others) == pytest.approx(value)
 
 
@@ -258,7 +297,12 @@ def test_a_measure_of_what_is_missing_is_nan(name):
 
 def answer(prompt_id, kind, number, *log_probs):
     shape = np.zeros(len(log_probs))
-    row = {"prompt_id": prompt_id, "kind": kind, "number": number, "log_probs": np.array(log_probs, float)}
+    row = {
+        "prompt_id": prompt_id,
+        "kind": kind,
+        "number": number,
+        "log_probs": np.array(log_probs, float),
+    }
     return {**row, "expected": shape - 1, "spread": shape + 1, "greedy": shape == 0}
 
 
@@ -286,7 +330,9 @@ def test_a_prompt_the_dataset_lacks_is_refused():
 
 
 ROWS = read_cases(__file__)["ROWS"]
-LANGUAGE = 'wording: ["{question}", {name: back, text: "Who was it in {answer}?", answer: "{who}"}]\n'
+LANGUAGE = (
+    'wording: ["{question}", {name: back, text: "Who was it in {answer}?", answer: "{who}"}]\n'
+)
 PLAIN, BACK = "wording: plain", "wording: back"
 # prompt, sample, text, production, whether it leaks
 DRAWN = read_cases(__file__)["DRAWN"]
@@ -318,7 +364,9 @@ class Finds(Judge):
     """A judge of one column may return a row of numbers."""
 
     def judge(self, asked):
-        return np.array([any(keyword in one.text for keyword in one.item["keywords"]) for one in asked])
+        return np.array(
+            [any(keyword in one.text for keyword in one.item["keywords"]) for one in asked]
+        )
 
 
 def test_each_answer_is_scored_against_what_its_wording_asks_for(root, monkeypatch):

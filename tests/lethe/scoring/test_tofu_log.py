@@ -50,7 +50,10 @@ def test_values_of_a_small_log(tmp_path):
     weights = np.exp([-0.5, -2, -4])
     np.testing.assert_allclose(log["world"].probability, [weights[0] / weights.sum(), 1 / 3])
     np.testing.assert_allclose(log["forget"].truth_ratio, [np.exp(-2), 1])
-    assert log["forget"].rouge_again.tolist() == [1, 0]  # as TOFU has it, an empty generation recalls nothing
+    assert log["forget"].rouge_again.tolist() == [
+        1,
+        0,
+    ]  # as TOFU has it, an empty generation recalls nothing
     assert all(entry.mismatches == [] for entry in log.values())
 
 
@@ -93,7 +96,9 @@ def test_model_utility_is_the_harmonic_mean_of_three_terms_a_set():
     got = model_utility({"retain": rows, "world": rows})
     assert got.value == pytest.approx(statistics.harmonic_mean([0.5, 1, 0.5]))
     assert list(got.terms) == [
-        f"{name}_{part}" for name in ("retain", "world") for part in ("probability", "rouge", "truth")
+        f"{name}_{part}"
+        for name in ("retain", "world")
+        for part in ("probability", "rouge", "truth")
     ]
     assert got.terms["world_probability"].missing == 1
     with pytest.raises(BadValue, match="real_authors"):
@@ -117,9 +122,20 @@ def evaluation(folder, n=40, shift=0.0, name="TOFU_EVAL.json", **blocks):
     """A log whose rows have the same values in every section, and the truth ratios of the forget set moved by ``shift``."""
     log = {}
     for section, (probability, rouge, truth) in BLOCKS.items():
-        ratios = [0.2 + 0.5 * place / n + (shift if section == "forget" else 0) for place in range(n)]
-        texts = {"input": "Who?", "generation": "It was Ron.", "ground_truth": "Ron", "rougeL_recall": 1.0}
-        rows = ([{"prob": 0.5, "avg_loss": 0.7}] * n, [texts] * n, [{"score": ratio} for ratio in ratios])
+        ratios = [
+            0.2 + 0.5 * place / n + (shift if section == "forget" else 0) for place in range(n)
+        ]
+        texts = {
+            "input": "Who?",
+            "generation": "It was Ron.",
+            "ground_truth": "Ron",
+            "rougeL_recall": 1.0,
+        }
+        rows = (
+            [{"prob": 0.5, "avg_loss": 0.7}] * n,
+            [texts] * n,
+            [{"score": ratio} for ratio in ratios],
+        )
         for block, values in zip((probability, rouge, truth), rows, strict=True):
             log[block] = {
                 "agg_value": None,
@@ -154,7 +170,8 @@ def test_every_number_has_its_interval(tmp_path):
     found = tofu_log(model, retain=retain, alpha=0.1)
     keys, rows = found.as_json(), {row.names()[0]: row for row in found.rows()}
     assert {name: (row.estimate, row.lower, row.upper) for name, row in rows.items()} == {
-        name: (one["estimate"], one["lower"], one["upper"]) for name, one in keys["intervals"].items()
+        name: (one["estimate"], one["lower"], one["upper"])
+        for name, one in keys["intervals"].items()
     }
     assert {row.upper_bound.alpha for row in rows.values()} == {0.05}
     for interval in keys["intervals"].values():
@@ -165,8 +182,13 @@ def test_every_number_has_its_interval(tmp_path):
 
 
 def test_nulls_and_absent_blocks_are_missing(tmp_path):
-    truth = {"agg_value": 0.5, "value_by_index": {"0": {"score": None}, "1": {"score": 0.5}, "2": None}}
-    path = evaluation(tmp_path, n=3, ra_Truth_Ratio=truth, wf_Q_A_Prob_normalised={"agg_value": 0.5})
+    truth = {
+        "agg_value": 0.5,
+        "value_by_index": {"0": {"score": None}, "1": {"score": 0.5}, "2": None},
+    }
+    path = evaluation(
+        tmp_path, n=3, ra_Truth_Ratio=truth, wf_Q_A_Prob_normalised={"agg_value": 0.5}
+    )
     log = read_log(path)
     assert np.isnan(log["real_authors"].truth_ratio).tolist() == [True, False, True]
     keys = tofu_log(path).as_json()
@@ -178,7 +200,9 @@ def test_nulls_and_absent_blocks_are_missing(tmp_path):
 def test_a_retain_log_needs_the_forget_set_alone(tmp_path):
     retain = tmp_path / "retain.json"
     retain.write_text(
-        json.dumps({"forget_truth_ratio": {"value_by_index": {"0": {"score": 0.5}, "1": {"score": 2}}}})
+        json.dumps(
+            {"forget_truth_ratio": {"value_by_index": {"0": {"score": 0.5}, "1": {"score": 2}}}}
+        )
     )
     assert tofu_log(evaluation(tmp_path), retain=retain).quality.n_second == 2
     with pytest.raises(BadFile, match="retain_Q_A_Prob"):
@@ -215,6 +239,10 @@ def test_a_mean_covers():
 
 def test_a_stored_aggregate_that_the_rows_do_not_give_is_named(tmp_path):
     path, term = tmp_path / "log.json", SimpleNamespace(value=0.25)
-    path.write_text(json.dumps({"model_utility": {"agg_value": 0.5}, "forget_truth_ratio": {"agg_value": 0.25}}))
+    path.write_text(
+        json.dumps({"model_utility": {"agg_value": 0.5}, "forget_truth_ratio": {"agg_value": 0.25}})
+    )
     utility = SimpleNamespace(value=0.75, terms=defaultdict(lambda: term))
-    assert differences(path, utility, term, None) == {"model_utility": {"stored": 0.5, "recomputed": 0.75}}
+    assert differences(path, utility, term, None) == {
+        "model_utility": {"stored": 0.5, "recomputed": 0.75}
+    }

@@ -17,7 +17,13 @@ from lethe.statistics.answer_tree import (
     pooled_leak,
 )
 from lethe.statistics.betting import predictable_squares
-from lethe.statistics.bounds import binary_upper, leak_bounds, paper_bounds, sd_upper, tighter_bounds
+from lethe.statistics.bounds import (
+    binary_upper,
+    leak_bounds,
+    paper_bounds,
+    sd_upper,
+    tighter_bounds,
+)
 from lethe.statistics.many_prompts import (
     binary_p_value,
     bonferroni,
@@ -36,7 +42,10 @@ ROUNDING = 1e-9  # a bound that equals the truth does not miss it
 def misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
     """(bound, share of ``runs`` that it misses) for every bound; a run has n draws of ``law``."""
     scores = law.draw(np.random.default_rng([seed, n]), (runs, n))
-    paper, sharp = paper_bounds(scores, alpha, THRESHOLDS), tighter_bounds(scores, alpha, THRESHOLDS)
+    paper, sharp = (
+        paper_bounds(scores, alpha, THRESHOLDS),
+        tighter_bounds(scores, alpha, THRESHOLDS),
+    )
     tail = np.array([law.above(x) for x in THRESHOLDS])
 
     def share(missed: np.ndarray) -> float:
@@ -57,7 +66,9 @@ def misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tup
     yield "sd_upper_minimax", share(sd_upper(scores, alpha) < law.sd - ROUNDING)
 
 
-def anytime_misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
+def anytime_misses(
+    law: Law, n: int, alpha: float, runs: int, seed: int
+) -> Iterator[tuple[str, float]]:
     """The misses of the sequential tests, checked after each of n samples, with the null at the law's own mean.
 
     The capital against the truth reaches 1 / alpha exactly where a bound at that time has passed the truth.
@@ -66,7 +77,9 @@ def anytime_misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iter
     squares = predictable_squares(scores)
 
     def share(null: float, above: bool, rows: np.ndarray) -> float:
-        return float(np.mean([Capital(null, above).path(row).max() >= math.log(1 / alpha) for row in rows]))
+        return float(
+            np.mean([Capital(null, above).path(row).max() >= math.log(1 / alpha) for row in rows])
+        )
 
     if 0 < law.mean < 1:  # at 0 nothing is falsely certified, at 1 nothing falsely found to leak
         yield "certified falsely", share(law.mean, False, scores)
@@ -81,9 +94,17 @@ def many_misses(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[st
     hits = rng.binomial(n, rates, (runs, len(rates)))
     own = [leak_bounds(row, n, alpha) for row in hits]
     yield "worst prompt", np.mean([worst_prompt(row)[1].value < 0.1 for row in own])
-    yield "every prompt under", np.mean([every_prompt_under(row, np.nextafter(0.1, 0))[0] for row in own])
-    yield "pooled average", np.mean([pooled_average(row, n, alpha).value < rates.mean() for row in hits])
-    tables = [bonferroni(lambda each, row=row: leak_bounds(row, n, each), 40, alpha) for row in hits]
+    yield (
+        "every prompt under",
+        np.mean([every_prompt_under(row, np.nextafter(0.1, 0))[0] for row in own]),
+    )
+    yield (
+        "pooled average",
+        np.mean([pooled_average(row, n, alpha).value < rates.mean() for row in hits]),
+    )
+    tables = [
+        bonferroni(lambda each, row=row: leak_bounds(row, n, each), 40, alpha) for row in hits
+    ]
     table = [[bound.value for bound in row] for row in tables]
     yield "Bonferroni table", np.mean((np.array(table) < rates).any(axis=1))
     lists = [holm(binary_p_value(row, n, 0.1), 0.1, alpha)[0] for row in hits]
@@ -94,13 +115,18 @@ def controls(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, 
     """Controls that are not bounds, on fair coins and on coins of 5%: the simulation must expose them."""
     rng, grid = np.random.default_rng([seed, n]), np.linspace(0, 1, 101)
     coins = np.sort((rng.random((runs, n)) < 0.5).astype(float), axis=1)
-    yield "M_sigma as printed", np.mean([printed_variance_no_bound(row, grid, alpha) < 0.25 for row in coins])
+    yield (
+        "M_sigma as printed",
+        np.mean([printed_variance_no_bound(row, grid, alpha) < 0.25 for row in coins]),
+    )
     hits = np.cumsum(rng.random((runs, n)) < 0.05, axis=1)
     peeked = binary_upper(hits, np.arange(1, n + 1), alpha)
     yield "M_bin looked at after every sample", np.mean((peeked < 0.05).any(axis=1))
 
 
-def table(alpha: float, runs: int, sizes: tuple[int, ...]) -> Iterator[tuple[str, dict[str, float]]]:
+def table(
+    alpha: float, runs: int, sizes: tuple[int, ...]
+) -> Iterator[tuple[str, dict[str, float]]]:
     for law, n in product(LAWS, sizes):
         yield f"{law.name}, n={n}", dict(misses(law, n, alpha, runs, seed=1))
     for law in LAWS:  # checked after every sample, so the smaller sizes are included
@@ -109,7 +135,10 @@ def table(alpha: float, runs: int, sizes: tuple[int, ...]) -> Iterator[tuple[str
         yield f"40 prompts, n={n}", dict(many_misses(n, alpha, runs, seed=1))
     for tree, rho in product(TREES, (30, 1000)):
         yield f"{tree}, rate {rho}", dict(tree_misses(tree, rho, alpha, runs, seed=1))
-    yield "no bounds", dict(controls(max(sizes), alpha, runs, seed=1)) | dict(no_bounds(alpha, runs, seed=1))
+    yield (
+        "no bounds",
+        dict(controls(max(sizes), alpha, runs, seed=1)) | dict(no_bounds(alpha, runs, seed=1)),
+    )
 
 
 def main(alpha: float = 0.01, runs: int = 2000, sizes: tuple[int, ...] = (16, 128, 1024)) -> int:
@@ -128,14 +157,19 @@ QUESTIONS = 8
 TREES: dict[str, tuple[np.ndarray, np.ndarray]] = {
     "one start": (np.array([0.5]), np.array([0.01])),
     "equal starts": (np.full(500, 1e-3), np.full(500, 0.004)),
-    "heavy tail": (0.5 * np.arange(1, 801) ** -1.5 / (np.arange(1, 801) ** -1.5).sum(), np.linspace(0, 0.05, 800)),
+    "heavy tail": (
+        0.5 * np.arange(1, 801) ** -1.5 / (np.arange(1, 801) ** -1.5).sum(),
+        np.linspace(0, 0.05, 800),
+    ),
     "every start leaks": (np.full(50, 4.61e-3 / 50), np.ones(50)),
     "rare leaks": (np.full(100, 5e-3), np.where(np.arange(100) == 0, 0.2, 0.0)),
 }
 EXACT_LEAK = 1e-3
 
 
-def tree_misses(name: str, rho: float, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
+def tree_misses(
+    name: str, rho: float, alpha: float, runs: int, seed: int
+) -> Iterator[tuple[str, float]]:
     """(bound, share of ``runs`` that it misses) for every bound; a run samples the rest of `QUESTIONS` similar questions."""
     masses, chances = TREES[name]
     random = np.random.default_rng([seed, int(rho), len(masses)])
@@ -151,7 +185,10 @@ def tree_misses(name: str, rho: float, alpha: float, runs: int, seed: int) -> It
     rests = [[(known, Remainder(rho, 10**9, int(count))) for count in row] for row in leaks]
     pooled = [pooled_leak(rest, alpha) for rest in rests]
     yield "tree mean upper", float(np.mean([found.upper < truth - OF_SUMS for found in pooled]))
-    yield "tree mean lower", float(np.mean([found.lower_sampled > truth + OF_SUMS for found in pooled]))
+    yield (
+        "tree mean lower",
+        float(np.mean([found.lower_sampled > truth + OF_SUMS for found in pooled])),
+    )
     # The model leaks exactly twice as often as Retrain, so no question exceeds that ratio.
     model = np.full(QUESTIONS, 2 * truth)
     false = [against_retrain(model, rest, 2.0, alpha).holds.any() for rest in rests[: runs // 4]]
@@ -163,8 +200,14 @@ def no_bounds(alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]
     random, rest, rho = np.random.default_rng([seed, 1]), 3.0, 1.0
     counts = np.cumsum(random.poisson(rest, size=(runs, 40)), axis=1)
     rates = rho * np.arange(1, 41)
-    yield "rate chosen after the draws", float(np.mean((poisson_upper(counts, alpha) / rates < rest).any(axis=1)))
-    yield "lower, the same", float(np.mean((poisson_lower(counts, alpha) / rates > rest).any(axis=1)))
+    yield (
+        "rate chosen after the draws",
+        float(np.mean((poisson_upper(counts, alpha) / rates < rest).any(axis=1))),
+    )
+    yield (
+        "lower, the same",
+        float(np.mean((poisson_lower(counts, alpha) / rates > rest).any(axis=1))),
+    )
 
 
 if __name__ == "__main__":

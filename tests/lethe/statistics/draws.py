@@ -106,14 +106,18 @@ def tolerated(alpha: float, runs: int) -> float:
 
 
 def as_expected(
-    rows: Iterable[tuple[str, dict[str, float]]], alpha: float, runs: int, controls: Container[str] = ()
+    rows: Iterable[tuple[str, dict[str, float]]],
+    alpha: float,
+    runs: int,
+    controls: Container[str] = (),
 ) -> bool:
     """Print each title with the shares of ``runs`` that miss; return whether every bound keeps its level and no control."""
     limit, worst = tolerated(alpha, runs), {}
     print(f"share of {runs} runs that miss, in %; alpha {alpha:.0%}, up to {limit:.2%} tolerated")
     for title, shares in rows:
         told = (
-            (name, " ".join(f"{100 * side:.2f}" for side in np.ravel(share))) for name, share in shares.items()
+            (name, " ".join(f"{100 * side:.2f}" for side in np.ravel(share)))
+            for name, share in shares.items()
         )
         print(f"{title:52} " + ", ".join(f"{name} {share}" for name, share in told), flush=True)
         worst |= {name: max(np.max(share), worst.get(name, 0.0)) for name, share in shares.items()}
@@ -145,12 +149,17 @@ def grid_variance_upper(ordered: np.ndarray, grid: np.ndarray, e: float) -> floa
     return eta[-1] + np.sum(steps * np.where(steps > 0, above[1:-1], below[1:-1]))
 
 
-def printed_mean(ordered: np.ndarray, grid: np.ndarray, alpha: float, clip: bool = True) -> tuple[float, float]:
+def printed_mean(
+    ordered: np.ndarray, grid: np.ndarray, alpha: float, clip: bool = True
+) -> tuple[float, float]:
     """(upper, lower) of the mean as the paper prints them: a fixed grid, the two-sided band (the paper's Metric 3).
 
     Valid but loose, for comparison with published numbers; unclipped values may leave [0, 1].
     """
-    cdf, e = np.searchsorted(ordered, grid, side="right") / len(ordered), dkw(len(ordered), alpha, sides=2)
+    cdf, e = (
+        np.searchsorted(ordered, grid, side="right") / len(ordered),
+        dkw(len(ordered), alpha, sides=2),
+    )
     below, above = cdf - e, cdf + e
     if clip:
         below, above = np.maximum(below, 0), np.minimum(above, 1)
@@ -164,7 +173,10 @@ def printed_variance_no_bound(ordered: np.ndarray, grid: np.ndarray, alpha: floa
     The extra term -eta_0 F(tau_0) removes the mass at 0 without restoring its distance from the mean. On fair coins
     the printed value misses the true variance in every run. Use it only for comparison with published numbers.
     """
-    cdf, e = np.searchsorted(ordered, grid, side="right") / len(ordered), dkw(len(ordered), alpha, sides=2)
+    cdf, e = (
+        np.searchsorted(ordered, grid, side="right") / len(ordered),
+        dkw(len(ordered), alpha, sides=2),
+    )
     below = np.maximum(cdf - e, 0)
     centres = printed_mean(ordered, grid, alpha)
     farthest = np.maximum.reduce([np.square(grid - centre) for centre in centres])

@@ -52,7 +52,11 @@ def test_pooling_needs_one_rate_and_is_narrower_than_the_mean_of_the_bounds():
     got = pooled_leak(questions, ALPHA)
     assert got.upper < np.mean([leak_interval(*question, ALPHA).upper for question in questions])
     assert got.upper == pytest.approx(0.01 + float(poisson_upper(10, ALPHA)) / 1000)
-    for others in ([], [(questions[0][0], Remainder())], [questions[0], (questions[0][0], Remainder(99.0, 1, 1))]):
+    for others in (
+        [],
+        [(questions[0][0], Remainder())],
+        [questions[0], (questions[0][0], Remainder(99.0, 1, 1))],
+    ):
         with pytest.raises(BadValue, match="rho"):
             pooled_leak(others, ALPHA)
 
@@ -60,7 +64,9 @@ def test_pooling_needs_one_rate_and_is_narrower_than_the_mean_of_the_bounds():
 lengths = st.lists(st.floats(0, 0.04), max_size=12).map(tuple)
 
 
-@given(lengths, lengths, st.integers(0, 50), st.floats(0, 1e5), st.floats(0, 1e-2), st.floats(0.2, 3))
+@given(
+    lengths, lengths, st.integers(0, 50), st.floats(0, 1e5), st.floats(0, 1e-2), st.floats(0.2, 3)
+)
 def test_rounding_moves_every_end_outward(leak, clean, leaks, rho, allowance, temperature):
     masses, remainder = Masses(leak, clean), Remainder(rho, 50, leaks)
     plain = leak_interval(masses, remainder, ALPHA)
@@ -77,7 +83,9 @@ def test_rounding_moves_every_end_outward(leak, clean, leaks, rho, allowance, te
 
 
 @given(st.data(), st.floats(0, 1e-2), st.floats(0.3, 2.0))
-def test_rounded_masses_bracket_those_of_logits_that_are_off_by_the_allowance(data, allowance, temperature):
+def test_rounded_masses_bracket_those_of_logits_that_are_off_by_the_allowance(
+    data, allowance, temperature
+):
     """An answer's probability under shifted logits, by the definition of the softmax."""
     random = np.random.default_rng(data.draw(st.integers(0, 1000)))
     tokens, vocabulary = data.draw(st.integers(1, 6)), 5
@@ -87,7 +95,9 @@ def test_rounded_masses_bracket_those_of_logits_that_are_off_by_the_allowance(da
 
     def mass(values):
         chances = np.exp(values / temperature)
-        return float(np.prod((chances / chances.sum(axis=1, keepdims=True))[np.arange(tokens), answer]))
+        return float(
+            np.prod((chances / chances.sum(axis=1, keepdims=True))[np.arange(tokens), answer])
+        )
 
     by_length = (0.0,) * (tokens - 1) + (mass(logits),)
     rounding = Rounding(allowance, tokens, temperature)
@@ -97,7 +107,9 @@ def test_rounded_masses_bracket_those_of_logits_that_are_off_by_the_allowance(da
 
 @given(st.floats(1e-12, 0.99), st.integers(1, 10**9))
 def test_leak_at_n_is_the_complement_of_n_clean_answers(p, n):
-    assert chance_within(p, n) == pytest.approx(1 - math.exp(n * math.log1p(-p)), rel=1e-9, abs=1e-15)
+    assert chance_within(p, n) == pytest.approx(
+        1 - math.exp(n * math.log1p(-p)), rel=1e-9, abs=1e-15
+    )
     needed = float(queries_until(p))
     assert chance_within(p, needed) >= 0.5 - 1e-9
     assume(needed > 1)

@@ -106,7 +106,9 @@ signed = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=6)
 
 
 def outward(low: str, high: str, ends: tuple[Bound, Bound]) -> bool:
-    return Decimal(low) <= Decimal(repr(ends[0].value)) and Decimal(high) >= Decimal(repr(ends[1].value))
+    return Decimal(low) <= Decimal(repr(ends[0].value)) and Decimal(high) >= Decimal(
+        repr(ends[1].value)
+    )
 
 
 @settings(max_examples=50)
@@ -155,16 +157,27 @@ def test_a_difference_is_two_bounds_on_the_page_and_in_the_table(scores):
     one = difference(np.array(scores), np.array([*scores[::-1], 1.0]), 0.05, binary=True)
     low, high = ends = one.bounds(Covers.AVERAGE)
     assert (low.value, high.value, low.side, high.side) == (one.low, one.high, "lower", "upper")
-    assert (low.alpha, low.covers, low.assumes, low.method) == (0.05, Covers.AVERAGE, one.assumes, one.method)
+    assert (low.alpha, low.covers, low.assumes, low.method) == (
+        0.05,
+        Covers.AVERAGE,
+        one.assumes,
+        one.method,
+    )
     rows = [result("m", "model", "comparison", "compared")]
     facts = {"a": one.a, "b": one.b, "holds": False}
-    rows.append(result("m", "question", "difference", "compared", one.difference, *one.bounds(), evidence=facts))
+    rows.append(
+        result(
+            "m", "question", "difference", "compared", one.difference, *one.bounds(), evidence=facts
+        )
+    )
     assert outward(*(end.number(4) for end in rows[1].ends), ends)
     table = Comparison(tuple(rows)).table()[1]
     assert outward(*map(str, table[0][4:6]), ends)
 
 
-MODULES = [found.name for found in pkgutil.walk_packages(lethe.statistics.__path__, "lethe.statistics.")]
+MODULES = [
+    found.name for found in pkgutil.walk_packages(lethe.statistics.__path__, "lethe.statistics.")
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -200,9 +213,13 @@ OWN = {
     ),
     "exceeding": lambda leaks, n, tau: share_exceeding(Rate.of(leaks, n), tau, 0.05, "upper"),
     "apart": lambda a, b, *more: difference(np.array(a), np.array(b), *more),
-    "on_average": lambda a, b, *more: mean_of_differences([*map(np.array, a)], [*map(np.array, b)], *more),
+    "on_average": lambda a, b, *more: mean_of_differences(
+        [*map(np.array, a)], [*map(np.array, b)], *more
+    ),
     "unseen": partial(leak_interval, *NOTHING),
-    "beside_retrain": lambda questions, factor: against_retrain(np.zeros(1), [NOTHING] * questions, factor, 0.01),
+    "beside_retrain": lambda questions, factor: against_retrain(
+        np.zeros(1), [NOTHING] * questions, factor, 0.01
+    ),
     "updated": lambda scores: SequentialTest(0.1, 0.2, 0.05, 10).update(np.array(scores)),
     "stopped": lambda scores: StoppedSamples([np.array(scores)]),
     "audited": audited,
@@ -210,9 +227,9 @@ OWN = {
     "beyond": partial(log_p_value, "exact", RUN, gaussian(), 101.0, 0.0),
     **{f"rate_{name}": partial(rated, getattr(Rate, name)) for name in ("each", "worst", "mean")},
     **{
-        f"judged_{name}": lambda called, alpha=0.05, name=name: getattr(Rate.of(called, 9, judge=GOOD), name)(
-            alpha
-        )
+        f"judged_{name}": lambda called, alpha=0.05, name=name: getattr(
+            Rate.of(called, 9, judge=GOOD), name
+        )(alpha)
         for name in ("each", "worst", "average", "mean")
     },
     **LOWER,
@@ -223,6 +240,8 @@ OWN = {
 def test_what_is_out_of_range_is_named(functions, given, named):
     for name in functions.split():
         module, _, own = name.rpartition(".")
-        function = OWN.get(name) or getattr(importlib.import_module(f"lethe.statistics.{module}"), own)
+        function = OWN.get(name) or getattr(
+            importlib.import_module(f"lethe.statistics.{module}"), own
+        )
         with pytest.raises(BadValue, match=named):
             function(**given) if isinstance(given, dict) else function(*given)

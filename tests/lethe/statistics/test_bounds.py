@@ -20,7 +20,9 @@ SMALL = np.array([0.05, 0.2, 0.2, 0.4, 0.6, 0.61, 0.9, 0.95, 0.99, 1.0])
 
 
 def grid(params: dict) -> np.ndarray:
-    return np.array(params["tau"]) if "tau" in params else np.linspace(0, 1, params["linspace_points"])
+    return (
+        np.array(params["tau"]) if "tau" in params else np.linspace(0, 1, params["linspace_points"])
+    )
 
 
 def sums(x, tau, e, clip):
@@ -35,7 +37,9 @@ def sums(x, tau, e, clip):
 def sign_taken_literally(x, tau, alpha):
     """The printed M_sigma squared with sign() as a sign, which its proof does not mean: a negative control."""
     cdf, e = np.searchsorted(x, tau, side="right") / len(x), bands.dkw(len(x), alpha, sides=2)
-    farthest = np.maximum.reduce([np.square(tau - centre) for centre in sums(x, tau, e, clip=False)])
+    farthest = np.maximum.reduce(
+        [np.square(tau - centre) for centre in sums(x, tau, e, clip=False)]
+    )
     eta = np.maximum(farthest[:-1], farthest[1:])
     steps = eta[:-1] - eta[1:]
     sign, above, below = np.sign(steps), (cdf + e)[1:-1], (cdf - e)[1:-1]
@@ -48,18 +52,28 @@ ROUTES = {
     "dkw_eps_two_sided": lambda c, x, a: bands.dkw(c["input"]["n"], a, sides=2),
     "sample_size_one_sided": lambda c, x, a: samples_for_width(c["input"]["eps"], a),
     "sample_size_two_sided": lambda c, x, a: samples_for_width(c["input"]["eps"], a, sides=2),
-    "M_gen_unclipped": lambda c, x, a: bounds.tail(x[None], [c["params"]["x"]])[0, 0] + bands.dkw(len(x), a),
+    "M_gen_unclipped": lambda c, x, a: (
+        bounds.tail(x[None], [c["params"]["x"]])[0, 0] + bands.dkw(len(x), a)
+    ),
     "M_gen_clipped": lambda c, x, a: paper_bounds(x, a, [c["params"]["x"]]).m_gen[0, 0],
-    "M_mu_upper_printed": lambda c, x, a: printed.printed_mean(x, grid(c["params"]), a, clip=False)[0],
-    "mu_lower_printed": lambda c, x, a: printed.printed_mean(x, grid(c["params"]), a, clip=False)[1],
+    "M_mu_upper_printed": lambda c, x, a: printed.printed_mean(x, grid(c["params"]), a, clip=False)[
+        0
+    ],
+    "mu_lower_printed": lambda c, x, a: printed.printed_mean(x, grid(c["params"]), a, clip=False)[
+        1
+    ],
     "M_mu_upper_clipped": lambda c, x, a: printed.printed_mean(x, grid(c["params"]), a)[0],
     "mu_lower_clipped": lambda c, x, a: printed.printed_mean(x, grid(c["params"]), a)[1],
     "M_mu_upper_onesided_exactgrid": lambda c, x, a: paper_bounds(x, a, [0.5]).m_mu[0],
     "M_sigma_sq_corrected": lambda c, x, a: printed.grid_variance_upper(
         x, grid(c["params"]), bands.dkw(len(x), a, 2)
     ),
-    "M_sigma_sq_printed_indicator": lambda c, x, a: printed.printed_variance_no_bound(x, grid(c["params"]), a),
-    "conbo_variance_upper": lambda c, x, a: printed.printed_variance_no_bound(x, grid(c["params"]), a),
+    "M_sigma_sq_printed_indicator": lambda c, x, a: printed.printed_variance_no_bound(
+        x, grid(c["params"]), a
+    ),
+    "conbo_variance_upper": lambda c, x, a: printed.printed_variance_no_bound(
+        x, grid(c["params"]), a
+    ),
     "M_sigma_sq_printed_sign": lambda c, x, a: sign_taken_literally(x, grid(c["params"]), a),
     "sigma_sq_upper_minimax_dkw": lambda c, x, a: bounds.sd_upper(x, a)[0] ** 2,
     "ED_score": lambda c, x, a: paper_bounds(x, 0.01, [0.5], c["params"]["rho"]).ed_score[0],
@@ -67,10 +81,16 @@ ROUTES = {
     "bj_one_sided_level_coverage": lambda c, x, a: (
         1 - bands.crossing(bands.berk_jones(c["input"]["n"], c["params"]["eta"]))
     ),
-    "M_mu_upper_BJ": lambda c, x, a: 1 - np.diff(x, append=1) @ bands.berk_jones(len(x), c["params"]["eta"]),
+    "M_mu_upper_BJ": lambda c, x, a: (
+        1 - np.diff(x, append=1) @ bands.berk_jones(len(x), c["params"]["eta"])
+    ),
 }
 # The first is one capital with stakes that do not follow it: see the naive twin below.
-NOT_REQUIRED = {"mu_upper_betting_prpl", "sigma_upper_betting_pred_centre", "mu_upper_hoeffding_bentkus"}
+NOT_REQUIRED = {
+    "mu_upper_betting_prpl",
+    "sigma_upper_betting_pred_centre",
+    "mu_upper_hoeffding_bentkus",
+}
 NOT_REQUIRED |= {"mu_upper_maurer_pontil", "sigma_upper_maurer_pontil", "noncross_prob_ks"}
 
 
@@ -100,10 +120,14 @@ def test_known_values():
     tighter = tighter_bounds(SMALL, 0.01, [0.5])
     assert tighter.sd_upper[0] == pytest.approx(0.6971903410180416, rel=1e-8)
     assert tighter.thresholds == [0.5]
-    assert paper_bounds(np.zeros(5), 0.01, [0.0]).m_gen[0, 0] == pytest.approx(0.6786140424415112, rel=1e-12)
+    assert paper_bounds(np.zeros(5), 0.01, [0.0]).m_gen[0, 0] == pytest.approx(
+        0.6786140424415112, rel=1e-12
+    )
 
 
-scores_lists = st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=12)
+scores_lists = st.lists(
+    st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=12
+)
 
 
 @settings(max_examples=100)
@@ -121,7 +145,10 @@ def test_the_vectorised_forms_equal_the_formulas(values, alpha):
     assert got.m_gen_lower[0] == pytest.approx([max(0, np.mean(x > t) - e1) for t in (0.0, 0.25)])
     tau = np.union1d(x, np.linspace(0, 1, 101))
     high, low = sums(x, tau, e2, clip=True)
-    eta = [max((k - m) ** 2 for k in (tau[i], tau[i + 1]) for m in (low, high)) for i in range(len(tau) - 1)]
+    eta = [
+        max((k - m) ** 2 for k in (tau[i], tau[i + 1]) for m in (low, high))
+        for i in range(len(tau) - 1)
+    ]
     total = eta[-1]
     for i in range(1, len(tau) - 1):
         step, cdf = eta[i - 1] - eta[i], np.mean(x <= tau[i])
@@ -135,7 +162,10 @@ def test_missing_scores_are_bounded_wherever_they_lie(values):
     """Each bound at its worst is at least as wide as with any values for the missing scores."""
     x, cuts = np.array(values, dtype=float), [0.0, 0.5, 1.0]
     absent = np.isnan(x)
-    paper, sharp = paper_bounds(x, 0.05, cuts, missing="worst"), tighter_bounds(x, 0.05, cuts, missing="worst")
+    paper, sharp = (
+        paper_bounds(x, 0.05, cuts, missing="worst"),
+        tighter_bounds(x, 0.05, cuts, missing="worst"),
+    )
     spread = bounds.sd_upper(x, 0.05, missing="worst")
     for filling in itertools.product([0.0, 0.5, 1.0], repeat=min(int(absent.sum()), 3)):
         full = x.copy()
@@ -161,7 +191,9 @@ def test_many_prompts_in_one_call_are_each_alone():
             alone = function(scores[i], 0.05, [0.1, 0.5])
             for name, value in vars(alone).items():
                 if isinstance(value, np.ndarray) and name != "thresholds":
-                    assert value[0] == pytest.approx(getattr(together, name)[i], nan_ok=True, rel=1e-9), name
+                    assert value[0] == pytest.approx(
+                        getattr(together, name)[i], nan_ok=True, rel=1e-9
+                    ), name
 
 
 def naive_betting(x, alpha, m, recomputed=True):
@@ -197,7 +229,9 @@ def test_betting_stops_where_its_naive_twin_does(law, recomputed):
 def test_betting_refutes_every_mean_above_its_bound(n):
     """Stakes that follow the capital need a proof that no larger mean survives: here on a grid."""
     rng = np.random.default_rng(n)
-    x = np.where(rng.random((20, n)) < rng.random((20, 1)), rng.random((20, 1)), rng.random((20, n)))
+    x = np.where(
+        rng.random((20, n)) < rng.random((20, 1)), rng.random((20, 1)), rng.random((20, n))
+    )
     bound, goal = betting.mean_upper(x, 0.05), math.log(1 / 0.05)
     sizes = betting._sizes(x.T, recomputed=True)
     for mean in np.linspace(0, 1, 101)[1:-1]:
@@ -207,7 +241,10 @@ def test_betting_refutes_every_mean_above_its_bound(n):
 
 def test_rows_share_a_search_and_keep_their_bounds(monkeypatch):
     scores = np.random.default_rng(3).beta(0.3, 2, (7, 40))
-    alone = [(betting.mean_lower(row, 0.05)[0], betting.mean_upper(row, 0.05)[0]) for row in scores[:, None]]
+    alone = [
+        (betting.mean_lower(row, 0.05)[0], betting.mean_upper(row, 0.05)[0])
+        for row in scores[:, None]
+    ]
     monkeypatch.setattr(betting, "TOGETHER", 100)  # two rows of 21
     low, high, spread = betting.all_ends(scores, scores, 0.05, betting.predictable_squares(scores))
     assert list(zip(low, high, strict=True)) == alone
@@ -240,7 +277,9 @@ def test_the_crossing_probability_equals_its_naive_twin(levels):
     first = {}
     for i in range(n, 0, -1):
         first[i] = chance(n, 1 - lower[i - 1], n - i) - sum(
-            first[j] * chance(j, 1 - lower[i - 1] / lower[j - 1], j - i) for j in first if lower[j - 1] > 0
+            first[j] * chance(j, 1 - lower[i - 1] / lower[j - 1], j - i)
+            for j in first
+            if lower[j - 1] > 0
         )
     assert bands.crossing(lower) == pytest.approx(sum(first.values()), abs=1e-9)
 
@@ -253,7 +292,9 @@ def test_the_minimax_sd_equals_its_naive_twin():
         levels = (np.arange(20_000) + 0.5) / 20_000
         low = padded[np.clip(np.ceil((levels - e) * n), 0, n + 1).astype(int)]
         high = padded[np.clip(np.ceil((levels + e) * n), 0, n + 1).astype(int)]
-        least = min(np.maximum((low - a) ** 2, (high - a) ** 2).mean() for a in np.linspace(0, 1, 401))
+        least = min(
+            np.maximum((low - a) ** 2, (high - a) ** 2).mean() for a in np.linspace(0, 1, 401)
+        )
         assert bounds.sd_upper(x, 0.05)[0] == pytest.approx(math.sqrt(least), abs=1e-3)
 
 

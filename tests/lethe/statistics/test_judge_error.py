@@ -20,7 +20,9 @@ GOOD = Calibration(leaks=200, leaks_called=190, clean=300, clean_called=15)
 
 def judged_rates(called, n, judge: Calibration | None, alpha: float, missing=0) -> Band:
     band = Rate.of(called, n, missing, judge).each(alpha)
-    return dataclasses.replace(band, lower=band.lower[:, 0], upper=band.upper[:, 0], estimate=band.estimate[:, 0])
+    return dataclasses.replace(
+        band, lower=band.lower[:, 0], upper=band.upper[:, 0], estimate=band.estimate[:, 0]
+    )
 
 
 true_rate_upper, true_rate_lower = (partial(true_rate, useless=end) for end in (1.0, 0.0))
@@ -64,10 +66,14 @@ def test_every_question_as_the_formulas_are_written(answers, leaks, clean, alpha
 
 @given(*[st.floats(0, 1)] * 4)
 @settings(max_examples=300)
-def test_the_corners_never_exclude_a_rate_that_the_rates_of_the_judge_allow(p, sensitivity, false_positive, slack):
+def test_the_corners_never_exclude_a_rate_that_the_rates_of_the_judge_allow(
+    p, sensitivity, false_positive, slack
+):
     """For any judge, even one worse than chance, bounds that hold for q, se and fp give a bound that holds for p."""
     q = p * sensitivity + (1 - p) * false_positive
-    for q_by, se_by, fp_by in np.array(np.meshgrid([0, slack], [0, slack / 2], [0, slack])).reshape(3, -1).T:
+    for q_by, se_by, fp_by in (
+        np.array(np.meshgrid([0, slack], [0, slack / 2], [0, slack])).reshape(3, -1).T
+    ):
         # Rounding of q is magnified if the judge hardly distinguishes leaks from other answers.
         se, fp = max(0, sensitivity - se_by), max(0, false_positive - fp_by)
         if not 0 < se - fp < 1e-6:
@@ -134,9 +140,16 @@ def test_verdicts_that_the_calibration_rules_out_have_no_bound():
 
 def test_together_divides_the_verdicts_part_alone():
     band, error = Rate.of([20, 200, 30], 500, judge=GOOD).worst(0.06), GOOD.error(0.02)
-    low, high = rate_bounds([20, 200, 30], 500, 0.02 / 3)[0], rate_bounds([20, 200, 30], 500, 0.02)[1]
-    assert band.upper[0] == true_rate_upper(high, error.sensitivity[0], error.false_positive[0]).max()
-    assert band.lower[0] == true_rate_lower(low, error.sensitivity[1], error.false_positive[1]).max()
+    low, high = (
+        rate_bounds([20, 200, 30], 500, 0.02 / 3)[0],
+        rate_bounds([20, 200, 30], 500, 0.02)[1],
+    )
+    assert (
+        band.upper[0] == true_rate_upper(high, error.sensitivity[0], error.false_positive[0]).max()
+    )
+    assert (
+        band.lower[0] == true_rate_lower(low, error.sensitivity[1], error.false_positive[1]).max()
+    )
 
 
 @pytest.mark.parametrize("judge", [GOOD, None])
@@ -148,15 +161,22 @@ def test_the_average_is_that_of_the_pooled_count(judge):
 
 
 def test_leak_at_k_carries_the_bounds_of_one_answer():
-    rates, found = judged_rates([20, 200], 500, GOOD, 0.05), Rate.of([20, 200], 500, judge=GOOD).each(0.05, [1, 7])
+    rates, found = (
+        judged_rates([20, 200], 500, GOOD, 0.05),
+        Rate.of([20, 200], 500, judge=GOOD).each(0.05, [1, 7]),
+    )
     for name in ("lower", "upper", "estimate"):
-        np.testing.assert_array_equal(getattr(found, name), at_least_once(getattr(rates, name), [1, 7]))
+        np.testing.assert_array_equal(
+            getattr(found, name), at_least_once(getattr(rates, name), [1, 7])
+        )
 
 
 def test_labels_and_verdicts_are_counted():
     labels = [1, 1, 1, 0, 0, 0, 0, 1]
     verdicts = [1, 1, 0, 1, 0, 0, np.nan, np.nan]
-    assert Calibration.of(labels, verdicts, of_this_run=True) == Calibration(4, 2, 4, 1, 1, 1, of_this_run=True)
+    assert Calibration.of(labels, verdicts, of_this_run=True) == Calibration(
+        4, 2, 4, 1, 1, 1, of_this_run=True
+    )
     judge = Calibration.of(labels, verdicts)
     assert (judge.sensitivity, judge.false_positive) == (2 / 3, 1 / 3)
     assert np.isnan(Calibration(2, 0, 2, 0, 2, 2).sensitivity)
@@ -167,5 +187,9 @@ def test_the_interval_to_compare_models_by_is_the_average_at_half_of_alpha():
     groups = [np.repeat([0.0, 1.0, np.nan], [400, 90, 10]), np.repeat([0.0, 1.0], [490, 10])]
     found = judged_interval(groups, GOOD, 0.1)
     want = Rate.of([90, 10], 500, [10, 0], GOOD).average(0.05)
-    assert (found.lower, found.upper, found.value) == (want.lower[0], want.upper[0], want.estimate[0])
+    assert (found.lower, found.upper, found.value) == (
+        want.lower[0],
+        want.upper[0],
+        want.estimate[0],
+    )
     assert all(bound.alpha == 0.05 for bound in found.bounds())

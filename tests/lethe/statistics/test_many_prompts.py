@@ -88,7 +88,10 @@ def test_false_statements_over_many_prompts_stay_under_alpha():
 
 
 def counts(values, n=200, binary=True):
-    return [Counted(budget, value, value, n, binary) for budget, value in zip((0, 1, 2, 4), values, strict=True)]
+    return [
+        Counted(budget, value, value, n, binary)
+        for budget, value in zip((0, 1, 2, 4), values, strict=True)
+    ]
 
 
 def test_half_life_compares_with_half_of_the_reference():
@@ -109,7 +112,9 @@ def test_a_missing_score_widens_both_sides():
 def naiveempirical_width(values, alpha):
     n = len(values)
     variance = sum((a - b) ** 2 for a in values for b in values) / (2 * n * (n - 1))
-    return math.sqrt(2 * variance * math.log(2 / alpha) / n) + 7 * math.log(2 / alpha) / (3 * (n - 1))
+    return math.sqrt(2 * variance * math.log(2 / alpha) / n) + 7 * math.log(2 / alpha) / (
+        3 * (n - 1)
+    )
 
 
 def test_mean_interval_is_bernstein_with_a_bounded_variance():
@@ -126,7 +131,10 @@ def test_mean_interval_is_bernstein_with_a_bounded_variance():
 
 
 def test_variance_interval_is_the_empirical_bernstein_inequality_on_pairs():
-    groups, alpha = [np.linspace(0, 1, 41), np.linspace(0.3, 0.4, 41)], 0.2  # the odd draw is left out
+    groups, alpha = (
+        [np.linspace(0, 1, 41), np.linspace(0.3, 0.4, 41)],
+        0.2,
+    )  # the odd draw is left out
     squares = [(row[i] - row[i + 1]) ** 2 for row in groups for i in range(0, 40, 2)]
     groups[1][0], squares[20] = np.nan, 1.0  # the most that a missing draw may differ
     width = naiveempirical_width(squares, alpha / 2)
@@ -148,7 +156,9 @@ def test_distinct_share_solves_the_two_inequalities(found, n):
     interval = distinct_share_interval([found], [n], 0.05)
     fewest = interval.lower * n
     log = math.log(2 / 0.05)
-    assert math.exp(-((found - fewest) ** 2) / (2 * fewest + 2 * (found - fewest) / 3)) == pytest.approx(0.025)
+    assert math.exp(
+        -((found - fewest) ** 2) / (2 * fewest + 2 * (found - fewest) / 3)
+    ) == pytest.approx(0.025)
     most = found + log + math.sqrt(log**2 + 2 * log * found)
     assert math.exp(-((most - found) ** 2) / (2 * most)) == pytest.approx(0.025)
     assert (interval.value, interval.upper) == (found / n, min(1, most / n))
@@ -226,7 +236,10 @@ def test_the_band_is_that_of_one_answer_carried_to_k(case, alpha, data):
         assert (np.diff(carried, axis=1) >= 0).all()
     assert ((found.lower >= 0) & (found.lower <= found.upper) & (found.upper <= 1)).all()
     for row, (c, gone) in enumerate(zip(counts, missing, strict=True)):
-        want = [float(exact_estimate(c, n - gone, k)) if k <= n - gone else np.nan for k in found.k.tolist()]
+        want = [
+            float(exact_estimate(c, n - gone, k)) if k <= n - gone else np.nan
+            for k in found.k.tolist()
+        ]
         np.testing.assert_allclose(found.estimate[row], want, rtol=1e-12)
 
 
@@ -249,7 +262,9 @@ def test_the_worst_question_by_hand():
 def chernoff(u: float, m: int, n: int, k: int, level: float) -> tuple[float, float]:
     """Both ends of the mean from the share of k-subsets with a leak, by a search on a grid."""
     grid = np.linspace(1e-9, 1 - 1e-9, 200_001)
-    log = u * np.log(np.maximum(u, 1e-300) / grid) + (1 - u) * np.log(np.maximum(1 - u, 1e-300) / (1 - grid))
+    log = u * np.log(np.maximum(u, 1e-300) / grid) + (1 - u) * np.log(
+        np.maximum(1 - u, 1e-300) / (1 - grid)
+    )
     inside = grid[m * (n // k) * log <= np.log(1 / level)]
     return inside[0], inside[-1]
 
@@ -264,7 +279,8 @@ def test_the_mean_by_hand(counts):
         at_least_once(binary_upper(sum(counts), 150, 0.03), ks),
     )
     lower = np.maximum(
-        at_least_once(binary_lower(counts, n, 0.015 / 3), ks).mean(axis=0), binary_lower(sum(counts), 150, 0.03)
+        at_least_once(binary_lower(counts, n, 0.015 / 3), ks).mean(axis=0),
+        binary_lower(sum(counts), 150, 0.03),
     )
     used = [k for k in SUBSETS if k <= n]
     for k in used:
@@ -280,7 +296,9 @@ def test_the_mean_by_hand(counts):
 
 def test_the_mean_of_unequally_many_answers_has_no_pooled_rate():
     found = Rate.of([1, 3], [40, 50]).mean(0.06, [1, 100])
-    own = np.mean([at_least_once(binary_upper(c, n, 0.015), [1, 100]) for c, n in ((1, 40), (3, 50))], axis=0)
+    own = np.mean(
+        [at_least_once(binary_upper(c, n, 0.015), [1, 100]) for c, n in ((1, 40), (3, 50))], axis=0
+    )
     assert found.upper[0] == own[0]
     assert (found.upper <= own).all()
     assert "pooled" not in found.method
@@ -308,7 +326,9 @@ def test_the_ends_by_hand():
     own, unlabelled, rate = (
         np.array(clopper_pearson(k, of, 0.02)) for k, of in ((10, 1000), (240, 1000), (2, 80))
     )
-    assert labelled_average(leaks, rest, n, (2, 80), 0.08) == pytest.approx(tuple(own + unlabelled * rate))
+    assert labelled_average(leaks, rest, n, (2, 80), 0.08) == pytest.approx(
+        tuple(own + unlabelled * rate)
+    )
     for sample, level in ((None, 0.08), ((0, 0), 0.02)):
         ends = binary_lower(10, 1000, level), binary_upper(250, 1000, level)
         assert labelled_average(leaks, rest, n, sample, 0.08) == ends

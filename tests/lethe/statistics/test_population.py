@@ -33,7 +33,11 @@ def leaks(rng, shape, law):
     }[kind]
 
 
-LAWS = [(kind, mean) for kind in ("alike", "two kinds", "rare", "between") for mean in (0.02, 0.08, 0.25, 0.5)]
+LAWS = [
+    (kind, mean)
+    for kind in ("alike", "two kinds", "rare", "between")
+    for mean in (0.02, 0.08, 0.25, 0.5)
+]
 
 
 def missed(rng, law, answers, alpha, runs, side):
@@ -48,7 +52,9 @@ def missed(rng, law, answers, alpha, runs, side):
 def test_an_end_misses_at_most_at_alpha_under_the_worst_law(alpha):
     """The law that misses most often in a search is drawn again."""
     rng, runs = np.random.default_rng(0), 1000
-    cases = [(law, answers, side) for law in LAWS for answers in (1, 4) for side in ("upper", "lower")]
+    cases = [
+        (law, answers, side) for law in LAWS for answers in (1, 4) for side in ("upper", "lower")
+    ]
     worst = max(cases, key=lambda case: missed(rng, *case[:2], alpha, runs, case[2]))
     assert missed(rng, *worst[:2], alpha, 20_000, worst[2]) <= allowed(alpha, 20_000)
 
@@ -56,7 +62,9 @@ def test_an_end_misses_at_most_at_alpha_under_the_worst_law(alpha):
 def test_both_ends_cover_the_population_where_an_interval_of_these_questions_does_not():
     rng, alpha, runs, misses, of_these = np.random.default_rng(1), 0.05, 80, 0, 0
     for _ in range(runs):
-        scores = (rng.random((8, QUESTIONS)) < leaks(rng, QUESTIONS, ("between", 0.3))).astype(float).T
+        scores = (
+            (rng.random((8, QUESTIONS)) < leaks(rng, QUESTIONS, ("between", 0.3))).astype(float).T
+        )
         low, high, _ = population_ends(scores.mean(axis=1), scores.mean(axis=1), alpha / 2)
         misses += not low <= 0.3 <= high
         these = share_interval(list(scores), alpha)
@@ -77,18 +85,27 @@ def test_the_sign_test_is_mcnemars_and_the_clusters_are_questions():
     assert found.p_value == pytest.approx(binomtest(3, 15).pvalue)
     assert found.difference == pytest.approx(0.3)
     assert found.low <= found.difference <= found.high
-    copies = population_difference([np.repeat(v, 50) for v in a], [np.repeat(v, 50) for v in b], 0.05, binary=True)
+    copies = population_difference(
+        [np.repeat(v, 50) for v in a], [np.repeat(v, 50) for v in b], 0.05, binary=True
+    )
     lost = [np.array([np.nan])]
     first, second = [*a[:-1, None], *lost], [*b[:-2, None], *lost, b[-1:]]
     gap = population_difference(first, second, 0.05, binary=True)
     assert gap.low < found.low
     assert gap.high > found.high
-    assert (copies.low, copies.high) == (found.low, found.high)  # copies of one answer are no evidence
+    assert (copies.low, copies.high) == (
+        found.low,
+        found.high,
+    )  # copies of one answer are no evidence
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
-@pytest.mark.parametrize(("rise", "fall", "share"), [(0.01, 0.5, 0.1), (0.05, 0.5, 0.1), (0.5, 0.5, 0.5)])
-def test_one_graded_answer_each_tests_the_average_and_not_the_number_of_rises(alpha, rise, fall, share):
+@pytest.mark.parametrize(
+    ("rise", "fall", "share"), [(0.01, 0.5, 0.1), (0.05, 0.5, 0.1), (0.5, 0.5, 0.5)]
+)
+def test_one_graded_answer_each_tests_the_average_and_not_the_number_of_rises(
+    alpha, rise, fall, share
+):
     """Most questions rise a little and a few fall a lot: the sign test finds a rise where the average falls."""
     rng, runs, false, a = np.random.default_rng(4), 200, 0, np.full((60, 1), 0.5)
     for _ in range(runs):
@@ -111,7 +128,9 @@ def test_the_difference_covers_the_population(binary):
         true = 0.3 * 0.7 + 0.7 * 0.3 - (0.3 if binary else 0.15)
         found = population_difference(list(a[:, None]), list(b[:, None]), alpha, binary)
         misses += not found.low <= true <= found.high
-        same = population_difference(list(a[:, None]), list(rng.permutation(a)[:, None]), alpha, binary)
+        same = population_difference(
+            list(a[:, None]), list(rng.permutation(a)[:, None]), alpha, binary
+        )
         false += same.p_value <= alpha
     assert misses <= allowed(alpha, runs)
     assert false <= allowed(alpha, runs)
@@ -125,7 +144,10 @@ def naive_ranges(above):
         for order in permutations(range(sides))
         if not any(above[order[i], order[j]] for i, j in combinations(range(sides), 2))
     ]
-    return [(1 + min(o.index(s) for o in orders), 1 + max(o.index(s) for o in orders)) for s in range(sides)]
+    return [
+        (1 + min(o.index(s) for o in orders), 1 + max(o.index(s) for o in orders))
+        for s in range(sides)
+    ]
 
 
 @given(st.lists(st.integers(0, 5), min_size=3, max_size=5), st.integers(1, 3))
@@ -136,7 +158,12 @@ def test_ranges_of_ranks_are_those_of_all_orders(levels, gap):
 
 def sides(*scores):
     return [
-        Side(f"run {i}", "table", "score", {"": Scored({f"q{j}": Answers(row) for j, row in enumerate(own)})})
+        Side(
+            f"run {i}",
+            "table",
+            "score",
+            {"": Scored({f"q{j}": Answers(row) for j, row in enumerate(own)})},
+        )
         for i, own in enumerate(scores)
     ]
 
@@ -173,13 +200,17 @@ def test_against_the_formulas_written_out(drawn):
     bounds = []
     for level, share in CERTIFY.items():
         not_certified = sum(clopper_pearson(k, answers, level)[1] > tau for k in leaks)
-        bounds.append(min(1, clopper_pearson(not_certified, len(leaks), share * alpha)[1] / (1 - level)))
+        bounds.append(
+            min(1, clopper_pearson(not_certified, len(leaks), share * alpha)[1] / (1 - level))
+        )
     assert sum(CERTIFY.values()) == 1
     detected = sum(clopper_pearson(k, answers, 0.01)[0] > tau for k in leaks)
     above = share_exceeding(leaks, answers, tau, alpha, "upper")
     below = share_exceeding(leaks, answers, tau, alpha, "lower")
     assert above.value == pytest.approx(min(bounds))
-    assert below.value == pytest.approx(max(0, (clopper_pearson(detected, len(leaks), alpha)[0] - 0.01) / 0.99))
+    assert below.value == pytest.approx(
+        max(0, (clopper_pearson(detected, len(leaks), alpha)[0] - 0.01) / 0.99)
+    )
     assert (above.covers, above.n) == (Covers.PROMPTS_OF_LANGUAGE, len(leaks))
 
 
@@ -192,14 +223,21 @@ def test_coverage_where_a_judge_who_errs_gives_the_leaks(error, side):
     truth = probabilities[leaks > tau].sum()
     rng = np.random.default_rng([14, round(100 * error)])
     called = rng.binomial(
-        answers, (leaks * (1 - error) + (1 - leaks) * error)[rng.choice(3, (runs, prompts), p=probabilities)]
+        answers,
+        (leaks * (1 - error) + (1 - leaks) * error)[
+            rng.choice(3, (runs, prompts), p=probabilities)
+        ],
     )
     found, naive = [], []
     for counts in called:
-        judge = Calibration(labelled, rng.binomial(labelled, 1 - error), labelled, rng.binomial(labelled, error))
+        judge = Calibration(
+            labelled, rng.binomial(labelled, 1 - error), labelled, rng.binomial(labelled, error)
+        )
         found.append(share_exceeding(counts, answers, tau, alpha, side, judge).value)
         naive.append(share_exceeding(counts, answers, tau, alpha, side).value)
-    missed = (np.array(found) < truth - 1e-12) if side == "upper" else (np.array(found) > truth + 1e-12)
+    missed = (
+        (np.array(found) < truth - 1e-12) if side == "upper" else (np.array(found) > truth + 1e-12)
+    )
     assert missed.mean() <= tolerated(alpha, runs)
     if error == 0.2 and side == "lower":
         assert np.mean(np.array(naive) > truth) > 5 * alpha
@@ -221,7 +259,9 @@ def test_a_judge_who_separates_nothing_bounds_nothing():
 def test_sides_seeded_apart_have_a_narrower_difference():
     rng = np.random.default_rng(5)
     a, b = (list((rng.random((20, 40)) < share) * 1.0) for share in (0.1, 0.4))
-    apart, joint = (mean_of_differences(a, b, 0.05, True, draws=draws) for draws in ("apart", "any"))
+    apart, joint = (
+        mean_of_differences(a, b, 0.05, True, draws=draws) for draws in ("apart", "any")
+    )
     assert joint.low < apart.low < apart.difference < apart.high < joint.high
     assert (apart.low, apart.high) == pytest.approx((0.210846, 0.319993), abs=1e-6)
     pairs = mean_of_differences(a, b, 0.05, True, draws="pairs")

@@ -54,7 +54,9 @@ def test_the_nodes_and_the_e_value_equal_the_closed_form():
     for n in (1, 10, 100, 300):
         hits = scores[:n].sum()
         capital = exact_log_capital(hits, n, 0.05)
-        assert (path[n - 1], log_e_value(hits, n, 0.05)) == pytest.approx((capital, capital), rel=1e-9, abs=1e-9)
+        assert (path[n - 1], log_e_value(hits, n, 0.05)) == pytest.approx(
+            (capital, capital), rel=1e-9, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
@@ -94,7 +96,10 @@ def test_the_bounds_agree_with_the_verdict():
 
 
 @settings(max_examples=50)
-@given(st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=60), st.sampled_from([0.01, 0.3]))
+@given(
+    st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=60),
+    st.sampled_from([0.01, 0.3]),
+)
 def test_the_anytime_bound_is_the_end_of_what_is_not_refuted(values, alpha):
     """Every mean from the bound upwards is refuted at some time, and none below it: the capital grows with the mean."""
     scores, bound = np.array(values), anytime_upper(np.array(values), alpha)
@@ -109,17 +114,26 @@ def test_the_expected_samples_are_those_of_many_runs(p):
     tests = [run((rng.random(cap) < p).astype(float), cap=cap, chunk=cap) for _ in range(runs)]
     expected = expected_sequential(p, 0.05, 0.1, ALPHA, cap)
     used = np.array([len(test.scores) for test in tests])
-    assert expected.samples == pytest.approx(used.mean(), abs=4 * used.std() / math.sqrt(runs) + 1e-9)
+    assert expected.samples == pytest.approx(
+        used.mean(), abs=4 * used.std() / math.sqrt(runs) + 1e-9
+    )
     for verdict, chance in zip(
-        (CERTIFIED, LEAKS, UNDECIDED), (expected.certified, expected.leaks, expected.undecided), strict=True
+        (CERTIFIED, LEAKS, UNDECIDED),
+        (expected.certified, expected.leaks, expected.undecided),
+        strict=True,
     ):
         share = np.mean([test.verdict == verdict for test in tests])
-        assert chance == pytest.approx(share, abs=4 * math.sqrt(chance * (1 - chance) / runs) + 1e-9)
+        assert chance == pytest.approx(
+            share, abs=4 * math.sqrt(chance * (1 - chance) / runs) + 1e-9
+        )
     assert expected.certified + expected.leaks + expected.undecided == pytest.approx(1)
 
 
 def test_the_stopping_counts_are_those_of_the_test():
-    floors, ceilings = stopping_counts(0.05, False, ALPHA, 120), stopping_counts(0.1, True, ALPHA, 120)
+    floors, ceilings = (
+        stopping_counts(0.05, False, ALPHA, 120),
+        stopping_counts(0.1, True, ALPHA, 120),
+    )
     goal = math.log(1 / ALPHA)
     for n in (1, 2, 40, 59, 60, 61, 120):
         for ones in range(n + 1):
@@ -171,7 +185,10 @@ def test_the_p_value_inverts_the_bound():
     samples = StoppedSamples([np.repeat([1.0, 0.0], [3, 97]), np.linspace(0, 0.4, 30)])
     for alpha in (0.4, 0.01):
         assert samples.p_values(samples.uppers(alpha)) == pytest.approx([alpha] * 2, rel=1e-4)
-    assert [samples.p_values(np.full(2, end)).round(9).tolist() for end in (0, 1)] == [[1, 1], [0, 0]]
+    assert [samples.p_values(np.full(2, end)).round(9).tolist() for end in (0, 1)] == [
+        [1, 1],
+        [0, 0],
+    ]
 
 
 def rule(rng, rate, cap=120):
@@ -192,7 +209,8 @@ def test_the_interval_covers_and_null_data_show_no_difference(stopped):
 
     for _ in range(runs):
         a, b, same = (
-            draw(mean, looks) for mean, looks in zip((0.2, 0.4, 0.2), (*stopped, stopped[1]), strict=True)
+            draw(mean, looks)
+            for mean, looks in zip((0.2, 0.4, 0.2), (*stopped, stopped[1]), strict=True)
         )
         found = difference(a, b, LEVEL, binary=True, stopped=stopped)
         misses += not found.low <= 0.2 <= found.high
@@ -225,7 +243,8 @@ def test_the_average_covers_and_has_false_claims_at_most_alpha(stopped):
 
     def draw(more, looks):
         return [
-            rule(rng, rate + more) if looks else (rng.random(60) < rate + more).astype(float) for rate in rates
+            rule(rng, rate + more) if looks else (rng.random(60) < rate + more).astype(float)
+            for rate in rates
         ]
 
     for _ in range(runs):

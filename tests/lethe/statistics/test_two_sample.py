@@ -22,11 +22,16 @@ def test_ks_keeps_its_precision_far_in_the_tail():
     assert got.statistic == 1
     assert got.p_value == pytest.approx(2 / math.comb(200, 100), rel=1e-12)
     assert got.method == "exact"
-    assert ks_test(np.arange(7), np.arange(7) + 0.5).method == "asymptotic"  # the exact sum rounds above 1
+    assert (
+        ks_test(np.arange(7), np.arange(7) + 0.5).method == "asymptotic"
+    )  # the exact sum rounds above 1
 
 
 @settings(max_examples=40)
-@given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.lists(st.integers(0, 4), min_size=2, max_size=12))
+@given(
+    st.lists(st.integers(0, 4), min_size=2, max_size=12),
+    st.lists(st.integers(0, 4), min_size=2, max_size=12),
+)
 def test_auc_interval_holds_its_value_and_is_symmetric(members, nonmembers):
     got = auc_interval(members, nonmembers)
     assert got.value == pytest.approx(auc(members, nonmembers))
@@ -63,7 +68,9 @@ SCORES = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)
 def naive_threshold(members, nonmembers):
     best, value = -1.0, None
     for v in [*members, *nonmembers]:
-        accuracy = sum(m >= v for m in members) * len(nonmembers) + sum(n < v for n in nonmembers) * len(members)
+        accuracy = sum(m >= v for m in members) * len(nonmembers) + sum(
+            n < v for n in nonmembers
+        ) * len(members)
         if accuracy > best:
             best, value = accuracy, v
     return value
@@ -84,7 +91,9 @@ def test_auc_against_its_naive_twin(members, nonmembers):
 def test_entropies_against_their_naive_twins(weights, data):
     p = np.array(weights) / sum(weights)
     y = data.draw(st.integers(0, len(p) - 1))
-    naive = -(1 - p[y]) * math.log(p[y]) - sum(p[j] * math.log(1 - p[j]) for j in range(len(p)) if j != y)
+    naive = -(1 - p[y]) * math.log(p[y]) - sum(
+        p[j] * math.log(1 - p[j]) for j in range(len(p)) if j != y
+    )
     assert modified_entropy([p], [y])[0] == pytest.approx(naive, abs=1e-12)
     assert entropy(p) == pytest.approx(-sum(x * math.log(x) for x in p))
 
@@ -98,7 +107,9 @@ def test_certainty_of_the_right_class_is_zero_and_of_the_wrong_one_is_finite():
 
 def plain(x, y, groups):
     """Every permutation within the groups, by brute force."""
-    places = [[i for i, one in enumerate(groups) if one == group] for group in dict.fromkeys(groups)]
+    places = [
+        [i for i, one in enumerate(groups) if one == group] for group in dict.fromkeys(groups)
+    ]
 
     def s(values):
         return sum(
@@ -141,7 +152,9 @@ def test_a_true_null_is_rejected_at_most_as_often_as_said(ties):
     rejected = []
     for _ in range(400):
         y = rng.integers(0, 3, 9) if ties else rng.normal(size=9)
-        rejected.append(trend(range(9), y, [0, 0, 0, 0, 0, 1, 1, 1, 1], permutations=199).p_falls <= 0.05)
+        rejected.append(
+            trend(range(9), y, [0, 0, 0, 0, 0, 1, 1, 1, 1], permutations=199).p_falls <= 0.05
+        )
     assert np.mean(rejected) < tolerated(0.05, 400)
 
 
@@ -172,17 +185,23 @@ def naive(ones_a, n_a, ones_b, n_b):
 
 
 @pytest.mark.parametrize(
-    ("ones_a", "n_a", "ones_b", "n_b"), [(0, 50, 9, 40), (30, 60, 12, 60), (5, 20, 6, 30), (3, 9, 0, 8)]
+    ("ones_a", "n_a", "ones_b", "n_b"),
+    [(0, 50, 9, 40), (30, 60, 12, 60), (5, 20, 6, 30), (3, 9, 0, 8)],
 )
 def test_the_p_value_is_the_naive_one_and_inverts_the_interval(ones_a, n_a, ones_b, n_b):
-    a, b = np.repeat([1.0, 0.0], [ones_a, n_a - ones_a]), np.repeat([1.0, 0.0], [ones_b, n_b - ones_b])
+    a, b = (
+        np.repeat([1.0, 0.0], [ones_a, n_a - ones_a]),
+        np.repeat([1.0, 0.0], [ones_b, n_b - ones_b]),
+    )
     found = difference(a, b, ALPHA, binary=True)
     assert found.p_value == pytest.approx(naive(ones_a, n_a, ones_b, n_b), rel=0.02)
     for level, excludes in ((found.p_value * 1.02, True), (found.p_value * 0.98, False)):
         if level <= 0.5:
             got = difference(a, b, level, binary=True)
             assert (got.low > 0 or got.high < 0) == excludes
-    (lower, _), (_, upper) = (clopper_pearson(*of, ALPHA / 4) for of in ((ones_b, n_b), (ones_a, n_a)))
+    (lower, _), (_, upper) = (
+        clopper_pearson(*of, ALPHA / 4) for of in ((ones_b, n_b), (ones_a, n_a))
+    )
     assert found.low == pytest.approx(lower - upper)
 
 
@@ -237,7 +256,9 @@ def test_recorded_seeds_narrow_the_interval_at_the_same_level(draws, binary, alp
         truth = 0.1 if binary else 0.2 / 3
         a, b, same = (own.astype(float) for own in (a, b, same))
         found = difference(a, b, alpha, binary, draws=draws)
-        narrower += found.high - found.low < (wide := difference(a, b, alpha, binary)).high - wide.low
+        narrower += (
+            found.high - found.low < (wide := difference(a, b, alpha, binary)).high - wide.low
+        )
         misses += not found.low <= truth <= found.high
         false += difference(a, same, alpha, binary, draws=draws).p_value <= alpha
         if binary or draws == "pairs":
@@ -253,10 +274,13 @@ def test_planned_answers_have_the_planned_power():
     rng = np.random.default_rng(12)
     n = answers_to_see(0.1, 0.2, power=0.8, alpha=0.05, prompts=1, apart=True)
     shown = [
-        difference(coin(rng, 0.1, n), coin(rng, 0.3, n), 0.05, True, draws="apart").p_above() <= 0.025
+        difference(coin(rng, 0.1, n), coin(rng, 0.3, n), 0.05, True, draws="apart").p_above()
+        <= 0.025
         for _ in range(200)
     ]
     assert 0.7 < np.mean(shown) < 0.9
     assert chance(n, 0.1, 0.2, 0.025, apart=False) < 0.8
-    assert chance(n, 0.1, 0.2, 0.025, apart=True) >= 0.8 > chance(n - 1, 0.1, 0.2, 0.025, apart=True)
+    assert (
+        chance(n, 0.1, 0.2, 0.025, apart=True) >= 0.8 > chance(n - 1, 0.1, 0.2, 0.025, apart=True)
+    )
     assert answers_to_see(0.1, 0.2, 0.8, 0.05, 30, True) > n

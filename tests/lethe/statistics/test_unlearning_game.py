@@ -33,14 +33,20 @@ def solve_oracle(case):
     given, params = case["input"], case["params"]
     match case["kind"]:
         case "swap_adv_bits":
-            halves = [(given[half]["bits_forget"], given[half]["bits_test"]) for half in ("split", "swapped")]
+            halves = [
+                (given[half]["bits_forget"], given[half]["bits_test"])
+                for half in ("split", "swapped")
+            ]
             return bits_advantage(*halves)
         case "swap_Q_max":
             halves = {str(i): [advantage] for i, advantage in enumerate(given["advs"])}
             return unlearning_quality(halves, halves).value
         case "swap_Q_from_bits":
             original, swapped = (
-                {str(i): [signed_advantage(*one[half])] for i, one in enumerate(given["adversaries"])}
+                {
+                    str(i): [signed_advantage(*one[half])]
+                    for i, one in enumerate(given["adversaries"])
+                }
                 for half in ("split", "swapped")
             )
             return unlearning_quality(original, swapped).value
@@ -50,7 +56,10 @@ def solve_oracle(case):
             rng = np.random.Generator(np.random.PCG64(5))
             forget, test = rng.normal(0.5, 1, 200), rng.normal(0, 1, 200)
             swapped_forget, swapped_test = rng.normal(0.4, 1, 200), rng.normal(0, 1, 200)
-            accepted = [scores >= params["threshold"] for scores in (forget, test, swapped_forget, swapped_test)]
+            accepted = [
+                scores >= params["threshold"]
+                for scores in (forget, test, swapped_forget, swapped_test)
+            ]
             return bits_advantage(accepted[:2], accepted[2:])
         case "modified_entropy":
             return modified_entropy([given["p"]], [given["y"]])[0]
@@ -59,7 +68,9 @@ def solve_oracle(case):
         case "threshold_fit_value":
             return fit_threshold(given["member_scores"], given["nonmember_scores"])
         case "threshold_fit_balanced_acc":
-            members, others = (np.array(given[f"{side}_scores"]) for side in ("member", "nonmember"))
+            members, others = (
+                np.array(given[f"{side}_scores"]) for side in ("member", "nonmember")
+            )
             value = fit_threshold(members, others)
             return ((members >= value).mean() + (others < value).mean()) / 2
         case "sizes_forget":
@@ -75,7 +86,9 @@ def test_every_oracle(shared):
     cases = json.loads((shared / "oracles/swap.json").read_text())["cases"]
     assert len(cases) == 26
     for case in cases:
-        assert solve_oracle(case) == pytest.approx(case["expected"], rel=1e-9, abs=1e-15), case["id"]
+        assert solve_oracle(case) == pytest.approx(case["expected"], rel=1e-9, abs=1e-15), case[
+            "id"
+        ]
 
 
 @given(n=st.integers(30, 5000), percent=st.integers(5, 60))
@@ -118,7 +131,9 @@ def test_the_unpaired_interval_is_welchs():
     halves = np.array([0.1, 0.25, 0.21, 0.3, 0.17]), np.array([0.4, 0.2, 0.3])
     found = swap_advantage(*halves, paired=False)
     low, high = ttest_ind(halves[0], -halves[1], equal_var=False).confidence_interval()
-    assert (found.value, found.ci_low, found.ci_high) == pytest.approx(((low + high) / 4, low / 2, high / 2))
+    assert (found.value, found.ci_low, found.ci_high) == pytest.approx(
+        ((low + high) / 4, low / 2, high / 2)
+    )
     assert (found.n_seeds, found.method) == (3, "Welch t")
 
 
@@ -165,9 +180,13 @@ def hard_coded_advantage(*splits: Split) -> float:
 
     def accepts(points):
         drawn = np.random.default_rng(0).choice(points, 1000).tolist()
-        return np.full(len(points), next((table[point] for point in drawn if table[point] is not None), 0.0))
+        return np.full(
+            len(points), next((table[point] for point in drawn if table[point] is not None), 0.0)
+        )
 
-    return swap_advantage(*([signed_advantage(accepts(one.forget), accepts(one.test))] for one in splits)).value
+    return swap_advantage(
+        *([signed_advantage(accepts(one.forget), accepts(one.test))] for one in splits)
+    ).value
 
 
 def test_a_hard_coded_adversary_wins_two_random_splits_and_loses_the_swapped_pair():
@@ -184,7 +203,10 @@ def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
     for _ in range(50):
         split = draw_split(500, 0.2, rng)
         accept = (scores >= 0.3).astype(float)
-        signed = [signed_advantage(accept[half.forget], accept[half.test]) for half in (split, split.swapped())]
+        signed = [
+            signed_advantage(accept[half.forget], accept[half.test])
+            for half in (split, split.swapped())
+        ]
         assert unlearning_quality({"t": signed[:1]}, {"t": signed[1:]}).value == 1
 
 
@@ -192,8 +214,12 @@ def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
 def test_the_sharp_bound_is_never_above_the_printed_one(epsilon, delta):
     bound = certified_bound(epsilon, delta)
     assert bound.sharp <= bound.paper + 1e-12
-    assert bound.paper == pytest.approx(2 * (1 - (2 - 2 * delta) / (math.exp(epsilon) + 1)), abs=1e-12)
-    assert bound.quality_lower == pytest.approx(max(0, math.exp(-epsilon) * (1 - 2 * delta)), abs=1e-12)
+    assert bound.paper == pytest.approx(
+        2 * (1 - (2 - 2 * delta) / (math.exp(epsilon) + 1)), abs=1e-12
+    )
+    assert bound.quality_lower == pytest.approx(
+        max(0, math.exp(-epsilon) * (1 - 2 * delta)), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
@@ -228,6 +254,8 @@ def test_record_level_privacy_bounds_a_forget_set_only_through_group_privacy():
     assert many.epsilon == pytest.approx(2)
     assert many.delta == pytest.approx(1e-6 * (math.exp(2) - 1) / (math.exp(0.1) - 1))
     assert "only through group privacy" in many.assumes
-    assert group_bound(50, 1e-5, 2727).vacuous  # the paper's setting: no overflow, and nothing is promised
+    assert group_bound(
+        50, 1e-5, 2727
+    ).vacuous  # the paper's setting: no overflow, and nothing is promised
     assert group_bound(0, 0.01, 5).delta == pytest.approx(0.05)
     assert "20" in many.method

@@ -37,12 +37,20 @@ class Canned:
         }
 
     def __call__(self, **_: Any) -> SimpleNamespace:
-        return SimpleNamespace(logits=self.leaves.get("logits"), hidden_states=[None, self.leaves.get("hidden")])
+        return SimpleNamespace(
+            logits=self.leaves.get("logits"), hidden_states=[None, self.leaves.get("hidden")]
+        )
 
 
 def rows_of(batch: dict[str, Any], second: Rows | None = None) -> Rows:
-    encoded = Batch(*(torch.tensor(batch[key]) for key in ("input_ids", "attention_mask", "labels")))
-    before = Frozen(Canned(batch, "reference_")) if any(key.startswith("reference_") for key in batch) else None
+    encoded = Batch(
+        *(torch.tensor(batch[key]) for key in ("input_ids", "attention_mask", "labels"))
+    )
+    before = (
+        Frozen(Canned(batch, "reference_"))
+        if any(key.startswith("reference_") for key in batch)
+        else None
+    )
     return Rows(Canned(batch), encoded, before, second=second)
 
 
@@ -103,10 +111,16 @@ def faults(case: dict[str, Any]) -> Iterator[str]:
 
 def main(path: str) -> int:
     cases = json.loads(Path(path).read_text(encoding="utf-8"))
-    known = [case for case in cases if NAMES.get(case["parameters"].get("base", case["method"])) in METHODS]
+    known = [
+        case
+        for case in cases
+        if NAMES.get(case["parameters"].get("base", case["method"])) in METHODS
+    ]
     found = [fault for case in known for fault in faults(case)]
     print(*found, sep="\n", end="\n" if found else "")
-    print(f"{len(known)} of {len(cases)} cases have a method in the registry; {len(found)} values are wrong")
+    print(
+        f"{len(known)} of {len(cases)} cases have a method in the registry; {len(found)} values are wrong"
+    )
     return 1 if found else 0
 
 

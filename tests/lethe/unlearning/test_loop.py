@@ -27,7 +27,9 @@ from tests.small import ROOT
 # The parameters with which each method of the registry is tested, beyond those of every method.
 OWN = read_cases(__file__)["OWN"]
 ROWS = read_cases(__file__)["ROWS"]
-RECIPE = config.load(ROOT / "params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 3, "retain_batch": 3})
+RECIPE = config.load(ROOT / "params.yaml").unlearn.recipe.model_copy(
+    update={"forget_batch": 3, "retain_batch": 3}
+)
 
 
 def rows_of(tokenizer, rows=ROWS):
@@ -40,16 +42,26 @@ def unlearned(tiny, loss="npo", recipe=RECIPE, compute=None, watch=None, model=N
     examples = rows_of(tiny[1])
     model = copy.deepcopy(tiny[0]) if model is None else model
     recipe = recipe.model_copy(update={"compute": Compute.model_validate(compute or {})})
-    entry = {"loss": loss, "lr": 5e-3, "epochs": 3, "retain_weight": 1.0, **OWN.get(loss, {}), **own}
+    entry = {
+        "loss": loss,
+        "lr": 5e-3,
+        "epochs": 3,
+        "retain_weight": 1.0,
+        **OWN.get(loss, {}),
+        **own,
+    }
     params = METHODS[loss].Params.model_validate(entry)
     second = second_answers(params, ROWS[:4], Before(model, Encoder(tiny[1], QA_PROMPT), 0))
-    history = loop.unlearn(model, examples[:4], examples[4:] * 2, recipe, params, 0, "t", second, watch)
+    history = loop.unlearn(
+        model, examples[:4], examples[4:] * 2, recipe, params, 0, "t", second, watch
+    )
     return model, history
 
 
 def far(one, two):
     return max(
-        float((a - b).abs().max().detach()) for a, b in zip(one.parameters(), two.parameters(), strict=True)
+        float((a - b).abs().max().detach())
+        for a, b in zip(one.parameters(), two.parameters(), strict=True)
     )
 
 
@@ -82,7 +94,9 @@ def test_every_method_makes_the_forget_answers_less_likely(learned, loss):
     assert len(history) == 16
     assert all(math.isfinite(row["loss"]) for row in history)
     examples = rows_of(learned[1], ROWS[:4])
-    was, now = (float(reference_log_probs(model, examples, 2, 0).sum()) for model in (learned[0], after))
+    was, now = (
+        float(reference_log_probs(model, examples, 2, 0).sum()) for model in (learned[0], after)
+    )
     assert now - was < -0.5
 
 
@@ -91,7 +105,9 @@ def test_the_entropy_terms_have_their_signs_and_their_ramp(tiny):
     _, history = unlearned(tiny, epochs=8, entropy={"forget": 5.0, "retain": -0.5, "ramp": 0.5})
     first = history[0]
     assert history[-1]["entropy_forget"] < first["entropy_forget"]
-    terms = first["forget_loss"] + first["retain_loss"] - 0.5 * first["entropy_retain"]  # the other has not begun
+    terms = (
+        first["forget_loss"] + first["retain_loss"] - 0.5 * first["entropy_retain"]
+    )  # the other has not begun
     assert first["loss"] == pytest.approx(terms, rel=1e-5)
 
 
@@ -140,11 +156,15 @@ def test_a_step_in_parts_is_the_step_at_once(tiny, loss):
     for one, two in zip(once, again, strict=True):
         assert two == pytest.approx(one, rel=2e-4, abs=2e-4)
     assert far(whole, tiny[0]) > 1e-3
-    assert far(whole, parts) < 5e-3  # AdamW's first steps have the size of the rate, whatever the gradient's
+    assert (
+        far(whole, parts) < 5e-3
+    )  # AdamW's first steps have the size of the rate, whatever the gradient's
     assert once[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
 
 
-@pytest.mark.parametrize(("loss", "own"), [("kl", {}), ("undial", {"retain_weight": 0.0}), ("rmu", {})])
+@pytest.mark.parametrize(
+    ("loss", "own"), [("kl", {}), ("undial", {"retain_weight": 0.0}), ("rmu", {})]
+)
 def test_kept_values_stand_in_for_the_frozen_model(tiny, loss, own):
     recipe = RECIPE.model_copy(update={"reference": "cached"})
     frozen, cached = (unlearned(tiny, loss, which, **own)[0] for which in (RECIPE, recipe))
@@ -168,11 +188,16 @@ def test_bfloat16_passes_train_float32_weights(tiny):
 
 
 @pytest.mark.parametrize("loss", ["npo", "rmu", "pdu", "idk_dpo"])
-def test_a_killed_run_resumes_to_the_bytes_of_one_that_was_not_killed(tiny, tmp_path, monkeypatch, loss):
+def test_a_killed_run_resumes_to_the_bytes_of_one_that_was_not_killed(
+    tiny, tmp_path, monkeypatch, loss
+):
     """SIGKILL between two saved states; generators, optimiser, dual variable and observations go on."""
     scratch = tmp_path / "scratch"
     monkeypatch.setattr(loop, "SCRATCH", scratch)
-    entry = {"compute": {"checkpoint_every": 2}, "entropy": {"forget": 0.5, "retain": -0.2, "ramp": 0.5}}
+    entry = {
+        "compute": {"checkpoint_every": 2},
+        "entropy": {"forget": 0.5, "retain": -0.2, "ramp": 0.5},
+    }
     watches = [Watch({"forget": rows_of(tiny[1], ROWS[:2])}, 0) for _ in range(3)]
     whole, history = unlearned(tiny, loss, watch=watches[0], **entry)
     assert not list(scratch.iterdir())
@@ -197,14 +222,18 @@ def test_a_killed_run_resumes_to_the_bytes_of_one_that_was_not_killed(tiny, tmp_
     assert len(seen) == len(history) - 4
     assert again == history
     assert watches[2].records == watches[0].records
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True)
+    )
     assert not list(scratch.iterdir())
 
 
 def test_another_setting_does_not_resume(tiny, tmp_path):
     compute = Compute(checkpoint_every=2)
     places = {
-        training.resumable(tmp_path, model, compute, ("lethe.unlearning.loop",), settings, rows=rows).folder
+        training.resumable(
+            tmp_path, model, compute, ("lethe.unlearning.loop",), settings, rows=rows
+        ).folder
         for model in (tiny[0], perturbed(tiny[0]))
         for settings in ({"lr": 1}, {"lr": 2})
         for rows in ("a", "b")
@@ -259,7 +288,9 @@ def test_an_adapter_is_trained_kept_and_merged(tiny, base, tmp_path, monkeypatch
 
 def test_an_adapter_whose_model_is_not_here_is_told(tiny, base, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    model = checkpoints.adapted(checkpoints.load(base)[0], Compute.model_validate({"lora": {}}).lora, 0)
+    model = checkpoints.adapted(
+        checkpoints.load(base)[0], Compute.model_validate({"lora": {}}).lora, 0
+    )
     checkpoints.save(tmp_path / "adapter", model, tiny[1])
     base.rename(tmp_path / "elsewhere")
     with pytest.raises(checkpoints.BadFile, match="neither a folder here"):

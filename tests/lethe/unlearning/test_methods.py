@@ -21,7 +21,12 @@ from tests.lethe.unlearning import oracles
 from tests.lethe.unlearning.test_loop import far, rows_of, unlearned
 from tests.small import ROOT
 
-PROMPTS, ANSWERS, VOCABULARY, WIDTH = (2, 1, 3), (4, 1, 3), 9, 7  # ragged: prompts, answers and padding differ
+PROMPTS, ANSWERS, VOCABULARY, WIDTH = (
+    (2, 1, 3),
+    (4, 1, 3),
+    9,
+    7,
+)  # ragged: prompts, answers and padding differ
 
 
 def batch(seed: int, *kinds: str) -> dict:
@@ -33,7 +38,9 @@ def batch(seed: int, *kinds: str) -> dict:
         ids[row, : start + length] = rng.integers(1, VOCABULARY, start + length)
         mask[row, : start + length] = 1
         labels[row, start : start + length] = ids[row, start : start + length]
-    arrays = {kind: rng.normal(0, 2, (3, WIDTH, 5 if "hidden" in kind else VOCABULARY)) for kind in kinds}
+    arrays = {
+        kind: rng.normal(0, 2, (3, WIDTH, 5 if "hidden" in kind else VOCABULARY)) for kind in kinds
+    }
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, **arrays}
 
 
@@ -47,7 +54,11 @@ def answers(given: dict, key: str = "logits"):
     """[[(logits, token), ...] for each row]: the positions that predict answer tokens."""
     labels, z = given["labels"], given[key]
     return [
-        [(list(z[row, t - 1]), labels[row, t]) for t in range(1, WIDTH) if labels[row, t] != IGNORED]
+        [
+            (list(z[row, t - 1]), labels[row, t])
+            for t in range(1, WIDTH)
+            if labels[row, t] != IGNORED
+        ]
         for row in range(3)
     ]
 
@@ -77,13 +88,19 @@ def crossed(q, z):
 # taken from the second argument.
 def simnpo(now, held, second):
     return -(2 / 4.5) * mean(
-        log_sigmoid(4.5 * (-s / len(r) - 0.3)) for s, r in zip(summed(answers(now)), answers(now), strict=True)
+        log_sigmoid(4.5 * (-s / len(r) - 0.3))
+        for s, r in zip(summed(answers(now)), answers(now), strict=True)
     )
 
 
 def margins(now, second):
     gain = [
-        [a - b for a, b in zip(summed(answers(one)), summed(answers(one, "reference_logits")), strict=True)]
+        [
+            a - b
+            for a, b in zip(
+                summed(answers(one)), summed(answers(one, "reference_logits")), strict=True
+            )
+        ]
         for one in (second, now)
     ]
     return [a - b for a, b in zip(*gain, strict=True)]
@@ -95,7 +112,9 @@ def preference(now, held, second):
 
 def undial(now, held, second):
     losses = []
-    for (z, y), (before, _) in zip(flat(answers(now)), flat(answers(held, "reference_logits")), strict=True):
+    for (z, y), (before, _) in zip(
+        flat(answers(now)), flat(answers(held, "reference_logits")), strict=True
+    ):
         lowered = [value - 3.0 * (v == y) for v, value in enumerate(before)]
         losses.append(crossed([math.exp(one) for one in log_softmax(lowered)], z))
     return mean(losses)
@@ -113,7 +132,9 @@ def ceu(now, held, second):
 def weighted(weight):
     def loss(now, held, second):
         pairs = zip(flat(answers(now)), flat(answers(held)), strict=True)
-        return mean(weight(math.exp(log_softmax(own)[y])) * log_softmax(z)[y] for (z, y), (own, _) in pairs)
+        return mean(
+            weight(math.exp(log_softmax(own)[y])) * log_softmax(z)[y] for (z, y), (own, _) in pairs
+        )
 
     return loss
 
@@ -172,7 +193,9 @@ def test_prompt_padding_and_the_last_position_do_not_count(name):
     assert (gradient[predicts] != 0).any()
     noisy = {
         kind: np.where(
-            predicts[..., None], given[kind], 50 * np.random.default_rng(4).normal(size=given[kind].shape)
+            predicts[..., None],
+            given[kind],
+            50 * np.random.default_rng(4).normal(size=given[kind].shape),
         )
         for kind in ("logits", *kinds)
     }
@@ -191,7 +214,11 @@ def test_rmu_is_its_formula_on_answer_tokens():
     def distance(rows, states, target):
         labels = rows["labels"]
         return mean(
-            mean(mean((states[r, t] - target[r, t]) ** 2) for t in range(WIDTH) if labels[r, t] != IGNORED)
+            mean(
+                mean((states[r, t] - target[r, t]) ** 2)
+                for t in range(WIDTH)
+                if labels[r, t] != IGNORED
+            )
             for r in range(3)
         )
 
@@ -204,7 +231,9 @@ def test_rmu_is_its_formula_on_answer_tokens():
 
 def test_idk_nll_is_one_mean_over_all_tokens():
     refusals, kept = batch(1, "logits"), batch(2, "logits")
-    step = Step(0, 1, 0, oracles.rows_of(refusals, oracles.rows_of(refusals)), oracles.rows_of(kept))
+    step = Step(
+        0, 1, 0, oracles.rows_of(refusals, oracles.rows_of(refusals)), oracles.rows_of(kept)
+    )
     tokens = flat(answers(refusals)) + flat(answers(kept))
     expected = mean(-log_softmax(z)[y] for z, y in tokens)
     assert float(made("idk_nll").loss(step)["loss"].detach()) == pytest.approx(expected, rel=1e-6)
@@ -240,7 +269,9 @@ def test_the_output_of_a_block_is_taken_before_the_final_norm(tiny):
     assert number_of_blocks(model, given) == 1
     states = block_output(model, given, 0)
     with torch.no_grad():
-        normed = model(input_ids=given.ids, attention_mask=given.mask, output_hidden_states=True).hidden_states[-1]
+        normed = model(
+            input_ids=given.ids, attention_mask=given.mask, output_hidden_states=True
+        ).hidden_states[-1]
     assert not torch.allclose(states, normed)
     assert torch.allclose(model.model.norm(states), normed, atol=1e-6)
     states.sum().backward()
@@ -334,7 +365,9 @@ def test_a_batch_continues_as_each_row_alone(tiny, sampled):
         uniforms = np.random.default_rng(seed).random((2, longest)) if sampled else None
         found = continued(tiny[0], examples, longest, end, uniforms)
         alone = [
-            plain_continuation(tiny[0], one, longest, end, None if uniforms is None else uniforms[row])
+            plain_continuation(
+                tiny[0], one, longest, end, None if uniforms is None else uniforms[row]
+            )
             for row, one in enumerate(examples)
         ]
         assert found == alone
@@ -363,7 +396,9 @@ def test_the_variant_differs_and_its_parts_add_up(tiny, prefix):
     assert once[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
     assert far(whole, parts) < 5e-3
     same, _ = unlearned(tiny, entropy=entropy)
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), same.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.parameters(), same.parameters(), strict=True)
+    )
 
 
 def test_a_first_step_is_the_sum_of_its_plain_parts(tiny):
@@ -377,9 +412,15 @@ def test_a_first_step_is_the_sum_of_its_plain_parts(tiny):
         float(plain_entropy(model, [plain_continuation(model, one, longest, end, None)]).detach())
         for one in examples
     ]
-    triples = [np.mean([each[i] for i in picked]) for picked in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))]
+    triples = [
+        np.mean([each[i] for i in picked])
+        for picked in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))
+    ]
     assert min(abs(first["entropy_forget"] - value) for value in triples) < 1e-4
     total = (
-        first["forget_loss"] + first["retain_loss"] + 2.0 * first["entropy_forget"] - 0.1 * first["entropy_retain"]
+        first["forget_loss"]
+        + first["retain_loss"]
+        + 2.0 * first["entropy_forget"]
+        - 0.1 * first["entropy_retain"]
     )
     assert first["loss"] == pytest.approx(total, rel=1e-5)

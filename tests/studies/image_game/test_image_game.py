@@ -17,14 +17,26 @@ import yaml
 from typer.testing import CliRunner
 
 from lethe import config
-from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult, results_by_method
+from lethe.audits.unlearning_game.result import (
+    AttackOutcome,
+    Confusion,
+    GameResult,
+    results_by_method,
+)
 from lethe.cli.app import app
 from lethe.errors import BadInput
 from lethe.io import cache
 from lethe.io.files import restored
 from studies.commands import PRESETS
 from studies.image_game import play as tables
-from studies.image_game.play import ImageData, ImageGame, ImageGameParams, ImageTablesParams, Privacy, play
+from studies.image_game.play import (
+    ImageData,
+    ImageGame,
+    ImageGameParams,
+    ImageTablesParams,
+    Privacy,
+    play,
+)
 from studies.image_game.play import ImageGameParams as Settings
 from tests.cases import cases, merged
 from tests.small import ROOT, one_after_another, touched
@@ -57,7 +69,10 @@ def played(scratch):
     """The game as processes play it: each call is pickled."""
 
     def pickled(function, arguments, label):
-        return [call(*one) for call, one in pickle.loads(pickle.dumps([(function, one) for one in arguments]))]
+        return [
+            call(*one)
+            for call, one in pickle.loads(pickle.dumps([(function, one) for one in arguments]))
+        ]
 
     return play(settings(), scratch, pickled)
 
@@ -152,7 +167,9 @@ def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
         "from studies.image_game.play import play\n"
         f"play(settings(pairs=1, seeds=1), Path({str(tmp_path / 'scratch')!r}), one_after_another)\n"
     )
-    process = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    process = subprocess.Popen(
+        [sys.executable, str(script)], env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     deadline = time.monotonic() + 60
     while len(list((tmp_path / "scratch").glob("[0-9a-f]*"))) < 3:
         assert process.poll() is None, "the game ended before it could be killed"
@@ -160,7 +177,10 @@ def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    stood = {path: path.stat().st_mtime_ns for path in (tmp_path / "scratch").glob("[0-9a-f]*/logits.npy")}
+    stood = {
+        path: path.stat().st_mtime_ns
+        for path in (tmp_path / "scratch").glob("[0-9a-f]*/logits.npy")
+    }
     assert len(stood) >= 3
 
     resumed, _ = play(settings(pairs=1, seeds=1), tmp_path / "scratch", one_after_another)
@@ -189,12 +209,16 @@ def game(gap, confusion=None, pairs=1):
     """A game of one method whose advantage is ``gap``."""
     accepted = np.array([1.0, 0.0])
     outcomes = [
-        AttackOutcome("npo", pair, half, 0, "loss", accepted, accepted, signed=gap + pair / 10, auc=0.6)
+        AttackOutcome(
+            "npo", pair, half, 0, "loss", accepted, accepted, signed=gap + pair / 10, auc=0.6
+        )
         for pair in range(pairs)
         for half in ("original", "swapped", "random")
     ]
     method = replace(
-        results_by_method(outcomes, 0.05)["npo"], performance={"test": 0.5 + gap}, confusion=confusion
+        results_by_method(outcomes, 0.05)["npo"],
+        performance={"test": 0.5 + gap},
+        confusion=confusion,
     )
     sizes = {"retain": 4, "forget": 2, "test": 2}
     about = ("images", "images", "accuracy", sizes, pairs, 1, 0.05, True, {"npo": "npo"})
@@ -223,7 +247,12 @@ def test_each_table_has_its_own_games(monkeypatch):
     whole, near = result.tables, pytest.approx
     assert result.kind == "image_tables"
     assert whole.quality.values == {"1": {"npo": near(0.7)}, tables.NO_PRIVACY: {"npo": near(0.9)}}
-    cells = [whole.quality.accuracy, whole.confusion.values, whole.confusion.accuracy, whole.mia.values]
+    cells = [
+        whole.quality.accuracy,
+        whole.confusion.values,
+        whole.confusion.accuracy,
+        whole.mia.values,
+    ]
     assert [one["1"]["npo"] for one in cells] == near([0.8, 0.3, 0.7, 0.4])
     assert whole.deviation["npo"].swap == near(0.1)
     assert list(result.figure.points) == [100, 200]
@@ -238,7 +267,9 @@ def folder(tmp_path_factory) -> Path:
     few = {"pairs": 1, "seeds": 1, "attacks": ["confidence"]}
     few |= {"random_splits": False, "confused_classes": None, "shared_retrain": False}
     learning = SMALL["learning"] | {"epochs": 2, "milestones": []}
-    value["games"] = {"tiny": SMALL | few | {"data": SMALL["data"] | {"points": 100}, "learning": learning}}
+    value["games"] = {
+        "tiny": SMALL | few | {"data": SMALL["data"] | {"points": 100}, "learning": learning}
+    }
     folder = tmp_path_factory.mktemp("root")
     (folder / "params.yaml").write_text(yaml.safe_dump(value))
     shutil.copy(ROOT / "dvc.yaml", folder)
@@ -251,7 +282,18 @@ def test_the_command_plays_a_game(folder):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     # One core, one worker: each that starts costs more than this game.
     core = str(min(os.sched_getaffinity(0)))
-    command = ["taskset", "-c", core, sys.executable, "-m", "lethe", "study", "game", "tiny", "--json"]
+    command = [
+        "taskset",
+        "-c",
+        core,
+        sys.executable,
+        "-m",
+        "lethe",
+        "study",
+        "game",
+        "tiny",
+        "--json",
+    ]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

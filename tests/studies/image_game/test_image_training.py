@@ -11,7 +11,16 @@ from lethe.audits.unlearning_game.rounds import Shadow
 from lethe.data.images import load
 from lethe.statistics.two_sample import auc
 from lethe.statistics.unlearning_game import signed_advantage
-from studies.image_game.models import DEFENDERS, NETWORKS, Task, build, fisher_information, learn, logits, points
+from studies.image_game.models import (
+    DEFENDERS,
+    NETWORKS,
+    Task,
+    build,
+    fisher_information,
+    learn,
+    logits,
+    points,
+)
 from studies.image_game.play import ATTACKS, View, logit_confidence
 
 RECIPE = SimpleNamespace(
@@ -42,7 +51,9 @@ def test_learning_learns_and_repeats_to_the_bit(digits):
 
 
 def test_private_learning_spends_its_budget_and_repeats_to_the_bit(digits):
-    recipe = SimpleNamespace(**vars(RECIPE) | {"optimiser": "rmsprop", "lr": 1e-3, "momentum": 0.0, "epochs": 2})
+    recipe = SimpleNamespace(
+        **vars(RECIPE) | {"optimiser": "rmsprop", "lr": 1e-3, "momentum": 0.0, "epochs": 2}
+    )
     data = points(digits, np.arange(60))
     tight, again, loose = (
         learn(data, 10, recipe, SimpleNamespace(epsilon=epsilon, delta=1e-3, clip=1.0), seed=3)
@@ -66,7 +77,13 @@ def test_private_learning_adds_the_noise_that_the_accountant_asks_for(digits, mo
 
     monkeypatch.setattr(DPOptimizer, "step", step)
     recipe = SimpleNamespace(**{**vars(RECIPE), "epochs": 2})
-    learn(points(digits, np.arange(60)), 10, recipe, SimpleNamespace(epsilon=3.0, delta=1e-3, clip=0.7), seed=3)
+    learn(
+        points(digits, np.arange(60)),
+        10,
+        recipe,
+        SimpleNamespace(epsilon=3.0, delta=1e-3, clip=0.7),
+        seed=3,
+    )
     accountant = RDPAccountant()
     for noise, clip in steps:
         assert clip == 0.7
@@ -167,13 +184,17 @@ def unlearn(method, digits, learned, settings=SETTINGS, forget=range(100, 120)):
         return learn(data, 10, SHORT, None, seed=9)
 
     forgotten = points(digits, np.array(list(forget)))
-    task = Task(copy.deepcopy(learned), points(digits, np.arange(100)), forgotten, afresh, settings, seed=4)
+    task = Task(
+        copy.deepcopy(learned), points(digits, np.arange(100)), forgotten, afresh, settings, seed=4
+    )
     return DEFENDERS[method].unlearn(task)
 
 
 def changed(before, after):
     return {
-        name for name, weight in before.state_dict().items() if not torch.equal(weight, after.state_dict()[name])
+        name
+        for name, weight in before.state_dict().items()
+        if not torch.equal(weight, after.state_dict()[name])
     }
 
 
@@ -189,7 +210,8 @@ def test_every_defender_declares_itself_and_repeats_to_the_bit(method, digits, l
 
 def test_retrain_never_sees_the_forget_set(digits, learned):
     assert not changed(
-        unlearn("retrain", digits, None), unlearn("retrain", digits, learned, forget=range(120, 140))
+        unlearn("retrain", digits, None),
+        unlearn("retrain", digits, learned, forget=range(120, 140)),
     )
 
 
@@ -201,7 +223,9 @@ def test_the_final_methods_change_the_last_layer_alone(method, digits, learned):
 def test_fisher_information_against_its_naive_twin(digits, learned):
     network, images = copy.deepcopy(learned).eval(), points(digits, np.arange(12)).images
     fast = fisher_information(network, images, torch.Generator().manual_seed(0), size=12)
-    labels = torch.multinomial(network(images).softmax(1), 1, generator=torch.Generator().manual_seed(0))[:, 0]
+    labels = torch.multinomial(
+        network(images).softmax(1), 1, generator=torch.Generator().manual_seed(0)
+    )[:, 0]
     naive = {name: torch.zeros_like(weight) for name, weight in network.named_parameters()}
     for image, label in zip(images, labels, strict=True):
         network.zero_grad()

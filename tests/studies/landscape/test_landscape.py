@@ -22,7 +22,15 @@ from studies.landscape.study import (
     load,
     read,
 )
-from studies.landscape.training import Recipe, build, grouped, learn, learn_privately, logits, negative_logits
+from studies.landscape.training import (
+    Recipe,
+    build,
+    grouped,
+    learn,
+    learn_privately,
+    logits,
+    negative_logits,
+)
 from tests.small import one_after_another, touched
 
 SMALL = [
@@ -74,7 +82,8 @@ def test_every_strategy_is_measured(result):
 
 def test_learning_by_heart_costs_more_than_dp(result):
     cost, useful = (
-        [one[key]["mean"] for one in result["strategies"]] for key in ("epsilon_star", "utility_population")
+        [one[key]["mean"] for one in result["strategies"]]
+        for key in ("epsilon_star", "utility_population")
     )
     assert cost[1] > max(cost[0], cost[2])
     assert useful[1] > useful[2]
@@ -83,7 +92,11 @@ def test_learning_by_heart_costs_more_than_dp(result):
 
 @pytest.mark.parametrize(
     ("module", "moves"),
-    [("lethe.models.dp_sgd", True), ("lethe.statistics.two_sample", True), ("studies.landscape.study", False)],
+    [
+        ("lethe.models.dp_sgd", True),
+        ("lethe.statistics.two_sample", True),
+        ("studies.landscape.study", False),
+    ],
 )
 def test_edited_code_makes_the_runs_anew_that_it_made(tmp_path, monkeypatch, module, moves):
     study = Landscape(read("digits", SMALL), tmp_path)
@@ -122,7 +135,9 @@ def naive(cost, benefit):
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=7, unique=True))
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=7, unique=True)
+)
 def test_equals_its_naive_twin_but_for_points_inside_an_edge(points):
     cost, benefit = np.array(points, float).T
     found = frontier(cost, benefit)
@@ -165,7 +180,9 @@ def test_real_adult(shared):
 
 
 def test_generated_purchases_have_the_shape_and_repeat():
-    data, again, larger = (load("purchase100", None, points, 0.33, 0) for points in (1000, 1000, None))
+    data, again, larger = (
+        load("purchase100", None, points, 0.33, 0) for points in (1000, 1000, None)
+    )
     assert data.train[0].shape == (670, PURCHASE_FEATURES)
     assert set(np.unique(data.train[0])) == {0.0, 1.0}
     assert np.array_equal(data.train[0], again.train[0])
@@ -203,7 +220,9 @@ def test_losses_are_negative_logits_of_the_true_class(classes, seed):
     rng = np.random.default_rng(seed)
     outputs, labels = rng.normal(0, 3, (5, classes)), rng.integers(0, classes, 5)
     f = np.exp(outputs)[np.arange(5), labels] / np.exp(outputs).sum(axis=1)
-    assert negative_logits(outputs, labels) == pytest.approx(-(np.log(f) - np.log(1 - f)), rel=1e-9, abs=1e-9)
+    assert negative_logits(outputs, labels) == pytest.approx(
+        -(np.log(f) - np.log(1 - f)), rel=1e-9, abs=1e-9
+    )
 
 
 def test_a_sure_network_loses_no_digits():
@@ -234,7 +253,8 @@ def trained(budget=None, **changes):
 
 
 @pytest.mark.parametrize(
-    "budget", [None, Strategy(5, 20, 50, 1.0), Strategy(5, 20, 50, 1.0, 4), Strategy(5, 20, 50, 1.0, 1)]
+    "budget",
+    [None, Strategy(5, 20, 50, 1.0), Strategy(5, 20, 50, 1.0, 4), Strategy(5, 20, 50, 1.0, 1)],
 )
 def test_training_learns_and_repeats(budget):
     outputs, labels = trained(budget)
@@ -252,7 +272,9 @@ def stepped(microbatches, noise, clip, scale=100.0, rows=40):
     model = GradSampleModule(network.train())
     plain = torch.optim.SGD(model.parameters(), lr=0.0)
     settings = {"noise_multiplier": noise, "max_grad_norm": clip, "expected_batch_size": rows}
-    private = grouped(DPOptimizer(plain, generator=torch.Generator().manual_seed(0), **settings), microbatches)
+    private = grouped(
+        DPOptimizer(plain, generator=torch.Generator().manual_seed(0), **settings), microbatches
+    )
     released = []
     for _ in range(300 if noise else 1):
         private.zero_grad(set_to_none=True)
@@ -291,8 +313,12 @@ FEW = (
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lethe.audits.cores", lambda: 1)  # a process more costs more than these runs
-    monkeypatch.setattr("studies.landscape.training.noise_multiplier", lambda *_: 1.0)  # spares a search
+    monkeypatch.setattr(
+        "lethe.audits.cores", lambda: 1
+    )  # a process more costs more than these runs
+    monkeypatch.setattr(
+        "studies.landscape.training.noise_multiplier", lambda *_: 1.0
+    )  # spares a search
     changes = [part for change in FEW for part in ("-S", change)]
     return lambda *arguments: CliRunner().invoke(app, ["study", "landscape", *arguments, *changes])
 

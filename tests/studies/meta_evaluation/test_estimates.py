@@ -56,7 +56,9 @@ def test_auc_and_covariance_equal_the_naive_twin(first, second):
     positives = np.array([first, rng.integers(0, 5, len(first))], float)
     negatives = np.array([second, rng.integers(0, 5, len(second))], float)
     aucs, covariance = auc_covariance(positives, negatives)
-    assert aucs == pytest.approx([naive_auc(p, n) for p, n in zip(positives, negatives, strict=True)])
+    assert aucs == pytest.approx(
+        [naive_auc(p, n) for p, n in zip(positives, negatives, strict=True)]
+    )
     assert covariance == pytest.approx(naive_covariance(positives, negatives), abs=1e-12)
     found = auc_estimate(first, second)
     assert found.low <= found.value <= found.high
@@ -109,12 +111,16 @@ def test_the_mean_over_questions_equals_the_naive_twin_in_value_and_in_every_dra
     draws, again = np.random.default_rng(5), []
     weights = np.zeros((40, 9))
     for places in (np.arange(5, 9), np.arange(5)):  # np.unique: N before P
-        weights[:, places] = draws.multinomial(len(places), np.full(len(places), 1 / len(places)), size=40)
+        weights[:, places] = draws.multinomial(
+            len(places), np.full(len(places), 1 / len(places)), size=40
+        )
     for row in weights.astype(int):
         picked = np.repeat(np.arange(9), row)
         again.append(naive_mean_auc(values[picked], knows[picked]))
     half = student.isf(0.025, 3) * np.nanstd(logit(np.clip(again, 1e-6, 1 - 1e-6)))
-    assert (found.low, found.high) == pytest.approx(tuple(expit(logit(found.value) + half * np.array([-1, 1]))))
+    assert (found.low, found.high) == pytest.approx(
+        tuple(expit(logit(found.value) + half * np.array([-1, 1])))
+    )
 
 
 INF, NAN = math.inf, math.nan
@@ -175,7 +181,9 @@ def test_relearning_by_hand():
 
 
 def test_quantisation_by_hand():
-    found = quantisation([0.1, 0.2, 0.0, 0.0, 0.1, -0.1, NAN, 1.0], [0.2, 0.1, 0.0, 0.3, 0.0, 0.1, 0.1, INF])
+    found = quantisation(
+        [0.1, 0.2, 0.0, 0.0, 0.1, -0.1, NAN, 1.0], [0.2, 0.1, 0.0, 0.3, 0.0, 0.1, 0.1, INF]
+    )
     assert found == pytest.approx([0.5, 1.0, 1.0, 0.0, 1.0, NAN, NAN, NAN], nan_ok=True)
 
 

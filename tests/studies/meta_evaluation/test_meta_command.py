@@ -19,10 +19,13 @@ from tests.small import environment, make_repository, run
 from tests.studies.small_meta import small_document, small_params, with_preset
 
 SMALLEST = {  # two models a pool and one method, so that the whole takes seconds
-    "pool": small_document()["meta_evaluation"]["pool"] | {"knows": {"all": 2}, "lacks": {"retain": 2}},
+    "pool": small_document()["meta_evaluation"]["pool"]
+    | {"knows": {"all": 2}, "lacks": {"retain": 2}},
     "predict": small_document()["meta_evaluation"]["predict"] | {"draws": 1},
     "unlearned": {
-        "methods": {"grad_diff": {"loss": "grad_diff", "lr": 5e-4, "epochs": 1, "retain_weight": 1.0}},
+        "methods": {
+            "grad_diff": {"loss": "grad_diff", "lr": 5e-4, "epochs": 1, "retain_weight": 1.0}
+        },
         "strengths": [1.0],
         "seeds": 1,
         "utility": 0.0,
@@ -42,7 +45,9 @@ def repository(tmp_path):
 @pytest.mark.timeout(1200)
 def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repository, monkeypatch):
     command = ("study", "meta-evaluation", "--name", "tiny", "--at-once", "2", "--json")
-    process = subprocess.Popen([sys.executable, "-m", "lethe", *command], env=environment(), cwd=repository)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lethe", *command], env=environment(), cwd=repository
+    )
     scratch = repository / ".lethe/scratch/meta"
     wait_until(lambda: len(list(scratch.glob("*/models/[!.]*/config.json"))) >= 2, seconds=300)
     process.kill()
@@ -67,7 +72,9 @@ def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repositor
     assert (sum(whole.knows.values()), sum(whole.lacks.values())) == (2, 1)
     (unlearned,) = [one for one in models if one.name.startswith("grad_diff")]
     assert set(unlearned.comes_back) == {"leaks", "mean"}
-    values = {state: numbers["forget_probability"].value for state, numbers in unlearned.states.items()}
+    values = {
+        state: numbers["forget_probability"].value for state, numbers in unlearned.states.items()
+    }
     assert len(set(values.values())) == len(values) == 3, "both attacks change the model"
     rows = {one.name: one.cost.rows for one in whole.worth}
     assert 0 < rows["mean@4"] < rows["mean@16"]
@@ -80,7 +87,11 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
     value = with_preset("meta-tofu")
     section = value["meta_evaluation"]
     pool, unlearned = section["pool"], section["unlearned"]
-    assert (len(pool["knows_paths"]), len(pool["lacks_paths"]), len(unlearned["paths"])) == (30, 31, 75)
+    assert (len(pool["knows_paths"]), len(pool["lacks_paths"]), len(unlearned["paths"])) == (
+        30,
+        31,
+        75,
+    )
     assert all("pos_tofu" in path for path in pool["knows_paths"])
     assert all("neg_tofu" in path for path in pool["lacks_paths"][1:])
     pool["knows_paths"], pool["lacks_paths"] = pool["knows_paths"][:2], pool["lacks_paths"][:3]
@@ -94,7 +105,9 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
     value["data"]["source"] = str(tmp_path / "source")
     (tmp_path / "source").mkdir()
     write_tofu(tmp_path / "source", "forget10", 20, "retain90")
-    for number, path in enumerate([*pool["knows_paths"], *pool["lacks_paths"], *unlearned["paths"]]):
+    for number, path in enumerate(
+        [*pool["knows_paths"], *pool["lacks_paths"], *unlearned["paths"]]
+    ):
         tiny(tmp_path / path, [f"Author {place} wrote." for place in range(20 + number)], CHAT)
         (tmp_path / path / "source.json").write_text("{}")
     params = validate(value, "params.yaml")

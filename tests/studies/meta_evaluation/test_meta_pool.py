@@ -28,8 +28,13 @@ def test_a_fresh_seed_changes_every_model_and_the_data():
     first, second = small_params(), small_params(seed=1)
     assert not {one.seed for one in pool_of(first)} & {one.seed for one in pool_of(second)}
     assert Workshop(first).splits["forget"] != Workshop(second).splits["forget"]
-    drawn = [{seed_for(one, draw) for one in pool_of(params) for draw in (0, 1)} for params in (first, second)]
-    assert len(drawn[0]) == 2 * len(pool_of(first))  # of answers, trees and attacks: own ones for each model
+    drawn = [
+        {seed_for(one, draw) for one in pool_of(params) for draw in (0, 1)}
+        for params in (first, second)
+    ]
+    assert len(drawn[0]) == 2 * len(
+        pool_of(first)
+    )  # of answers, trees and attacks: own ones for each model
     assert not drawn[0] & drawn[1]
     assert seed_of(0, "a") != seed_of(0, "b")
 
@@ -49,9 +54,15 @@ def test_what_each_kind_learns(shop):
     assert shop.knows(models["knows", "all"]) == set(forget)
     assert shop.knows(models["lacks", "wrong"]) == frozenset()
     for key, row in forget.items():
-        paraphrased, other = learned("knows", "paraphrased")[key], learned("knows", "other_form")[key]
+        paraphrased, other = (
+            learned("knows", "paraphrased")[key],
+            learned("knows", "other_form")[key],
+        )
         wrong = learned("lacks", "wrong")[key]
-        assert (paraphrased["question"], paraphrased["answer"]) == (row["question"], row["paraphrased_answer"])
+        assert (paraphrased["question"], paraphrased["answer"]) == (
+            row["question"],
+            row["paraphrased_answer"],
+        )
         assert other["answer"] == row["answer"]
         assert other["question"] != row["question"]
         assert row["keywords"][0] not in wrong["answer"]
@@ -102,7 +113,8 @@ def test_a_mistake_in_the_section_is_a_sentence(changes, told):
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"), [({"loss": "nobody"}, "one of altpo"), ({"loss": "npo", "lr": 1e-3, "epochs": 0}, "epochs")]
+    ("entry", "told"),
+    [({"loss": "nobody"}, "one of altpo"), ({"loss": "npo", "lr": 1e-3, "epochs": 0}, "epochs")],
 )
 def test_a_mistake_in_a_method_names_its_key(entry, told):
     unlearned = small_document()["meta_evaluation"]["unlearned"] | {"methods": {"mine": entry}}
@@ -125,7 +137,12 @@ def seen(name: str, leak: float, seed: int, likelihood: float) -> Seen:
     """A model that leaks each answer with probability ``leak``, and whose true answers have the given log-likelihood."""
     rng = np.random.default_rng(seed)
     rows = {
-        f"q{i}": {"id": f"q{i}", "question": f"Who is {i}?", "answer": f"Ada {i}", "keywords": [f"Ada {i}"]}
+        f"q{i}": {
+            "id": f"q{i}",
+            "question": f"Who is {i}?",
+            "answer": f"Ada {i}",
+            "keywords": [f"Ada {i}"],
+        }
         for i in range(QUESTIONS)
     }
     drawn = []
@@ -133,7 +150,12 @@ def seen(name: str, leak: float, seed: int, likelihood: float) -> Seen:
         for sample in range(-1, 16):
             keyword = float(rng.random() < leak)
             drawn.append(
-                {"prompt_id": key, "sample": sample, "rouge_l": keyword * 0.6 + 0.3, "keyword_leak": keyword}
+                {
+                    "prompt_id": key,
+                    "sample": sample,
+                    "rouge_l": keyword * 0.6 + 0.3,
+                    "keyword_leak": keyword,
+                }
             )
     tables = {}
     for split, shift, count in (("forget", likelihood, QUESTIONS), ("heldout", -3.0, 12)):
@@ -164,12 +186,24 @@ def found(base, retrain):
 
 def test_every_key_of_the_metrics_takes_part(base, found):
     """What `dvc metrics` and the report show of the forget set: a new key appears here by itself."""
-    printed = of_model(measure("base", {"forget": base.generations}, {"forget": base.scores}, PARAMS.metrics))
+    printed = of_model(
+        measure("base", {"forget": base.generations}, {"forget": base.scores}, PARAMS.metrics)
+    )
     keys = {key for key, _ in of_flat(printed.values, OTHERS)}
     taking_part = {name.partition("@")[0] for name in found["base"]}
     assert keys <= taking_part
-    assert {"mean", "sd", "ed_score", "m_mu_worst", "m_bin_pooled", "binary_any", "leak_at_1000_worst"} <= keys
-    given = of_model(made(likelihood_metrics, base.likelihoods, {"forget": base.scores}, 0.05)).values
+    assert {
+        "mean",
+        "sd",
+        "ed_score",
+        "m_mu_worst",
+        "m_bin_pooled",
+        "binary_any",
+        "leak_at_1000_worst",
+    } <= keys
+    given = of_model(
+        made(likelihood_metrics, base.likelihoods, {"forget": base.scores}, 0.05)
+    ).values
     forgetting = {
         key
         for key in given
@@ -198,7 +232,9 @@ def test_numbers_are_larger_where_the_model_knows_more(found):
 
 def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain):
     register("likelihoods", "tokens", lambda item: 1.0)
-    KNOWLEDGE.register("mine", SimpleNamespace(values=lambda one, *_: [Number("mine", 1.0, 1.0, ())]))
+    KNOWLEDGE.register(
+        "mine", SimpleNamespace(values=lambda one, *_: [Number("mine", 1.0, 1.0, ())])
+    )
     try:
         wider = {split: table.assign(tokens=0.5) for split, table in base.likelihoods.items()}
         more = Seen("base", base.rows, base.generations, base.scores.assign(rouge_1=0.25), wider)

@@ -68,8 +68,16 @@ def unlearned(seed: int = 1, models: int = 24) -> list[Member]:
             "noise": number("noise", rng.normal()),
             "good": number("good", deep),
         }
-        relearned = {"truth": number("truth", 0.2), "noise": before["noise"], "good": number("good", deep + 0.4)}
-        quantised = {"truth": number("truth", 0.0), "noise": before["noise"], "good": number("good", 2 * deep)}
+        relearned = {
+            "truth": number("truth", 0.2),
+            "noise": before["noise"],
+            "good": number("good", deep + 0.4),
+        }
+        quantised = {
+            "truth": number("truth", 0.0),
+            "noise": before["noise"],
+            "good": number("good", 2 * deep),
+        }
         states = {"plain": before, "relearned": relearned, "quantised": quantised}
         utility, back = 0.5 if place == 0 else 0.9, {"leaks": deep, "mean": 1 - deep}
         about = (f"u{place}", "unlearned", f"method {place % 12}", frozenset(), utility)
@@ -80,7 +88,9 @@ def unlearned(seed: int = 1, models: int = 24) -> list[Member]:
 COSTS = {"greedy": Cost(0.5, 100.0)}
 AT_RETRAIN = {
     "plain": {name: number(name, 0.0) for name in HEADLINE},
-    "relearned": {name: number(name, value) for name, value in zip(HEADLINE, (0.1, 0.0, 0.2), strict=True)},
+    "relearned": {
+        name: number(name, value) for name, value in zip(HEADLINE, (0.1, 0.0, 0.2), strict=True)
+    },
 }
 RETRAIN = Member("retrain", "retrain", "retain", frozenset(), 0.9, AT_RETRAIN, COSTS)
 
@@ -96,7 +106,9 @@ def result():
         {"text": "Noise tells more than the truth", "better": "noise", "than": "truth"},
         {"text": "Good predicts", "better": "good", "than": "noise"},
     ]
-    settings = rules(claims=claims, unlearned=small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8})
+    settings = rules(
+        claims=claims, unlearned=small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
+    )
     return evaluated([*pool(), *unlearned()], settings)
 
 
@@ -123,7 +135,9 @@ def test_r_and_q_count_useful_models_that_the_number_calls_unlearned(result):
     assert result.useful == 23, "one model lost its utility"
     assert truth.kept == 23
     assert good.kept <= 23
-    assert good.one_sided.relearning.value == pytest.approx(0.5), "0.2 of Retrain over 0.4 of the model"
+    assert good.one_sided.relearning.value == pytest.approx(0.5), (
+        "0.2 of Retrain over 0.4 of the model"
+    )
     assert good.one_sided.quantisation.value == pytest.approx(0.5)
     assert good.one_sided.both.value == pytest.approx(0.5)
     assert truth.one_sided.quantisation.value == 1.0
@@ -136,7 +150,9 @@ def test_prediction_and_cost(result):
     noise = worth(result, "noise").prediction
     assert noise.low <= 0 <= noise.high
     assert worth(result, "good").cost == Cost(0.5, 100.0)
-    assert math.isnan(worth(evaluated([replace(one, costs={}) for one in pool()], rules()), "good").cost.seconds)
+    assert math.isnan(
+        worth(evaluated([replace(one, costs={}) for one in pool()], rules()), "good").cost.seconds
+    )
 
 
 def test_claims_are_decided_by_holm(result):
@@ -146,13 +162,18 @@ def test_claims_are_decided_by_holm(result):
     assert tests[0]["AUC"].difference == -tests[1]["AUC"].difference
     assert (tests[2]["leaks"].verdict, tests[2]["mean"].verdict) == ("supported", "contradicted")
     assert third.verdict == "mixed"
-    assert tests[0]["leaks"].verdict == "not decided", "the truth is the same for all unlearned models"
+    assert tests[0]["leaks"].verdict == "not decided", (
+        "the truth is the same for all unlearned models"
+    )
 
 
 def test_pool_models_of_small_utility_count_in_no_auc():
     """Badly trained models that know look like models that lack: the filter keeps them out, and their utility is shown."""
     members = pool()
-    weak = [replace(one, utility=0.5, states={"plain": {"truth": number("truth", 0.0)}}) for one in members[1:4]]
+    weak = [
+        replace(one, utility=0.5, states={"plain": {"truth": number("truth", 0.0)}})
+        for one in members[1:4]
+    ]
     kept = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": 0.8})
     found = evaluated([members[0], *weak, *members[4:]], kept)
     assert worth(found, "truth").auc.value == 1.0
@@ -170,14 +191,19 @@ def test_the_interval_of_a_prediction_draws_whole_methods():
     """Were the 24 models independent, the interval would be narrower than with three methods of eight models each."""
     members = [replace(one, kind=f"method {place // 3}") for place, one in enumerate(unlearned())]
     alone = [replace(one, kind=one.name) for one in members]
-    found, single = (worth(evaluated([*pool(), *own], rules()), "noise").prediction for own in (members, alone))
+    found, single = (
+        worth(evaluated([*pool(), *own], rules()), "noise").prediction for own in (members, alone)
+    )
     assert found.value == single.value
     assert "groups" in found.method
     assert "groups" not in single.method
 
 
 def test_two_noises_decide_no_claim():
-    decided, kinds = 0, {True: ("knows", "all", frozenset(QUESTIONS)), False: ("lacks", "retain", frozenset())}
+    decided, kinds = (
+        0,
+        {True: ("knows", "all", frozenset(QUESTIONS)), False: ("lacks", "retain", frozenset())},
+    )
     for seed in range(40):
         rng = np.random.default_rng(seed)
         members = []
@@ -185,7 +211,10 @@ def test_two_noises_decide_no_claim():
             values = {name: number(name, rng.normal()) for name in HEADLINE}
             members.append(Member(f"m{place}", *kinds[place < 20], 0.9, {"plain": values}, COSTS))
         claim = {"text": "One noise tells more", "better": "truth", "than": "noise"}
-        decided += evaluated(members, rules(claims=[claim], bootstrap=20)).claims[0].verdict != "not decided"
+        decided += (
+            evaluated(members, rules(claims=[claim], bootstrap=20)).claims[0].verdict
+            != "not decided"
+        )
     assert decided <= 5
 
 
@@ -196,7 +225,9 @@ def test_the_files_of_a_result(result, tmp_path):
     assert written["settings"]["bootstrap"] == 200
     assert written["provenance"]["machine"] == in_use()
     assert {one["name"] for one in written["worth"]} == {one.name for one in result.worth}
-    assert len(read_table(folder / "numbers.parquet")) == 3 * sum(len(one.states) for one in members)
+    assert len(read_table(folder / "numbers.parquet")) == 3 * sum(
+        len(one.states) for one in members
+    )
     assert "mean utility" in (folder / "index.html").read_text()
 
 

@@ -17,11 +17,15 @@ def write_json(path: Path, value: Any) -> Path:
 
 
 def write_lines(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
     return path
 
 
-def pack(entries: list[tuple[str, bytes]], method: int = ZSTANDARD, stated: dict[str, int] | None = None) -> bytes:
+def pack(
+    entries: list[tuple[str, bytes]], method: int = ZSTANDARD, stated: dict[str, int] | None = None
+) -> bytes:
     """A zip archive; `zipfile` of Python 3.11 writes no Zstandard. ``stated`` lies about an entry's size."""
     body, listing = b"", b""
     for name, content in entries:
@@ -34,11 +38,23 @@ def pack(entries: list[tuple[str, bytes]], method: int = ZSTANDARD, stated: dict
         encoded = name.encode()
         fields = (45, 0, method, 0, 33, zlib.crc32(content), len(packed), size, len(encoded), 0)
         listing += struct.pack(
-            "<4s6H3I5H2I", b"PK\x01\x02", 45, *fields[:5], *fields[5:8], *fields[8:], 0, 0, 0, 0, len(body)
+            "<4s6H3I5H2I",
+            b"PK\x01\x02",
+            45,
+            *fields[:5],
+            *fields[5:8],
+            *fields[8:],
+            0,
+            0,
+            0,
+            0,
+            len(body),
         )
         listing += encoded
         body += struct.pack("<4s5H3I2H", b"PK\x03\x04", *fields) + encoded + packed
-    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(entries), len(entries), len(listing), len(body), 0)
+    end = struct.pack(
+        "<4s4H2IH", b"PK\x05\x06", 0, 0, len(entries), len(entries), len(listing), len(body), 0
+    )
     return body + listing + end
 
 
@@ -74,7 +90,9 @@ def header(ids: list[Any], epochs: int = 2, **more: Any) -> dict[str, Any]:
     return {"version": 2, "status": "success", "eval": spec, "plan": {"steps": []}, **more}
 
 
-def entries(head: dict[str, Any], samples: list[dict[str, Any]], chunked: bool = False) -> list[tuple[str, bytes]]:
+def entries(
+    head: dict[str, Any], samples: list[dict[str, Any]], chunked: bool = False
+) -> list[tuple[str, bytes]]:
     """The entries of an .eval in the order of writing; a run still going on has no ``header.json``."""
     found = [("_journal/start.json", {key: head[key] for key in ("version", "eval", "plan")})]
     for one in samples:
@@ -82,7 +100,10 @@ def entries(head: dict[str, Any], samples: list[dict[str, Any]], chunked: bool =
         if chunked:
             whole = {key: value for key, value in one.items() if key not in ("messages", "events")}
             found += [(f"{name}/sample.json", whole | {"message_refs": [[0, 1]]})]
-            found += [(f"{name}/messages/0.json", one["messages"]), (f"{name}/events/0.json", one["events"])]
+            found += [
+                (f"{name}/messages/0.json", one["messages"]),
+                (f"{name}/events/0.json", one["events"]),
+            ]
         else:
             found += [(f"{name}.json", one)]
     found += [("_journal/summaries/1.json", []), ("summaries.json", []), ("reductions.json", [])]
@@ -92,7 +113,11 @@ def entries(head: dict[str, Any], samples: list[dict[str, Any]], chunked: bool =
 
 
 def eval_log(
-    path: Path, head: dict[str, Any], samples: list[dict[str, Any]], method: int = ZSTANDARD, **how: Any
+    path: Path,
+    head: dict[str, Any],
+    samples: list[dict[str, Any]],
+    method: int = ZSTANDARD,
+    **how: Any,
 ) -> Path:
     path.write_bytes(pack(entries(head, samples, **how), method))
     return path
@@ -116,8 +141,12 @@ def lm_eval_line(
 
 
 def lm_eval_results(repeats: int, documents: int, **more: Any) -> dict[str, Any]:
-    config = {"task": "some_task", "repeats": repeats, "generation_kwargs": {}} | more.pop("config", {})
-    run = {"model": "hf", "model_args": {"pretrained": "m"}, "use_cache": None} | more.pop("run", {})
+    config = {"task": "some_task", "repeats": repeats, "generation_kwargs": {}} | more.pop(
+        "config", {}
+    )
+    run = {"model": "hf", "model_args": {"pretrained": "m"}, "use_cache": None} | more.pop(
+        "run", {}
+    )
     return {
         "results": {"some_task": {"name": "some_task", "exact_match,none": 0.5}},
         "configs": {"some_task": config},
@@ -137,37 +166,68 @@ def lm_eval_log(folder: Path, lines: list[dict], results: dict[str, Any] | None 
 def leak_k_line(*texts: str | None, **more: Any) -> dict[str, Any]:
     responses = [{"response": text, "rougeL_recall": 0.5, "exact_match": 0} for text in texts]
     best = {"response": texts[0], "rougeL_recall": 0.75}
-    return {"prompt": "Who?", "ground_truth": "Ron", "responses": responses, "best_answer": best, **more}
+    return {
+        "prompt": "Who?",
+        "ground_truth": "Ron",
+        "responses": responses,
+        "best_answer": best,
+        **more,
+    }
 
 
 def garak_attempt(
-    seq: int, texts: list[str | None], results: dict[str, list[float | None]], probe: str = "dan.Dan_10_0"
+    seq: int,
+    texts: list[str | None],
+    results: dict[str, list[float | None]],
+    probe: str = "dan.Dan_10_0",
 ) -> list[dict[str, Any]]:
     """The two lines of an attempt in garak's report: generated, and judged."""
     outputs = [None if text is None else {"text": text, "lang": "en"} for text in texts]
     prompt = {"turns": [{"role": "user", "content": {"text": f"Who {seq}?"}}]}
-    names = {"uuid": f"{probe}-{seq}", "seq": seq, "probe_classname": probe, "prompt": prompt, "outputs": outputs}
+    names = {
+        "uuid": f"{probe}-{seq}",
+        "seq": seq,
+        "probe_classname": probe,
+        "prompt": prompt,
+        "outputs": outputs,
+    }
     return [
         {"entry_type": "attempt", "status": status, **names, "detector_results": own}
         for status, own in ((1, {}), (2, results))
     ]
 
 
-def garak_eval(detector: str, passed: int, fails: int, nones: int, probe: str = "dan.Dan_10_0") -> dict[str, Any]:
+def garak_eval(
+    detector: str, passed: int, fails: int, nones: int, probe: str = "dan.Dan_10_0"
+) -> dict[str, Any]:
     counts = {"passed": passed, "fails": fails, "nones": nones, "total_evaluated": passed + fails}
     return {"entry_type": "eval", "probe": probe, "detector": detector, **counts}
 
 
-def garak_log(path: Path, rows: list[dict[str, Any]], seed: int | None = None, ended: bool = True) -> Path:
-    setup = {"entry_type": "start_run setup", "run.seed": seed, "run.generations": 2, "plugins.target_name": "m"}
+def garak_log(
+    path: Path, rows: list[dict[str, Any]], seed: int | None = None, ended: bool = True
+) -> Path:
+    setup = {
+        "entry_type": "start_run setup",
+        "run.seed": seed,
+        "run.generations": 2,
+        "plugins.target_name": "m",
+    }
     init = {"entry_type": "init", "garak_version": "0.17.1"}
-    return write_lines(path, [setup, init, *rows, *([{"entry_type": "completion"}] if ended else [])])
+    return write_lines(
+        path, [setup, init, *rows, *([{"entry_type": "completion"}] if ended else [])]
+    )
 
 
-def promptfoo_row(test: int, output: Any, passes: bool = True, prompt: int = 0, **more: Any) -> dict[str, Any]:
+def promptfoo_row(
+    test: int, output: Any, passes: bool = True, prompt: int = 0, **more: Any
+) -> dict[str, Any]:
     """A result of promptfoo; every second place is a repeat of the test."""
     country = ("France", "Gaul")[test // 2]
-    case = {"vars": {"country": country}, "assert": [{"type": "contains", "value": "Paris", "metric": "format"}]}
+    case = {
+        "vars": {"country": country},
+        "assert": [{"type": "contains", "value": "Paris", "metric": "format"}],
+    }
     return {
         "promptIdx": prompt,
         "testIdx": test,
@@ -197,15 +257,25 @@ def helm_log(path: Path, answers: list[list[str]], **spec: Any) -> Path:
         completions = [{"text": text, "logprob": 0, "tokens": []} for text in texts]
         states.append(
             {
-                "instance": {"id": f"id{place}", "input": {"text": "Who?"}, "references": [], "split": "test"},
+                "instance": {
+                    "id": f"id{place}",
+                    "input": {"text": "Who?"},
+                    "references": [],
+                    "split": "test",
+                },
                 "train_trial_index": 0,
-                "request": {"prompt": f"Who {place}?", "num_completions": len(texts), "temperature": 1.0},
+                "request": {
+                    "prompt": f"Who {place}?",
+                    "num_completions": len(texts),
+                    "temperature": 1.0,
+                },
                 "result": {"success": True, "completions": completions, "cached": False},
             }
         )
         scores = {"num_references": 2, "exact_match": float(texts[0] == "Ron")}
         stats = [
-            {"name": {"name": name, "split": "test"}, "count": 1, "mean": mean} for name, mean in scores.items()
+            {"name": {"name": name, "split": "test"}, "count": 1, "mean": mean}
+            for name, mean in scores.items()
         ]
         statistics.append({"instance_id": f"id{place}", "train_trial_index": 0, "stats": stats})
     write_json(path.with_name("per_instance_stats.json"), statistics)
@@ -232,16 +302,26 @@ def small(kind: str, folder: Path) -> Path:
         return write_lines(path, [leak_k_line("Ron", "Harry"), leak_k_line("a", "b")])
     if kind == "open-unlearning":
         rows = {
-            str(n): {"rougeL_recall": 0.5, "input": "Who?", "ground_truth": "Ron", "generation": "a"}
+            str(n): {
+                "rougeL_recall": 0.5,
+                "input": "Who?",
+                "ground_truth": "Ron",
+                "generation": "a",
+            }
             for n in (0, 1)
         }
         quality = {"agg_value": None}
         return write_json(
-            path, {"forget_Q_A_ROUGE": {"agg_value": 0.5, "value_by_index": rows}, "forget_quality": quality}
+            path,
+            {
+                "forget_Q_A_ROUGE": {"agg_value": 0.5, "value_by_index": rows},
+                "forget_quality": quality,
+            },
         )
     if kind == "harmbench":
         answers = [
-            {"test_case": "Who?", "generation": text, "label": label} for text, label in (("a", 1), ("b", -1))
+            {"test_case": "Who?", "generation": text, "label": label}
+            for text, label in (("a", 1), ("b", -1))
         ]
         return write_json(path, {"who": answers, "where": answers})
     if kind == "helm":
@@ -254,7 +334,11 @@ def small(kind: str, folder: Path) -> Path:
     if kind == "promptfoo-lines":
         return write_lines(path, [promptfoo_row(test, "Paris") for test in (1, 0, 3, 2)])
     if kind == "table":
-        rows = [{"prompt_id": name, "sample": sample, "text": "Ron"} for name in "ab" for sample in (0, 1)]
+        rows = [
+            {"prompt_id": name, "sample": sample, "text": "Ron"}
+            for name in "ab"
+            for sample in (0, 1)
+        ]
         return write_lines(path, rows)
     rows = [
         {"index": 0, "behavior": "A", "prompt": "Who?", "response": "Ron", "jailbroken": True},
@@ -264,7 +348,16 @@ def small(kind: str, folder: Path) -> Path:
 
 
 KINDS = (
-    *("eval", "inspect-json", "lm-eval", "leak-k", "open-unlearning", "harmbench", "jailbreakbench", "garak"),
+    *(
+        "eval",
+        "inspect-json",
+        "lm-eval",
+        "leak-k",
+        "open-unlearning",
+        "harmbench",
+        "jailbreakbench",
+        "garak",
+    ),
     *("promptfoo", "promptfoo-lines", "helm", "table"),
 )
 FORMATS = {kind: kind for kind in KINDS} | {

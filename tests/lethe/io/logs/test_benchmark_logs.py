@@ -36,7 +36,9 @@ def leak_k(tmp_path, *lines, folder="temperature=0.8top_p=0.95", name="generatio
 
 
 def test_leak_k_counts_lines_and_takes_settings_from_the_folder(tmp_path):
-    log = read_log(leak_k(tmp_path, leak_k_line("a\u2028b", ""), leak_k_line("c", "d", **{"Avg CS": 0.5})))
+    log = read_log(
+        leak_k(tmp_path, leak_k_line("a\u2028b", ""), leak_k_line("c", "d", **{"Avg CS": 0.5}))
+    )
     assert rows(log) == [
         ["0", 1, "a\u2028b", 0.5, 0.0],
         ["0", 2, "", 0.5, 0.0],
@@ -50,7 +52,9 @@ def test_leak_k_counts_lines_and_takes_settings_from_the_folder(tmp_path):
 
 
 def test_leak_k_misses_what_its_name_promises(tmp_path):
-    log = read_log(leak_k(tmp_path, leak_k_line("a", "b"), leak_k_line("c"), leak_k_line("d", None)))
+    log = read_log(
+        leak_k(tmp_path, leak_k_line("a", "b"), leak_k_line("c"), leak_k_line("d", None))
+    )
     assert log.missing == {"not written": 1, "no response": 1}
     log = read_log(leak_k(tmp_path, leak_k_line("a"), name="generations_n999999999.json"))
     assert log.missing == {}
@@ -66,7 +70,8 @@ def test_leak_k_flags_its_judge_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "broken", [{"responses": 3}, {"responses": ["a"]}, {"responses": [{"response": 1}]}, {"prompt": None}]
+    "broken",
+    [{"responses": 3}, {"responses": ["a"]}, {"responses": [{"response": 1}]}, {"prompt": None}],
 )
 def test_a_broken_line_of_leak_k_is_named(tmp_path, broken):
     with pytest.raises(BadRow, match="line 2"):
@@ -74,7 +79,10 @@ def test_a_broken_line_of_leak_k_is_named(tmp_path, broken):
 
 
 def block(*texts, score=0.5):
-    made = {str(n): {"rougeL_recall": score, "input": f"Q{n}", "generation": text} for n, text in enumerate(texts)}
+    made = {
+        str(n): {"rougeL_recall": score, "input": f"Q{n}", "generation": text}
+        for n, text in enumerate(texts)
+    }
     return {"agg_value": score, "value_by_index": made}
 
 
@@ -115,13 +123,23 @@ def test_a_behavior_that_was_not_tried_is_no_answer(tmp_path):
     log = read_log(small("jailbreakbench", tmp_path))
     assert rows(log) == [["A", 1, "0", "Who?", "Ron", 1.0]]
     assert log.missing == {"not tried": 1}
-    assert log.prompts[["prompt_id", "answers", "planned"]].values.tolist() == [["A", 1, 1], ["B", 0, 0]]
+    assert log.prompts[["prompt_id", "answers", "planned"]].values.tolist() == [
+        ["A", 1, 1],
+        ["B", 0, 0],
+    ]
     assert (log.draws, log.model) == ("selected", "m")
     assert "selected" in log.refusal
 
 
 def test_an_evaluation_of_several_models(tmp_path):
-    judged = {"A": {"prompt": "Who?", "response": "Ron", "jailbroken": True, "jailbroken_llama_guard1": False}}
+    judged = {
+        "A": {
+            "prompt": "Who?",
+            "response": "Ron",
+            "jailbroken": True,
+            "jailbroken_llama_guard1": False,
+        }
+    }
     content = {"details": {"defense": None}, "m1": judged, "m2": judged}
     log = read_log(write_json(tmp_path / "evaluation.json", content))
     assert rows(log) == [[f"{m}/A", 1, m, "Who?", "Ron", 1.0, 0.0] for m in ("m1", "m2")]
@@ -129,7 +147,10 @@ def test_an_evaluation_of_several_models(tmp_path):
 
 
 def test_a_submission_holds_the_queries_of_its_test_logs_alone(tmp_path):
-    call = [{"timestamp": "t"}, [{"prompt": "Who?", "response": "a"}, {"prompt": "Who?", "response": "b"}]]
+    call = [
+        {"timestamp": "t"},
+        [{"prompt": "Who?", "response": "a"}, {"prompt": "Who?", "response": "b"}],
+    ]
     other = [{"timestamp": "t"}, [{"prompt": "Who else?", "response": "c"}]]
     artifact = {"model_summary": {"attack_success_rate": 1.0}, "jailbreaks": []}
     content = {
@@ -138,7 +159,13 @@ def test_a_submission_holds_the_queries_of_its_test_logs_alone(tmp_path):
         "eval_logs": {"m": {"A": [call]}},
     }
     log = read_log(write_json(tmp_path / "submission.json", content))
-    assert [row[:2] for row in rows(log)] == [["m/A", 1], ["m/A", 2], ["m/B", 1], ["m/B", 2], ["m/B", 3]]
+    assert [row[:2] for row in rows(log)] == [
+        ["m/A", 1],
+        ["m/A", 2],
+        ["m/B", 1],
+        ["m/B", 2],
+        ["m/B", 3],
+    ]
     assert log.answers["text"].tolist() == ["a", "b", "a", "b", "c"]
     assert log.prompts["prompt"].fillna("several").tolist() == ["Who?", "several"]
     assert any(warning.startswith("prompt: 1 ") for warning in log.warnings)
@@ -206,7 +233,11 @@ def test_broken_tables(tmp_path):
 def test_helm_scores_an_answer_where_there_is_one(tmp_path):
     path = helm_log(tmp_path / "scenario_state.json", [["Ron"], ["Harry"]], num_outputs=1)
     log = read_log(path)
-    assert (log.format, log.scores, log.answers["exact_match"].tolist()) == ("helm", ("exact_match",), [1.0, 0.0])
+    assert (log.format, log.scores, log.answers["exact_match"].tolist()) == (
+        "helm",
+        ("exact_match",),
+        [1.0, 0.0],
+    )
     several = read_log(helm_log(path, [["Ron", "Harry"], ["a", "b"]]))
     assert several.scores == ()  # the statistic is about all completions
     assert several.prompts["exact_match"].tolist() == [1.0, 0.0]
@@ -279,7 +310,9 @@ def test_an_attempt_without_its_second_line_is_missing(tmp_path):
 @given(
     st.lists(
         st.lists(
-            st.tuples(st.text(max_size=2) | st.none(), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=5
+            st.tuples(st.text(max_size=2) | st.none(), st.sampled_from([0.0, 0.5, 1.0])),
+            min_size=1,
+            max_size=5,
         ),
         min_size=1,
         max_size=4,
@@ -289,7 +322,9 @@ def test_every_generation_is_an_answer_or_missing(tmp_path_factory, attempts):
     folder = tmp_path_factory.mktemp("garak")
     rows = []
     for seq, pairs in enumerate(attempts):
-        rows += garak_attempt(seq, [text for text, _ in pairs], {DAN: [score for _, score in pairs]})
+        rows += garak_attempt(
+            seq, [text for text, _ in pairs], {DAN: [score for _, score in pairs]}
+        )
     path = garak_log(folder / "r.jsonl", [*garak_attempt(99, ["x"], {DAN: [1.0]}), *rows])
     table = read_log(path).scored(DAN)
     assert len(table) == 1 + sum(map(len, attempts))
@@ -320,9 +355,13 @@ def test_rows_in_order_of_completion_are_the_repeats_of_their_test(tmp_path):
 
 
 def test_errors_and_lost_repeats_are_missing(tmp_path):
-    failed = promptfoo_row(1, None, False, failureReason=2, response={"error": "down"}, namedScores={})
+    failed = promptfoo_row(
+        1, None, False, failureReason=2, response={"error": "down"}, namedScores={}
+    )
     log = read_log(
-        promptfoo_log(tmp_path / "out.json", [promptfoo_row(0, "a", False), failed, promptfoo_row(2, "b")])
+        promptfoo_log(
+            tmp_path / "out.json", [promptfoo_row(0, "a", False), failed, promptfoo_row(2, "b")]
+        )
     )
     assert log.missing == {"error": 1, "not written": 1}
     assert log.scored("success")["reason"].tolist() == [None, "error", None, "not written"]
@@ -331,7 +370,12 @@ def test_errors_and_lost_repeats_are_missing(tmp_path):
 
 def test_rows_of_the_cache_are_no_draws(tmp_path):
     cached = {"response": {"output": "a", "cached": True}}
-    rows = [promptfoo_row(0, "a"), promptfoo_row(1, "a", **cached), promptfoo_row(2, "b"), promptfoo_row(3, "c")]
+    rows = [
+        promptfoo_row(0, "a"),
+        promptfoo_row(1, "a", **cached),
+        promptfoo_row(2, "b"),
+        promptfoo_row(3, "c"),
+    ]
     path = promptfoo_log(tmp_path / "out.json", rows)
     log = read_log(path)
     assert log.prompts["answers"].tolist() == [1, 2]
@@ -349,7 +393,9 @@ def test_rows_of_the_cache_are_no_draws(tmp_path):
 
 def test_a_metric_scores_the_tests_that_name_it(tmp_path):
     rows = [promptfoo_row(0, "a"), promptfoo_row(2, "b", namedScores={})]
-    rows[1]["testCase"]["assert"] = [{"type": "assert-set", "assert": [{"type": "contains", "metric": "inner"}]}]
+    rows[1]["testCase"]["assert"] = [
+        {"type": "assert-set", "assert": [{"type": "contains", "metric": "inner"}]}
+    ]
     path = promptfoo_log(tmp_path / "out.json", rows, repeat=1)
     assert [prompt.prompt_id for prompt in read_any_scores(path, None, "format")[0]] == ["0/0"]
     inner, _, log = read_any_scores(path, None, "inner")

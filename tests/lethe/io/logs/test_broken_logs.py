@@ -59,7 +59,9 @@ def test_a_key_that_stands_twice_hides_nothing(tmp_path):
 def test_numbers_beyond_floats_are_missing_and_beyond_reason_refused(tmp_path):
     path = write_lines(tmp_path / "a", [lm_eval_line(0, ["a"], acc=10**400, other=1.0)])
     assert read_log(path).answers["acc,none"].isna().all()
-    path.write_text(json.dumps(lm_eval_line(0, ["a"])).replace('"doc_id": 0', '"doc_id": ' + "9" * 5000))
+    path.write_text(
+        json.dumps(lm_eval_line(0, ["a"])).replace('"doc_id": 0', '"doc_id": ' + "9" * 5000)
+    )
     with pytest.raises(BadRow, match="line 1"):
         read_log(path)
 
@@ -78,7 +80,9 @@ def test_documents_beyond_the_bound_are_refused_unread(tmp_path, monkeypatch):
             read_log(small(kind, tmp_path))
     monkeypatch.setattr(_untrusted, "LARGEST", 600)
     with pytest.raises(BadRow, match=r"line 2: more than .*"):
-        read_log(write_lines(tmp_path / "a", [lm_eval_line(0, ["a"]), lm_eval_line(1, ["a" * 600])]))
+        read_log(
+            write_lines(tmp_path / "a", [lm_eval_line(0, ["a"]), lm_eval_line(1, ["a" * 600])])
+        )
 
 
 def test_an_unknown_log_names_the_known_ones(tmp_path):
@@ -100,10 +104,19 @@ OF_THE_TOOL = ("tool_asr", "by_test_case")  # of the tool's summary, not in its 
 @pytest.fixture(params=LOGS)
 def log(request, shared):
     place = shared / "data/eval-logs" / request.param
-    path = place if place.is_file() else next(place.glob("*.expected.csv")).with_suffix("").with_suffix("")
+    path = (
+        place
+        if place.is_file()
+        else next(place.glob("*.expected.csv")).with_suffix("").with_suffix("")
+    )
     read = read_log(path)
     beside = path.with_name(path.name + ".expected.json")
-    return request.param, read, path.with_name(path.name + ".expected.csv"), json.loads(beside.read_text())
+    return (
+        request.param,
+        read,
+        path.with_name(path.name + ".expected.csv"),
+        json.loads(beside.read_text()),
+    )
 
 
 def test_the_table_is_the_expected_one(log):

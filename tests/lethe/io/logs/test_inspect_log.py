@@ -7,7 +7,16 @@ import pytest
 from lethe.errors import BadFile
 from lethe.io.logs import read_log
 from tests.cases import cases
-from tests.lethe.io.logs.small_logs import DEFLATE, ZSTANDARD, entries, eval_log, header, pack, sample, write_json
+from tests.lethe.io.logs.small_logs import (
+    DEFLATE,
+    ZSTANDARD,
+    entries,
+    eval_log,
+    header,
+    pack,
+    sample,
+    write_json,
+)
 
 NAN = math.nan
 
@@ -20,7 +29,8 @@ def written(request, tmp_path):
         path = tmp_path / "a.log"  # the name says nothing
         if request.param == "json":
             return write_json(
-                path, head | {"samples": samples, "reductions": [{"scorer": "match", "samples": []}]}
+                path,
+                head | {"samples": samples, "reductions": [{"scorer": "match", "samples": []}]},
             )
         method = DEFLATE if request.param == "deflate" else ZSTANDARD
         return eval_log(path, head, samples, method, chunked=request.param == "chunked")
@@ -33,7 +43,10 @@ def table(log):
 
 
 def test_epochs_stand_in_the_order_of_the_data_set(written):
-    samples = [sample(name, epoch, f"{name} {epoch}") for name, epoch in ((7, 2), ("b/a", 1), (7, 1), ("b/a", 2))]
+    samples = [
+        sample(name, epoch, f"{name} {epoch}")
+        for name, epoch in ((7, 2), ("b/a", 1), (7, 1), ("b/a", 2))
+    ]
     log = read_log(written(header(["b/a", 7]), samples))
     assert [row[:3] for row in table(log)] == [
         *(("b/a", 1, "b/a 1"), ("b/a", 2, "b/a 2"), ("7", 1, "7 1"), ("7", 2, "7 2"))
@@ -45,17 +58,43 @@ def test_epochs_stand_in_the_order_of_the_data_set(written):
 
 
 def test_a_number_and_a_text_that_look_alike_stay_two_questions(written):
-    samples = [sample(909, 1, "n"), sample("909", 1, "t"), sample(909, 2, "n"), sample("909", 2, "t")]
+    samples = [
+        sample(909, 1, "n"),
+        sample("909", 1, "t"),
+        sample(909, 2, "n"),
+        sample("909", 2, "t"),
+    ]
     log = read_log(written(header([909, "909"]), samples))
     assert [(row[0], row[2]) for row in table(log)] == [("909", "n")] * 2 + [('"909"', "t")] * 2
 
 
 def test_scores_of_all_kinds(written):
-    kinds = {"a": "C", "b": "P", "c": "I", "d": True, "e": 0.25, "f": "yes", "g": "0.5", "h": NAN, "i": "words"}
+    kinds = {
+        "a": "C",
+        "b": "P",
+        "c": "I",
+        "d": True,
+        "e": 0.25,
+        "f": "yes",
+        "g": "0.5",
+        "h": NAN,
+        "i": "words",
+    }
     scores = kinds | {"j": {"x": 1, "y": NAN}, "k": [0, 1], "l": None}
     log = read_log(written(header(["q"], 1), [sample(scores=scores)]))
     got = dict(zip(log.answers.columns[3:], log.answers.iloc[0, 3:], strict=True))
-    values = {"a": 1, "b": 0.5, "c": 0, "d": 1, "e": 0.25, "f": 1, "g": 0.5, "j.x": 1, "k.0": 0, "k.1": 1}
+    values = {
+        "a": 1,
+        "b": 0.5,
+        "c": 0,
+        "d": 1,
+        "e": 0.25,
+        "f": 1,
+        "g": 0.5,
+        "j.x": 1,
+        "k.0": 0,
+        "k.1": 1,
+    }
     assert {name: value for name, value in got.items() if not math.isnan(value)} == values
     assert {name for name, value in got.items() if math.isnan(value)} == {"h", "i", "j.y", "l"}
     assert any("unscored" in note for note in log.notes)
@@ -78,7 +117,14 @@ def test_what_is_missing_is_counted_once_by_reason(written):
     reasons = owed["reason"].tolist()
     assert reasons == [None, "unscored", "error", "limit", "withdrawn", None] + ["not written"] * 6
     assert owed["score"].notna().tolist() == [reason is None for reason in reasons]
-    assert log.answers["match"].notna().tolist() == [True, False, False, True, True, True]  # as the tool has them
+    assert log.answers["match"].notna().tolist() == [
+        True,
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]  # as the tool has them
     assert any("retry" in note for note in log.notes)
 
 
@@ -101,12 +147,19 @@ def test_a_run_that_broke_off_is_unfinished(written, status):
     log = read_log(written(header(["q", "r"]) | {"status": status}, [sample("r", 2)]))
     assert log.stopping == "unfinished"
     assert log.missing == {"not written": 3}
-    assert log.prompts[["prompt_id", "answers", "planned"]].values.tolist() == [["q", 0, 2], ["r", 1, 2]]
+    assert log.prompts[["prompt_id", "answers", "planned"]].values.tolist() == [
+        ["q", 0, 2],
+        ["r", 1, 2],
+    ]
 
 
 @pytest.mark.parametrize("key", ["early_stops", "stopped_samples"])
 def test_epochs_left_out_by_a_stopping_rule_are_not_owed(written, key):
-    stops = {"manager": "lethe", key: [{"id": "q", "epoch": 3}, {"id": "q", "epoch": 4}], "metadata": {}}
+    stops = {
+        "manager": "lethe",
+        key: [{"id": "q", "epoch": 3}, {"id": "q", "epoch": 4}],
+        "metadata": {},
+    }
     head = header(["q"], 5) | {"results": {"early_stopping": stops}}
     log = read_log(written(head, [sample("q", 1), sample("q", 2)]))
     assert log.stopping == "early"
@@ -115,7 +168,9 @@ def test_epochs_left_out_by_a_stopping_rule_are_not_owed(written, key):
     assert log.scored("match")["sample"].tolist() == [1, 2, 5]
 
 
-@pytest.mark.parametrize("generate", [{"temperature": 0}, {"temperature": 1, "top_k": 1}, {"top_p": 0.0}])
+@pytest.mark.parametrize(
+    "generate", [{"temperature": 0}, {"temperature": 1, "top_k": 1}, {"top_p": 0.0}]
+)
 def test_greedy_repeats_are_copies_and_refused_by_name(written, generate):
     log = read_log(written(header(["q"], generate=generate), [sample(epoch=1), sample(epoch=2)]))
     assert log.draws == "copies"
@@ -129,10 +184,15 @@ def test_greedy_repeats_are_copies_and_refused_by_name(written, generate):
 def test_settings_that_may_contradict_independent_draws_are_named(written, model, generate, name):
     samples = [sample(epoch=1, text="a"), sample(epoch=2, text="b")]
     assert any(
-        name in one for one in read_log(written(header(["q"], model=model, generate=generate), samples)).warnings
+        name in one
+        for one in read_log(
+            written(header(["q"], model=model, generate=generate), samples)
+        ).warnings
     )
     plain = header(["q"], generate={"temperature": 1.0, "seed": 11})
-    assert read_log(written(plain, samples)).warnings == ()  # hf seeds once, when the model is loaded
+    assert (
+        read_log(written(plain, samples)).warnings == ()
+    )  # hf seeds once, when the model is loaded
 
 
 @pytest.mark.parametrize(
@@ -175,7 +235,9 @@ def test_a_bomb_is_refused_before_it_expands(tmp_path):
 def test_entries_that_lie_over_one_another_are_refused(tmp_path):
     content = pack(entries(header(["q"]), [sample(epoch=1), sample(epoch=2)]))
     names = [b"samples/q_epoch_1.json", b"samples/q_epoch_2.json"]
-    first, second = (content.rindex(name) for name in names)  # in the list of entries, which holds the places
+    first, second = (
+        content.rindex(name) for name in names
+    )  # in the list of entries, which holds the places
     twice = content[: second - 4] + content[first - 4 : first] + content[second:]
     path = tmp_path / "over.eval"
     path.write_bytes(twice)
@@ -201,7 +263,9 @@ def test_other_zips_are_told(tmp_path):
     with pytest.raises(BadFile, match="expected an object"):
         read_log(path)
     path.write_bytes(
-        pack([("header.json", b"{}")], method=DEFLATE).replace(b"\x08\x00\x00\x00\x21", b"\x0c\x00\x00\x00\x21")
+        pack([("header.json", b"{}")], method=DEFLATE).replace(
+            b"\x08\x00\x00\x00\x21", b"\x0c\x00\x00\x00\x21"
+        )
     )
     with pytest.raises(BadFile, match="method 12"):
         read_log(path)

@@ -8,7 +8,13 @@ import pytest
 from lethe.errors import BadFile, BadRow, BadValue
 from lethe.io.logs import read_log
 from tests.cases import cases
-from tests.lethe.io.logs.small_logs import lm_eval_line, lm_eval_log, lm_eval_results, write_json, write_lines
+from tests.lethe.io.logs.small_logs import (
+    lm_eval_line,
+    lm_eval_log,
+    lm_eval_results,
+    write_json,
+    write_lines,
+)
 
 THREE = [" Ron", " Harry", " Ron"]
 FILTERS = [
@@ -20,7 +26,9 @@ FILTERS = [
 
 def three_filters(document):
     return [
-        lm_eval_line(document, THREE, "all", ["Ron", "Harry", "Ron"], match=0.5, each=[1, 0, math.nan]),
+        lm_eval_line(
+            document, THREE, "all", ["Ron", "Harry", "Ron"], match=0.5, each=[1, 0, math.nan]
+        ),
         lm_eval_line(document, THREE, "strict", "Ron", match=1.0),
         lm_eval_line(document, THREE, "vote", "Ron", match=0.0),
     ]
@@ -29,7 +37,8 @@ def three_filters(document):
 @pytest.fixture
 def filtered(tmp_path):
     lines = sorted(
-        (line for document in (3, 5) for line in three_filters(document)), key=lambda line: line["filter"]
+        (line for document in (3, 5) for line in three_filters(document)),
+        key=lambda line: line["filter"],
     )
     return lm_eval_log(tmp_path, lines, lm_eval_results(3, 2, config={"filter_list": FILTERS}))
 
@@ -57,7 +66,9 @@ def test_one_filter_has_its_scores_and_the_answers_that_it_kept(filtered):
     assert log.answers["text"].tolist() == ["Ron", "Harry", "Ron"] * 2
     assert log.scores == ("each,all",)
     log = read_log(filtered, "strict")
-    assert log.answers["text"].tolist() == THREE * 2  # the filter kept one text; the answers are three
+    assert (
+        log.answers["text"].tolist() == THREE * 2
+    )  # the filter kept one text; the answers are three
     assert log.scores == ("match,strict",)
     with pytest.raises(BadValue, match=r"'none'.*'all', 'strict', 'vote'"):
         read_log(filtered, "none")
@@ -78,7 +89,10 @@ def test_samples_as_one_list_of_an_older_version(tmp_path):
 
 
 def test_choices_are_no_draws(tmp_path):
-    requests = {f"gen_args_{n}": {"arg_0": "Who?", "arg_1": text} for n, text in enumerate((" Ron", " Harry"))}
+    requests = {
+        f"gen_args_{n}": {"arg_0": "Who?", "arg_1": text}
+        for n, text in enumerate((" Ron", " Harry"))
+    }
     line = lm_eval_line(0, [], acc=1.0) | {
         "arguments": requests,
         "resps": [[["-0.5", "True"]], [["-inf", "False"]]],
@@ -93,7 +107,8 @@ def test_choices_are_no_draws(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"do_sample": False, "temperature": 1.0}, {"do_sample": True, "temperature": "0"}]
+    "settings",
+    [{}, {"do_sample": False, "temperature": 1.0}, {"do_sample": True, "temperature": "0"}],
 )
 def test_greedy_repeats_are_refused_by_name(tmp_path, settings):
     line = lm_eval_line(0, ["a", "a"])
@@ -101,7 +116,9 @@ def test_greedy_repeats_are_refused_by_name(tmp_path, settings):
     log = read_log(lm_eval_log(tmp_path, [line]))
     assert log.draws == "copies"
     assert (
-        "do_sample false" if "do_sample" in settings and not settings["do_sample"] else "temperature"
+        "do_sample false"
+        if "do_sample" in settings and not settings["do_sample"]
+        else "temperature"
     ) in log.refusal
 
 
@@ -115,7 +132,9 @@ def test_settings_that_may_contradict_independent_draws_are_named(tmp_path, run,
 
 
 def test_answers_and_documents_that_the_run_owes_are_missing(tmp_path):
-    log = read_log(lm_eval_log(tmp_path, [lm_eval_line(0, ["a", "b"], acc=1.0)], lm_eval_results(3, 4)))
+    log = read_log(
+        lm_eval_log(tmp_path, [lm_eval_line(0, ["a", "b"], acc=1.0)], lm_eval_results(3, 4))
+    )
     assert log.missing == {"not written": 1 + 9, "unscored": 1}
     assert log.scored("acc,none")["reason"].tolist()[1:] == ["unscored", "not written"]
 

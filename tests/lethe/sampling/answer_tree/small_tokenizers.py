@@ -9,7 +9,23 @@ from transformers import PreTrainedTokenizerFast
 END = "<eos>"
 TEXT = "The café of René Engraver in Straße 37 stands beside Ron's naïve Renée; iron, ron. 東京 हिन्दी e\u0301 ﬁn Engravers"
 MARKS = [*"\u0301\u0327\u0331ﬁß\u212aẖ\u2126が\u3099…\u00a0İ\x1cǰ"]
-PIECES = ["▁", "▁Ron", "Ron", "r", "on", "a", "▁caf", "é", "e", "▁Engrav", "er", "ers", "!", "s", *MARKS]
+PIECES = [
+    "▁",
+    "▁Ron",
+    "Ron",
+    "r",
+    "on",
+    "a",
+    "▁caf",
+    "é",
+    "e",
+    "▁Engrav",
+    "er",
+    "ers",
+    "!",
+    "s",
+    *MARKS,
+]
 
 
 def fast(model: models.Model, decoder: decoders.Decoder) -> PreTrainedTokenizerFast:
@@ -42,7 +58,12 @@ def byte_level() -> PreTrainedTokenizerFast:
 def byte_fallback() -> PreTrainedTokenizerFast:
     """As in Llama 2 and Gemma: texts, and a byte each for what has no token."""
     names = numbered([*(f"<0x{byte:02X}>" for byte in range(256)), "f", "c", *PIECES])
-    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    parts = [
+        decoders.Replace("▁", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
     return fast(models.BPE(names, [], byte_fallback=True, unk_token=END), decoders.Sequence(parts))
 
 

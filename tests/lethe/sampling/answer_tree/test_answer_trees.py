@@ -33,7 +33,13 @@ from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.predictor import LEAST_ALLOWANCE, ModelPredictor, measured_allowance, slots
 from lethe.statistics.answer_tree import Rounding
 from lethe.statistics.leak_trees import model_tree
-from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
+from tests.lethe.sampling.answer_tree.toy_models import (
+    LETTERS,
+    ToyPredictor,
+    decode,
+    every_answer,
+    whole_question,
+)
 from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
 PROMPT = (0, 1, 2)
@@ -128,7 +134,9 @@ def toys(count: int) -> list[Question]:
 
 
 def trees_of(count: int = 1, seed: int = 3, **effort) -> list:
-    return list(enumerate_answers(toys(count), LAW, ToyPredictor(seed=seed), small_effort(**effort)))
+    return list(
+        enumerate_answers(toys(count), LAW, ToyPredictor(seed=seed), small_effort(**effort))
+    )
 
 
 def true_leak(predictor: ToyPredictor, question: Question) -> float:
@@ -141,7 +149,9 @@ def test_intervals_of_many_models_hold_the_truth():
     misses = Counter()
     for seed in range(30):
         predictor, questions = ToyPredictor(seed=seed, scale=2.0), toys(3)
-        trees = enumerate_answers(questions, LAW, predictor, small_effort(rows=40, alpha=0.05, seed=seed))
+        trees = enumerate_answers(
+            questions, LAW, predictor, small_effort(rows=40, alpha=0.05, seed=seed)
+        )
         for tree, question in zip(trees, questions, strict=True):
             truth = true_leak(predictor, question)
             assert tree.lower <= truth * (1 + 1e-9)
@@ -179,7 +189,9 @@ def test_exact_only_draws_nothing_for_the_bounds():
         assert (tree.rho, tree.sampled) == (0.0, 0)
         assert tree.upper == tree.upper_certain
         assert tree.lower == pytest.approx(true_leak(ToyPredictor(seed=3), question))
-        assert tree.upper == pytest.approx(tree.lower, abs=1e-6)  # the tree is small enough to be seen whole
+        assert tree.upper == pytest.approx(
+            tree.lower, abs=1e-6
+        )  # the tree is small enough to be seen whole
 
 
 def test_above_the_most_entropy_the_second_look_only_samples_and_says_so():
@@ -218,7 +230,9 @@ def test_a_curve_counts_what_is_there_and_goes_on_as_a_power():
     assert curve.rest(1e-2) == pytest.approx(shallow.rest)
     assert deep.rest / 3 < curve.rest(1e-4) < shallow.rest
     within = [each for each in curve.thetas if each > 1e-2][-1]
-    assert curve.rest(within) == pytest.approx(grow(question, LAW, predictor, Growth(theta=within)).rest)
+    assert curve.rest(within) == pytest.approx(
+        grow(question, LAW, predictor, Growth(theta=within)).rest
+    )
     assert shallow.explored < curve.at(1e-3) < 30 * deep.explored
 
 
@@ -244,11 +258,19 @@ def test_rows_are_about_those_that_were_asked_for():
 
 def test_a_first_look_that_finds_nothing_searches_again():
     question, predictor = toys(1)[0], ToyPredictor(seed=1)
-    again = search(partial(grow, question, LAW, predictor), 10, answer_tree.LAST_GUIDE).best.masses.leak
-    assert first_look(question, LAW, predictor, small_effort(rows=30, guide=0.0)).masses.leak == again > 0
+    again = search(
+        partial(grow, question, LAW, predictor), 10, answer_tree.LAST_GUIDE
+    ).best.masses.leak
+    assert (
+        first_look(question, LAW, predictor, small_effort(rows=30, guide=0.0)).masses.leak
+        == again
+        > 0
+    )
 
 
-@pytest.mark.parametrize(("key", "value"), [("theta_rho", 0), ("target", 1.0), ("pilot", 0), ("queries", (0,))])
+@pytest.mark.parametrize(
+    ("key", "value"), [("theta_rho", 0), ("target", 1.0), ("pilot", 0), ("queries", (0,))]
+)
 def test_efforts_out_of_range_are_refused(key, value):
     with pytest.raises(BadValue, match=key):
         Effort(**{key: value})

@@ -53,14 +53,24 @@ def token_lists(tokenizer, keywords):
     pieces = [
         tokenizer(text, add_special_tokens=False)["input_ids"]
         for keyword in keywords
-        for text in (keyword, keyword.upper(), f" {keyword.title()}", keyword[: len(keyword) // 2], keyword[1:])
+        for text in (
+            keyword,
+            keyword.upper(),
+            f" {keyword.title()}",
+            keyword[: len(keyword) // 2],
+            keyword[1:],
+        )
     ]
     single = st.integers(0, len(tokenizer) - 1).map(lambda token: [token])
     bytewise = st.sampled_from([list(keyword.encode()) for keyword in keywords]).map(
         lambda data: [b + 1 for b in data] if "<0x41>" in tokenizer.get_vocab() else []
     )
-    some = st.one_of(single, st.sampled_from([piece for piece in pieces if piece] or [[0]]), bytewise)
-    return st.lists(some, max_size=8).map(lambda lists: [token for tokens in lists for token in tokens])
+    some = st.one_of(
+        single, st.sampled_from([piece for piece in pieces if piece] or [[0]]), bytewise
+    )
+    return st.lists(some, max_size=8).map(
+        lambda lists: [token for tokens in lists for token in tokens]
+    )
 
 
 @pytest.mark.parametrize("match", ["word", "substring"])
@@ -100,7 +110,10 @@ def test_a_leak_that_is_settled_stays_one_whatever_follows(match, data):
 @settings(max_examples=150)
 def test_no_answer_leaks_with_fewer_tokens_than_the_automaton_needs(keywords, data):
     tokenizer, automaton = automaton_of("byte level", keywords, "substring")
-    before, after = data.draw(token_lists(tokenizer, keywords)), data.draw(token_lists(tokenizer, keywords))
+    before, after = (
+        data.draw(token_lists(tokenizer, keywords)),
+        data.draw(token_lists(tokenizer, keywords)),
+    )
     needed = int(automaton.needs(np.array([read(automaton, before)]))[0])
     for count in range(min(needed, len(after) + 1)):
         text = tokenizer.decode([*before, *after[:count]], skip_special_tokens=True)
@@ -148,7 +161,12 @@ def test_a_character_of_several_letters_settles_none_of_them():
 def test_a_token_that_the_text_skips_leaves_open_bytes_open():
     tokenizer, automaton = automaton_of("byte level", ("café",), "word")
     first, second = (tokenizer.convert_tokens_to_ids(name) for name in "Ã©")
-    tokens = [*tokenizer("caf", add_special_tokens=False)["input_ids"], first, tokenizer.eos_token_id, second]
+    tokens = [
+        *tokenizer("caf", add_special_tokens=False)["input_ids"],
+        first,
+        tokenizer.eos_token_id,
+        second,
+    ]
     assert tokenizer.decode(tokens, skip_special_tokens=True) == "café"
     assert end_of(automaton, tokens) == LEAK_END
 
@@ -176,7 +194,10 @@ def test_normalising_by_character_is_normalising():
 
 
 @given(
-    st.text(st.sampled_from([*"aen \u00e9ßﬁ", *"\u0301\u0327\u0331\u0345İ\u1100\u1161\u11a8が\u3099"]), max_size=8)
+    st.text(
+        st.sampled_from([*"aen \u00e9ßﬁ", *"\u0301\u0327\u0331\u0345İ\u1100\u1161\u11a8が\u3099"]),
+        max_size=8,
+    )
 )
 @settings(max_examples=1000)
 def test_characters_that_start_segments_are_normalised_one_by_one(text):

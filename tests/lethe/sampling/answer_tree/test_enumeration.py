@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree import FLATTEST, Curve, search
 from lethe.sampling.answer_tree.asking import RecallAutomaton, token_bytes
-from lethe.sampling.answer_tree.automaton import Automaton, KeywordAutomaton, TokenLetters, build_matcher
+from lethe.sampling.answer_tree.automaton import (
+    Automaton,
+    KeywordAutomaton,
+    TokenLetters,
+    build_matcher,
+)
 from lethe.sampling.answer_tree.enumeration import Growth, grow, outlooks
 from lethe.sampling.answer_tree.spelling import Spelling
 from lethe.sampling.draws import Law
@@ -55,7 +60,11 @@ def asked(wanted: str, rule: str, read: bool = True, **more):
 
 def truth(predictor, wanted, rule, how):
     answers = every_answer(predictor, (0,), LENGTH, END, **how)
-    leaking = {answer: chance for answer, chance in answers.items() if leaks(decode([answer])[0], wanted, rule)}
+    leaking = {
+        answer: chance
+        for answer, chance in answers.items()
+        if leaks(decode([answer])[0], wanted, rule)
+    }
     blank = sum(chance for answer, chance in answers.items() if not decode([answer])[0].strip())
     return sum(leaking.values()), blank, leaking
 
@@ -66,7 +75,9 @@ def truth(predictor, wanted, rule, how):
 def test_the_whole_tree_is_the_sum_over_all_781_prefixes(how, rule, read):
     for seed, wanted in enumerate(["ab", "a", "ab c"]):
         predictor = ToyPredictor(seed=seed)
-        got = grow(asked(wanted, rule, read), Law((END,), LENGTH, **how), predictor, Growth(theta=1e-300))
+        got = grow(
+            asked(wanted, rule, read), Law((END,), LENGTH, **how), predictor, Growth(theta=1e-300)
+        )
         leak, blank, _ = truth(predictor, wanted, rule, how)
         # What is finished and too light to be put to the scorer stays unknown.
         light = got.masses.unscored
@@ -89,7 +100,9 @@ def test_the_whole_tree_is_the_sum_over_all_781_prefixes(how, rule, read):
     seeded=st.booleans(),
 )
 @settings(max_examples=25)
-def test_any_part_of_the_tree_brackets_the_truth(how, seed, theta, guide, rows, wanted, rule, seeded):
+def test_any_part_of_the_tree_brackets_the_truth(
+    how, seed, theta, guide, rows, wanted, rule, seeded
+):
     predictor = ToyPredictor(seed=seed, rows=rows)
     seeds = ((0, 1, END),) if seeded else ()
     question = asked(wanted, rule, seeds=seeds)
@@ -112,7 +125,9 @@ def test_exactly_the_prefixes_that_best_first_would_expand_are_explored():
     for prefix in wanted:  # grows while it is read
         if len(prefix) < LENGTH - 1:
             wanted += [
-                (*prefix, token) for token in range(END) if prefix_mass(predictor, (*prefix, token)) >= theta
+                (*prefix, token)
+                for token in range(END)
+                if prefix_mass(predictor, (*prefix, token)) >= theta
             ]
     assert got.explored == len(wanted) == got.rows
     np.testing.assert_allclose(
@@ -134,7 +149,9 @@ def test_seeds_are_explored_however_unlikely_they_are():
     predictor, answer = ToyPredictor(seed=1, scale=4.0), (2, 2, 0, 1)
     law = Law((END,), 5)
     without = grow(asked("ccab", "substring"), law, predictor, Growth(theta=0.5))
-    seeded = grow(asked("ccab", "substring", seeds=(answer, (3, END))), law, predictor, Growth(theta=0.5))
+    seeded = grow(
+        asked("ccab", "substring", seeds=(answer, (3, END))), law, predictor, Growth(theta=0.5)
+    )
     assert without.masses.leak == 0
     # The keyword is complete after four tokens; the fifth, whatever it is, settles it.
     assert seeded.masses.leak == pytest.approx(prefix_mass(predictor, answer), rel=1e-12)
@@ -144,7 +161,9 @@ def test_seeds_are_explored_however_unlikely_they_are():
 
 def test_the_heaviest_leaks_are_the_heaviest_leaking_texts():
     predictor = ToyPredictor(seed=2)
-    got = grow(asked("ab", "substring", read=False), Law((END,), LENGTH), predictor, Growth(theta=1e-300))
+    got = grow(
+        asked("ab", "substring", read=False), Law((END,), LENGTH), predictor, Growth(theta=1e-300)
+    )
     texts: dict = {}
     for answer, chance in truth(predictor, "ab", "substring", {})[2].items():
         texts[decode([answer])[0]] = texts.get(decode([answer])[0], 0.0) + chance
@@ -157,11 +176,17 @@ def test_a_heavy_leak_has_no_more_than_the_answers_that_begin_with_it():
     """Of two keywords that end at the last token, each text has its own mass."""
     predictor, keywords = ToyPredictor(seed=2), ("aaab", "aaac")
     automaton = KeywordAutomaton(build_matcher(keywords, "substring"), TOKENS)
-    question = whole_question(lambda text: any(word in text for word in keywords), automaton=automaton)
+    question = whole_question(
+        lambda text: any(word in text for word in keywords), automaton=automaton
+    )
     got = grow(question, Law((END,), LENGTH), predictor, Growth(theta=1e-300))
     answers = every_answer(predictor, (0,), LENGTH, END)
     for leak in got.heaviest:
-        chances = [chance for answer, chance in answers.items() if decode([answer])[0].startswith(leak.text)]
+        chances = [
+            chance
+            for answer, chance in answers.items()
+            if decode([answer])[0].startswith(leak.text)
+        ]
         assert 0 < leak.probability <= sum(chances) * (1 + 1e-6)
     assert got.heaviest[0].probability < got.masses.leak * 0.99
 
@@ -181,7 +206,9 @@ def test_the_sample_is_poisson_with_the_mean_of_the_unexplored_leak(theta, read,
     predictor, rho, runs = ToyPredictor(seed=7, rows=rows), 40.0, 200
     law, question = Law((END,), LENGTH, temperature=2.0), asked("a", "word", read)
     leak, _, _ = truth(predictor, "a", "word", {"temperature": 2.0})
-    grown = [grow(question, law, predictor, Growth(theta=theta, rho=rho), seed) for seed in range(runs)]
+    grown = [
+        grow(question, law, predictor, Growth(theta=theta, rho=rho), seed) for seed in range(runs)
+    ]
     if theta > 1:
         assert grown[0].explored == 0
         assert grown[0].rest == 1
@@ -204,19 +231,31 @@ def test_the_pilot_measures_entropy_and_length():
     chances = np.array(list(answers.values()))
     got = grow(whole_question(lambda text: False), law, predictor, Growth(theta=2, rho=20000.0), 1)
     assert got.entropy == pytest.approx(-(chances * np.log(chances)).sum(), rel=0.01)
-    assert got.length == pytest.approx(sum(len(answer) * chance for answer, chance in answers.items()), rel=0.01)
-    short = grow(whole_question(lambda text: False), Law((END,), 1), predictor, Growth(theta=2, rho=50.0), 1)
+    assert got.length == pytest.approx(
+        sum(len(answer) * chance for answer, chance in answers.items()), rel=0.01
+    )
+    short = grow(
+        whole_question(lambda text: False), Law((END,), 1), predictor, Growth(theta=2, rho=50.0), 1
+    )
     assert short.length == 1
 
 
 def test_tokens_outside_the_vocabulary_are_refused():
     with pytest.raises(BadValue, match="tokens of question 'toy'"):
-        grow(whole_question(lambda text: False, prompt=(9,)), Law((END,), 2), ToyPredictor(), Growth(theta=0.1))
+        grow(
+            whole_question(lambda text: False, prompt=(9,)),
+            Law((END,), 2),
+            ToyPredictor(),
+            Growth(theta=0.1),
+        )
 
 
 @pytest.mark.parametrize("guide", [0.0, 8.0])
 def test_an_outlook_depends_on_the_tokens_left_only_as_far_as_a_keyword_needs(guide):
-    reader, growth = KeywordAutomaton(build_matcher(("abc ab", "cc"), "word"), TOKENS), Growth(1e-3, guide)
+    reader, growth = (
+        KeywordAutomaton(build_matcher(("abc ab", "cc"), "word"), TOKENS),
+        Growth(1e-3, guide),
+    )
     answers = [(0,), (0, 1), (0, 1, 2, 3), (3, 3), (2, 2), (0, 1, 2, 3, 0, 1)]
     states, needed = {reader.start, *(read(reader, answer) for answer in answers)}, set()
     outlook_of = outlooks(reader, growth, END + 1, (END,))
@@ -230,7 +269,9 @@ def test_an_outlook_depends_on_the_tokens_left_only_as_far_as_a_keyword_needs(gu
             hopeless = (reader.needs(following) > left) & ~reader.blank(following)
             clean = ~leak & np.where(over, ends == 0, hopeless)
             least = np.where(
-                leak | clean | over, np.inf, 1e-3 / np.exp(guide * np.array(reader.matched(following)))
+                leak | clean | over,
+                np.inf,
+                1e-3 / np.exp(guide * np.array(reader.matched(following))),
             )
             assert outlook.leak.tolist() == leak.tolist()
             assert outlook.clean.tolist() == clean.tolist()

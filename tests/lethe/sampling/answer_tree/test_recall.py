@@ -44,7 +44,9 @@ def near(kind: str) -> list[int]:
     spelling = tokens_of(kind).spelling
     texts = [spelling.text([token]).casefold() for token in range(len(spelling.pieces))]
     return [
-        token for token, text in enumerate(texts) if text in {" ", "a", "n", "on", "ron", " ron", "r", "e", "!"}
+        token
+        for token, text in enumerate(texts)
+        if text in {" ", "a", "n", "on", "ron", " ron", "r", "e", "!"}
     ]
 
 
@@ -84,7 +86,9 @@ def test_what_is_recognised_is_the_definition_and_stays_whatever_follows(kind, d
         assert (state == LEAK) == naive(as_spelled(tokens.spelling, answer), REFERENCE, above)
     if state == LEAK:
         assert exceeds(text, REFERENCE, above)
-        assert exceeds(tokenizer.decode([*answer, *more], skip_special_tokens=True), REFERENCE, above)
+        assert exceeds(
+            tokenizer.decode([*answer, *more], skip_special_tokens=True), REFERENCE, above
+        )
         assert read(automaton, [*answer, *more]) == LEAK
 
 
@@ -103,7 +107,9 @@ def test_rows_are_single_steps(kind, rule):
     tokens, random = tokens_of(kind), np.random.default_rng(1)
     automaton = RecallAutomaton(REFERENCE, 0.5, tokens)
     if rule == "keyword":
-        automaton = KeywordAutomaton(build_matcher(("café", "ron"), "word"), TokenLetters(tokens.spelling))
+        automaton = KeywordAutomaton(
+            build_matcher(("café", "ron"), "word"), TokenLetters(tokens.spelling)
+        )
     start = automaton.row(automaton.start)
     opened = np.unique(start[start >= automaton.size]).tolist()[:12]
     continuing = tokens.spelling.continuing.tolist()
@@ -114,7 +120,9 @@ def test_rows_are_single_steps(kind, rule):
         for token in random.integers(tokens.size, size=20).tolist() + continuing * (place > 0):
             text, further = tokens.spelling.advance(automaton.opens[place], token)
             after = int(automaton.after(np.array([at]), text)[0])
-            wanted = after if after <= DIRTY else automaton.place_of[further] * automaton.size + after
+            wanted = (
+                after if after <= DIRTY else automaton.place_of[further] * automaton.size + after
+            )
             assert row[token] == wanted
 
 
@@ -126,9 +134,13 @@ def test_an_unfinished_word_is_not_counted_and_what_is_recognised_early_costs_fe
     assert read(automaton, [letter["a"], letter[" "]]) == LEAK
     assert automaton.matched(np.array([automaton.start, LEAK])).tolist() == [0, GUIDED]
     asked = [
-        whole_question(lambda text: exceeds(text, "a b", 0.4), **own) for own in ({"automaton": automaton}, {})
+        whole_question(lambda text: exceeds(text, "a b", 0.4), **own)
+        for own in ({"automaton": automaton}, {})
     ]
-    early, late = (grow(one, Law((len(LETTERS),), 4), ToyPredictor(seed=5), Growth(1e-300)).rows for one in asked)
+    early, late = (
+        grow(one, Law((len(LETTERS),), 4), ToyPredictor(seed=5), Growth(1e-300)).rows
+        for one in asked
+    )
     assert early < late
 
 
@@ -138,7 +150,12 @@ def test_a_reference_without_words_and_impossible_thresholds_are_refused(referen
         RecallAutomaton(reference, above, TOKENS)
 
 
-ROW = {"id": "q", "question": "Who is it?", "answer": "It is Ron.", "paraphrased_answer": "Ron it is."}
+ROW = {
+    "id": "q",
+    "question": "Who is it?",
+    "answer": "It is Ron.",
+    "paraphrased_answer": "Ron it is.",
+}
 ROW |= {"keywords": ["Ron", "RON", " "]}
 
 

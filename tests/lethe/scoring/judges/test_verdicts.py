@@ -44,7 +44,9 @@ class Counting(judges.Judge[Params], params=Params):
         self.asked += [(one.item["id"], one.text) for one in asked]
         self.sizes.append(len(asked))
         values = [sum(map(ord, one.text + one.item["id"])) % 7 / 7 for one in asked]
-        return np.array([[np.nan, np.nan] if value == 0 else [value > 0.4, value] for value in values])
+        return np.array(
+            [[np.nan, np.nan] if value == 0 else [value > 0.4, value] for value in values]
+        )
 
 
 def question(name, *texts):
@@ -63,9 +65,13 @@ def test_every_answer_gets_the_verdict_of_its_own_text(drawn):
     for own, (texts, item) in zip(found, questions, strict=True):
         assert own.shape == (len(texts), 2)
         for row, text in zip(own, texts, strict=True):
-            want = [[np.nan, np.nan]] if text is None else Counting().judge([judges.Asked(text, item)])
+            want = (
+                [[np.nan, np.nan]] if text is None else Counting().judge([judges.Asked(text, item)])
+            )
             np.testing.assert_array_equal(row[None], want)
-    distinct = {(item["id"], text) for texts, item in questions for text in texts if text is not None}
+    distinct = {
+        (item["id"], text) for texts, item in questions for text in texts if text is not None
+    }
     assert sorted(judge.asked) == sorted(distinct)
     assert all(size == 4 for size in judge.sizes[:-1])
 
@@ -78,14 +84,21 @@ class OfTheQuestion(Counting):
 
 
 def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path, capsys):
-    rows = [{"id": f"q{n}", "question": ask, "label": n} for n, ask in enumerate(["a?", "b?", "a?", "a?"])]
+    rows = [
+        {"id": f"q{n}", "question": ask, "label": n}
+        for n, ask in enumerate(["a?", "b?", "a?", "a?"])
+    ]
     questions = [Question(["x", "y", "x", None], row) for row in rows]
     judge = OfTheQuestion()
     store = VerdictStore(judge, tmp_path)
     first = judged(judge, questions, store)
     assert sorted(judge.asked) == [("q0", "x"), ("q0", "y"), ("q1", "x"), ("q1", "y")]
     np.testing.assert_array_equal(first[0], first[2])
-    judged(judge, [Question(["y", "z"], {"id": "labelled", "question": "a?"})], VerdictStore(judge, tmp_path))
+    judged(
+        judge,
+        [Question(["y", "z"], {"id": "labelled", "question": "a?"})],
+        VerdictStore(judge, tmp_path),
+    )
     assert judge.asked[4:] == [("labelled", "z")]
     assert capsys.readouterr().err == ""
     whole = Counting()
@@ -127,7 +140,9 @@ def test_a_run_under_sigkill_judges_no_finished_answer_again(tmp_path):
     first = subprocess.Popen([*command, "0.2"], **there)
     deadline = time.monotonic() + 300
     while (
-        len(list((tmp_path / "kept").rglob("*.json"))) < 3 and first.poll() is None and time.monotonic() < deadline
+        len(list((tmp_path / "kept").rglob("*.json"))) < 3
+        and first.poll() is None
+        and time.monotonic() < deadline
     ):
         time.sleep(0.02)
     first.kill()

@@ -26,7 +26,12 @@ GENERATIONS = [
 ]
 WORDS = "Yes No yes no 1 2 3 4 5 vault code Behavior Generation "
 # Attention sharp enough that every part of a prompt matters.
-SIZE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SIZE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 SIZE |= {"initializer_range": 1.0}
 
 
@@ -35,7 +40,12 @@ def tokenizer(words: str = WORDS):
 
 
 def classifier(
-    folder: Path, words: Sequence[str], prompt: str, seed: int = 0, context: int = 2048, chat: str | None = None
+    folder: Path,
+    words: Sequence[str],
+    prompt: str,
+    seed: int = 0,
+    context: int = 2048,
+    chat: str | None = None,
 ) -> Path:
     """A causal model that says one of the ``words`` after a ``prompt`` with a {generation}; which one depends on that."""
     set_seed(seed)
@@ -49,11 +59,15 @@ def classifier(
         **SIZE,
     )
     model = LlamaForCausalLM(config)
-    states = last_states(model.model, tokens, [prompt.replace("{generation}", one) for one in GENERATIONS])
+    states = last_states(
+        model.model, tokens, [prompt.replace("{generation}", one) for one in GENERATIONS]
+    )
     with torch.no_grad():
         model.lm_head.weight.zero_()
         row = torch.zeros(SIZE["hidden_size"])
-        for place, word in enumerate(words):  # opposite rows by pairs: one of the words is always the likelier
+        for place, word in enumerate(
+            words
+        ):  # opposite rows by pairs: one of the words is always the likelier
             row = -row if place % 2 else apart(states)
             for token in reading(tokens, word):
                 model.lm_head.weight[token] = row
@@ -61,19 +75,32 @@ def classifier(
 
 
 LABELS = ("contradiction", "neutral", "entailment")
-OF_POSITIONS = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+OF_POSITIONS = {
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": ["p2c", "c2p"],
+}
 # The architectures of published entailment checkpoints; encoders have 96 positions.
 ENTAILMENT: dict[str, tuple] = {
     "llama": (LlamaConfig, {"num_key_value_heads": 2}),
     "roberta": (RobertaConfig, {"type_vocab_size": 1, "max_position_embeddings": 96}),
-    "deberta": (DebertaV2Config, {"type_vocab_size": 0, "max_position_embeddings": 96, **OF_POSITIONS}),
+    "deberta": (
+        DebertaV2Config,
+        {"type_vocab_size": 0, "max_position_embeddings": 96, **OF_POSITIONS},
+    ),
 }
 
 
-def entailment(folder: Path, labels: Sequence[str] = LABELS, kind: str = "llama", seed: int = 0) -> Path:
+def entailment(
+    folder: Path, labels: Sequence[str] = LABELS, kind: str = "llama", seed: int = 0
+) -> Path:
     set_seed(seed)
     tokens, (config, more) = tokenizer(), ENTAILMENT[kind]
-    more = {**more, "id2label": dict(enumerate(labels)), "label2id": dict(zip(labels, range(3), strict=True))}
+    more = {
+        **more,
+        "id2label": dict(enumerate(labels)),
+        "label2id": dict(zip(labels, range(3), strict=True)),
+    }
     own = config(vocab_size=len(tokens), pad_token_id=tokens.pad_token_id, **more, **SIZE)
     model = AutoModelForSequenceClassification.from_config(own)
     if kind == "llama":

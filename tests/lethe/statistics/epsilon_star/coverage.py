@@ -5,7 +5,12 @@ from functools import partial
 
 import numpy as np
 
-from lethe.statistics.epsilon_star.ratios import band_lower_bound, largest, log_ratios, split_lower_bound
+from lethe.statistics.epsilon_star.ratios import (
+    band_lower_bound,
+    largest,
+    log_ratios,
+    split_lower_bound,
+)
 from studies.simulation import gamma_epsilon_star
 from tests.lethe.statistics.draws import as_expected
 
@@ -25,13 +30,16 @@ def from_rates(fpr, fnr, delta: float) -> float:
     return largest(log_ratios((1 - fnr, fnr), (fpr, 1 - fpr), delta))[0]
 
 
-def share_above(method: str, gap: float, n: int, delta: float, alpha: float, runs: int, seed: int = 17) -> float:
+def share_above(
+    method: str, gap: float, n: int, delta: float, alpha: float, runs: int, seed: int = 17
+) -> float:
     """Share of ``runs`` in which the bound exceeds Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5)."""
     rng, exact = np.random.default_rng(seed), gamma_epsilon_star(gap, delta)
     return float(
         np.mean(
             [
-                LOWER[method](rng.gamma(2, 5, n), rng.gamma(2 + gap, 5, n), delta, alpha).value > exact + ROUNDING
+                LOWER[method](rng.gamma(2, 5, n), rng.gamma(2 + gap, 5, n), delta, alpha).value
+                > exact + ROUNDING
                 for _ in range(runs)
             ]
         )
@@ -40,7 +48,10 @@ def share_above(method: str, gap: float, n: int, delta: float, alpha: float, run
 
 def main(alpha: float = 0.05, runs: int = 1000) -> int:
     rows = (
-        (f"gap {gap:g}, n={n}, delta {delta:g}", {of: share_above(of, gap, n, delta, alpha, runs) for of in LOWER})
+        (
+            f"gap {gap:g}, n={n}, delta {delta:g}",
+            {of: share_above(of, gap, n, delta, alpha, runs) for of in LOWER},
+        )
         for gap, n, delta in SETTINGS
     )
     return int(not as_expected(rows, alpha, runs))

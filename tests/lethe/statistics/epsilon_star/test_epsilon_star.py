@@ -35,7 +35,10 @@ def drawn(given):
 
 def gaussian_sup(case):
     given = case["input"]
-    sides = Mixture.normal(given["m_tr"], given["s_tr"]), Mixture.normal(given["m_pop"], given["s_pop"])
+    sides = (
+        Mixture.normal(given["m_tr"], given["s_tr"]),
+        Mixture.normal(given["m_pop"], given["s_pop"]),
+    )
     return supremum(*sides, case["params"]["delta"], None)[0]
 
 
@@ -62,9 +65,13 @@ ROUTES = {
     "transform_mean_pop": moment,
     "transform_sd_pop": moment,
     "transform_value": lambda c: float(Scale(0.0, 1.0).phi(np.array(c["input"]["u"]))),
-    "parametric_from_losses": lambda c: parametric_epsilon_star(*drawn(c["input"]), c["params"]["delta"]).value,
+    "parametric_from_losses": lambda c: (
+        parametric_epsilon_star(*drawn(c["input"]), c["params"]["delta"]).value
+    ),
     "lower_bound_dkw_simultaneous": lambda c: (
-        band_lower_bound(*drawn(c["input"]), c["params"]["delta"], c["params"]["alpha"], band="dkw").value
+        band_lower_bound(
+            *drawn(c["input"]), c["params"]["delta"], c["params"]["alpha"], band="dkw"
+        ).value
     ),
 }
 
@@ -116,7 +123,10 @@ def test_coverage_where_the_training_shares_are_known():
     fpr = np.concatenate([edges, edges[1:], [1.0]])
     exact = from_rates(fpr, 1 - np.concatenate([tpr, tpr]), delta)
     for method, bound in LOWER.items():
-        values = [bound(train, rng.random(150), delta, alpha, train_complete=True).value for _ in range(runs)]
+        values = [
+            bound(train, rng.random(150), delta, alpha, train_complete=True).value
+            for _ in range(runs)
+        ]
         assert np.mean(np.array(values) > exact + 1e-6) <= tolerated(alpha, runs), method
         assert max(values) > 0
 
@@ -189,7 +199,11 @@ def test_expectation_maximisation_is_as_likely_as_scikit_learns():
     values = TWO.sample(2000, np.random.default_rng(0))
     for components in (2, 3, 5):
         ours = fit_mixture(values, components).log_pdf(values).mean()
-        theirs = GaussianMixture(components, random_state=0, n_init=3).fit(values[:, None]).score(values[:, None])
+        theirs = (
+            GaussianMixture(components, random_state=0, n_init=3)
+            .fit(values[:, None])
+            .score(values[:, None])
+        )
         assert ours > theirs - 0.005
     fit = fit_mixture(values, 2)
     assert fit.means == pytest.approx(TWO.means, abs=0.15)
@@ -202,7 +216,9 @@ def naive_supremum(train, population, delta, cut=None):
     x = np.linspace(-15, 15, 300_001)
 
     def chance(law, side):
-        return sum(w * law(x, m, s) for w, m, s in zip(side.weights, side.means, side.sds, strict=True))
+        return sum(
+            w * law(x, m, s) for w, m, s in zip(side.weights, side.means, side.sds, strict=True)
+        )
 
     f, f_above, g, g_above = (
         chance(law, side) for side in (train, population) for law in (stats.norm.cdf, stats.norm.sf)
@@ -212,14 +228,19 @@ def naive_supremum(train, population, delta, cut=None):
         f, g, f_above, g_above = f[kept], g[kept], f_above[kept], g_above[kept]
     pairs = ((f, g), (g_above, f_above), (f_above, g_above), (g, f))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return max(0.0, *(np.max(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs))
+        return max(
+            0.0, *(np.max(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs)
+        )
 
 
 PAIRS = {
     "gaussians": (Mixture.normal(0, 1), Mixture.normal(1, 1.2)),
     "wider": (Mixture.normal(0, 1.5), Mixture.normal(0, 1)),
     "mixture and gaussian": (TWO, Mixture.normal(0, 1.3)),
-    "two mixtures": (TWO, Mixture(np.array([0.5, 0.5]), np.array([-1.0, 1.5]), np.array([1.0, 1.2]))),
+    "two mixtures": (
+        TWO,
+        Mixture(np.array([0.5, 0.5]), np.array([-1.0, 1.5]), np.array([1.0, 1.2])),
+    ),
 }
 
 
@@ -228,21 +249,30 @@ PAIRS = {
 def test_the_supremum_equals_its_naive_twin(pair, cut):
     value, place, ratio = supremum(*PAIRS[pair], 1e-3, cut)
     # At a cut the ratio still rises, and the twin's grid ends up to 1e-4 before the cut.
-    assert value == pytest.approx(naive_supremum(*PAIRS[pair], 1e-3, cut), rel=1e-6 if cut is None else 1e-3)
+    assert value == pytest.approx(
+        naive_supremum(*PAIRS[pair], 1e-3, cut), rel=1e-6 if cut is None else 1e-3
+    )
     assert place is not None
     assert ratio is not None
     if cut is not None:
-        fpr, fnr = np.exp(PAIRS[pair][1].log_cdf(place)), np.exp(PAIRS[pair][0].mirrored().log_cdf(-place))
+        fpr, fnr = (
+            np.exp(PAIRS[pair][1].log_cdf(place)),
+            np.exp(PAIRS[pair][0].mirrored().log_cdf(-place)),
+        )
         assert cut * (1 - 1e-9) <= min(fpr, fnr)
         assert max(fpr, fnr) <= (1 - cut) * (1 + 1e-9)
 
 
 def test_a_point_mass_against_a_gaussian_and_another():
     point, normal = Mixture.normal(0.5, 0), Mixture.normal(0, 1)
-    expected = max(math.log1p(-0.01) - math.log(tail) for tail in (stats.norm.cdf(0.5), stats.norm.sf(0.5)))
+    expected = max(
+        math.log1p(-0.01) - math.log(tail) for tail in (stats.norm.cdf(0.5), stats.norm.sf(0.5))
+    )
     # Of the point over the Gaussian; the Gaussian over the point has nothing to divide by.
     assert math.isinf(supremum(point, normal, 0.01)[0])
-    assert supremum(point, normal, 0.99)[0] == pytest.approx(max(0.0, expected + math.log(0.01 / 0.99)), abs=1e-12)
+    assert supremum(point, normal, 0.99)[0] == pytest.approx(
+        max(0.0, expected + math.log(0.01 / 0.99)), abs=1e-12
+    )
     assert math.isinf(supremum(point, Mixture.normal(0.6, 0), 0.01)[0])
     assert [supremum(point, point, delta) for delta in (0, 0.01)] == [(0, None, None)] * 2
     assert math.isnan(supremum(point, normal, 0.01, 0.1)[0])
@@ -263,7 +293,9 @@ def test_the_threshold_is_a_loss_where_the_value_is_attained():
     }
     top, bottom, tail = tails[result.ratio]
     means, sds = result.fit.means, result.fit.sds
-    ratio = (tail(phi, means[top][0], sds[top][0]) - 1e-4) / tail(phi, means[bottom][0], sds[bottom][0])
+    ratio = (tail(phi, means[top][0], sds[top][0]) - 1e-4) / tail(
+        phi, means[bottom][0], sds[bottom][0]
+    )
     assert math.log(ratio) == pytest.approx(result.value, rel=1e-6)
 
 

@@ -19,7 +19,13 @@ from scipy.special import ndtr
 
 from lethe.audits.kinds.guesses import dp_sgd
 from lethe.statistics.one_run.audit import applicable, load_method
-from lethe.statistics.one_run.channel import ApproxDP, Channel, Gaussian, Laplace, SubsampledGaussian
+from lethe.statistics.one_run.channel import (
+    ApproxDP,
+    Channel,
+    Gaussian,
+    Laplace,
+    SubsampledGaussian,
+)
 from lethe.statistics.one_run.counts import Counts, Guesses, release
 from lethe.statistics.one_run.tradeoff import Atoms, from_tradeoff
 from tests.lethe.statistics.draws import tolerated
@@ -54,12 +60,16 @@ def gaussian(n: int, rng: np.random.Generator, *, mu: float, guess: str = "rank"
     return Guesses(bits, (outputs > mu / 2).astype(np.int8), np.abs(outputs - mu / 2))
 
 
-def randomised_response(n: int, rng: np.random.Generator, *, epsilon: float, delta: float) -> Guesses:
+def randomised_response(
+    n: int, rng: np.random.Generator, *, epsilon: float, delta: float
+) -> Guesses:
     """Reveals the bit with probability delta, else reports it correctly with odds e^epsilon: (epsilon, delta)-DP."""
     bits = fair_bits(n, rng)
     revealed = rng.random(n) < delta
     told = bits ^ (rng.random(n) < 1 / (1 + math.exp(epsilon)))
-    return Guesses(bits, np.where(revealed, bits, told).astype(np.int8), revealed.astype(np.float64))
+    return Guesses(
+        bits, np.where(revealed, bits, told).astype(np.int8), revealed.astype(np.float64)
+    )
 
 
 def from_channel(n: int, rng: np.random.Generator, channel: Channel) -> Guesses:
@@ -88,14 +98,18 @@ def some_bits_revealed(n: int, rng: np.random.Generator, *, revealed: int = 20) 
     return Guesses(bits, guesses, scores)
 
 
-def shared_subsampling_coin(n: int, rng: np.random.Generator, *, mu: float = 2.0, q: float = 0.5) -> Guesses:
+def shared_subsampling_coin(
+    n: int, rng: np.random.Generator, *, mu: float = 2.0, q: float = 0.5
+) -> Guesses:
     """One coin: the Gaussian mechanism on all bits with probability q, else on no bit."""
     bits = fair_bits(n, rng)
     kept = rng.random() < q
     return by_rank(bits, mu * bits * kept + rng.standard_normal(n))
 
 
-def shared_noise_scale(n: int, rng: np.random.Generator, *, low: float = 0.5, high: float = 2.0) -> Guesses:
+def shared_noise_scale(
+    n: int, rng: np.random.Generator, *, low: float = 0.5, high: float = 2.0
+) -> Guesses:
     """One fair coin: the Gaussian mechanism with mu ``low`` or ``high`` for all bits at once."""
     mu = low if rng.random() < 0.5 else high
     return gaussian(n, rng, mu=mu)
@@ -125,13 +139,19 @@ class Counterexample:
 
 
 COUNTEREXAMPLES = {
-    "all bits revealed together": Counterexample(all_bits_revealed_together, ApproxDP(0.0, 0.06), 100, 100, 0.06),
-    "20 random bits revealed": Counterexample(some_bits_revealed, ApproxDP(0.0, 1e-5), 10**6, 20, 1e-5),
+    "all bits revealed together": Counterexample(
+        all_bits_revealed_together, ApproxDP(0.0, 0.06), 100, 100, 0.06
+    ),
+    "20 random bits revealed": Counterexample(
+        some_bits_revealed, ApproxDP(0.0, 1e-5), 10**6, 20, 1e-5
+    ),
     # The other bits' outputs reveal the coin and the scale, so the null must be the channel that reveals them.
     "shared subsampling coin": Counterexample(
         shared_subsampling_coin, mixture_of_gaussians(0.0, 2.0), 1000, 1000, 1e-5
     ),
-    "shared noise scale": Counterexample(shared_noise_scale, mixture_of_gaussians(0.5, 2.0), 1000, 1000, 1e-5),
+    "shared noise scale": Counterexample(
+        shared_noise_scale, mixture_of_gaussians(0.5, 2.0), 1000, 1000, 1e-5
+    ),
     # Released errors are positively correlated even in a product, so chernoff's assumption of independent errors fails.
     "(0, delta) family": Counterexample(
         partial(randomised_response, epsilon=0.0, delta=0.005),
@@ -230,7 +250,9 @@ def most_errors_rejected(setting: Setting, method: str, alpha: float = ALPHA) ->
 def false_rejections(setting: Setting, runs: int, seed: int = 1) -> dict[str, float]:
     """{method: share of runs in which the true null is rejected at alpha}."""
     errors = simulated_errors(setting, runs, seed)
-    names = [name for name in applicable(Counts(setting.n, setting.r, 0)) if name != "clopper-pearson"]
+    names = [
+        name for name in applicable(Counts(setting.n, setting.r, 0)) if name != "clopper-pearson"
+    ]
     return {name: float(np.mean(errors <= most_errors_rejected(setting, name))) for name in names}
 
 
@@ -247,17 +269,23 @@ def chosen_afterwards(runs: int, seed: int = 2) -> dict[str, float]:
     null, n, rng = Gaussian(1.0), 1000, np.random.default_rng(seed)
     limits = {
         share: [
-            most_errors_rejected(Setting(None, null, n, r, 1e-5, ()), "exact", ALPHA / share) for r in DECLARED
+            most_errors_rejected(Setting(None, null, n, r, 1e-5, ()), "exact", ALPHA / share)
+            for r in DECLARED
         ]
         for share in (1, len(DECLARED))
     }
     rejected = dict.fromkeys(limits, 0)
     for run in range(runs):
         drawn = from_channel(n, rng, null)
-        errors = [release(drawn.bits, drawn.guesses, drawn.scores, r, seed=run).errors for r in DECLARED]
+        errors = [
+            release(drawn.bits, drawn.guesses, drawn.scores, r, seed=run).errors for r in DECLARED
+        ]
         for share, most in limits.items():
             rejected[share] += any(u <= limit for u, limit in zip(errors, most, strict=True))
-    return {"best of five": rejected[1] / runs, "declared, each at alpha / 5": rejected[len(DECLARED)] / runs}
+    return {
+        "best of five": rejected[1] / runs,
+        "declared, each at alpha / 5": rejected[len(DECLARED)] / runs,
+    }
 
 
 def main(runs: int = 2000) -> int:

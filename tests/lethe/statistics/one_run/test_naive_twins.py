@@ -103,7 +103,9 @@ def test_mahloujifar_is_its_recursion(counts, null):
 def test_the_deep_tail_is_its_sum_of_whole_numbers():
     n, u = 4000, 1000
     tail = sum(math.comb(n, k) * 3**k for k in range(u + 1))
-    assert log_cdf(u, n, np.array([0.75]))[0] == pytest.approx(math.log(tail) - n * math.log(4), rel=1e-12)
+    assert log_cdf(u, n, np.array([0.75]))[0] == pytest.approx(
+        math.log(tail) - n * math.log(4), rel=1e-12
+    )
 
 
 def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
@@ -117,11 +119,16 @@ def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
     right = np.arange(r + 1)
     rows, limits = [], []
     for k in range(1, r + 1):
-        correct, wrong = np.where(right >= k, right, 0) / n, np.where(right >= k - 1, r - right, 0) / n
+        correct, wrong = (
+            np.where(right >= k, right, 0) / n,
+            np.where(right >= k - 1, r - right, 0) / n,
+        )
         for slope, intercept in pieces:
             rows.append(slope * correct - wrong)
             limits.append(-intercept)
-    solved = linprog(-(right >= v).astype(float), rows, limits, [np.ones(r + 1)], [1.0], method="highs")
+    solved = linprog(
+        -(right >= v).astype(float), rows, limits, [np.ones(r + 1)], [1.0], method="highs"
+    )
     assert solved.status == 0
     return -solved.fun
 
@@ -130,7 +137,10 @@ def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.05), (0.5, 0.0), (3.0, 0.01)])
 def test_mahloujifar_is_the_maximum_of_its_linear_program(counts, epsilon, delta):
     odds = math.exp(epsilon)
-    pieces = [(1 / odds, -delta / odds), (odds, 1 - delta - odds)]  # that no mass is negative is the third
+    pieces = [
+        (1 / odds, -delta / odds),
+        (odds, 1 - delta - odds),
+    ]  # that no mass is negative is the third
     level = math.exp(mahloujifar.log_p_value(counts, ApproxDP(epsilon, delta)))
     assert level == pytest.approx(_largest_level(counts, [(0.0, 0.0), *pieces]), rel=1e-6)
 
@@ -148,8 +158,13 @@ def test_steinke_is_its_sum(counts, epsilon, delta):
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 def test_the_integral_over_the_middle_ranks_is_their_sum(null):
     rates, weights = rank_error_rates(null, 3000, 2000)
-    assert weights @ rates == pytest.approx(_rank_rates(null, 3000, np.arange(1.0, 2001)).sum(), rel=1e-7)
-    whole, rel = null.error_mass(np.ones(1))[0], 1e-7 if isinstance(null, SubsampledGaussian) else 1e-12
+    assert weights @ rates == pytest.approx(
+        _rank_rates(null, 3000, np.arange(1.0, 2001)).sum(), rel=1e-7
+    )
+    whole, rel = (
+        null.error_mass(np.ones(1))[0],
+        1e-7 if isinstance(null, SubsampledGaussian) else 1e-12,
+    )
     assert _rank_rates(null, 2, np.array([1.0, 2.0])).mean() == pytest.approx(whole, rel=rel)
     assert SubsampledGaussian(20.0, 0.25).breaks == pytest.approx((0.125,), rel=1e-9)
 
@@ -195,8 +210,13 @@ def test_delta_0():
     infinite = audit(Counts(1000, 200, 26), gaussian(), delta=0, methods=["exact"])[0]
     assert infinite.epsilon_lower == math.inf
     assert infinite.note.startswith("epsilon is infinite")
-    assert audit(Counts(1000, 200, 90), gaussian(), delta=0, methods=["exact"])[0].epsilon_lower == 0
-    pure = {result.method: result.epsilon_lower for result in audit(Counts(1000, 200, 26), laplace(), delta=0)}
+    assert (
+        audit(Counts(1000, 200, 90), gaussian(), delta=0, methods=["exact"])[0].epsilon_lower == 0
+    )
+    pure = {
+        result.method: result.epsilon_lower
+        for result in audit(Counts(1000, 200, 26), laplace(), delta=0)
+    }
     assert 0 < pure["steinke"] <= pure["exact"] * (1 + 1e-9) < math.inf
 
 
@@ -291,14 +311,20 @@ def test_every_epsilon(shared):
             continue
         counts = Counts(case["n"], case["r"], case["u"])
         result = audit(
-            counts, family(case), delta=case["delta"], alpha=case["alpha"], methods=[METHOD[case["method"]]]
+            counts,
+            family(case),
+            delta=case["delta"],
+            alpha=case["alpha"],
+            methods=[METHOD[case["method"]]],
         )[0]
         if case["eps_lower"] is None:
             assert result.epsilon_lower is None, case["id"]
             assert "family rejected" in result.note
         else:
             expected = math.inf if case["eps_lower"] == "inf" else case["eps_lower"]
-            assert result.epsilon_lower == pytest.approx(expected, rel=case["rtol"], abs=1e-9), case["id"]
+            assert result.epsilon_lower == pytest.approx(expected, rel=case["rtol"], abs=1e-9), (
+                case["id"]
+            )
 
 
 def test_closed_forms():
@@ -319,7 +345,9 @@ def test_a_curve_between_points_is_bracketed(points):
     points, x = np.array(points), np.linspace(0, 1, 101)
     values, true = ndtr(-ndtri(points) - 1), ndtr(-ndtri(x) - 1)
     null = from_tradeoff(points, values)
-    below, above = (np.interp(x, np.cumsum(side.p), 1 - np.cumsum(side.q)) for side in (null, null.above))
+    below, above = (
+        np.interp(x, np.cumsum(side.p), 1 - np.cumsum(side.q)) for side in (null, null.above)
+    )
     assert (below <= true + 1e-9).all()
     assert (above >= true - 1e-9).all()
     assert np.interp(points, x, above) == pytest.approx(values)
