@@ -59,7 +59,7 @@ OF_A_READER = (
     "models.smollm2.path",
     "judges.harm.labelled",
 )  # files that a reader has or makes first
-MOST_WORDS = {"README": 600, "docs": 16_000}  # as `wc -w` counts; the sum of the pages of docs/
+MOST_WORDS_OF_README = 600  # as `wc -w` counts
 
 
 def links(page) -> set:
@@ -141,10 +141,8 @@ def test_every_page_is_found_from_the_readme():
     assert {page.name for page in PAGES} - {page.name for page in found} == set()
 
 
-def test_documents_stay_within_their_words():
-    words = {page.name: len(text_of(page).split()) for page in (ROOT / "README.md", *pages())}
-    assert words.pop("README.md") <= MOST_WORDS["README"]
-    assert sum(words.values()) <= MOST_WORDS["docs"], words
+def test_the_readme_has_at_most_600_words():
+    assert len(text_of(ROOT / "README.md").split()) <= MOST_WORDS_OF_README
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.benchmarks.size import body_lines, budgets, files, folder_of, lines_by_folder
+from tests.benchmarks.size import budgets, circles, read_files, row_of
 from tests.small import ROOT
 
 OWN = {"lethe", "flows", "stages", "studies", "tests"}
@@ -83,55 +83,17 @@ def test_every_dependency_is_frozen_within_its_range(requirement):
     assert requirement.specifier.contains(version, prereleases=True)
 
 
-def test_every_folder_keeps_to_its_budget():
-    most = budgets()
-    over = {
-        folder: lines for folder, lines in lines_by_folder().items() if lines > most.get(folder, 0)
-    }
-    assert over == {}
+@pytest.mark.parametrize("folders", budgets())
+def test_the_folders_keep_to_their_budget(folders):
+    limits = budgets()[folders]
+
+    measured = row_of(list(read_files(ROOT, folders.split()).values()))
+
+    assert {name: n for name, n in measured.items() if n > limits.get(name, n)} == {}
 
 
-# Members of registries; and a stage's work is a file of its own, because its hash decides what runs again.
-SHORT = (
-    "lethe/data/kinds",
-    "lethe/scoring/judges",
-    "lethe/unlearning/methods",
-    "lethe/steps",
-    "stages",
-)
-SHORT += ("lethe/audits/unlearning_game/text_game.py",)
-WITHOUT_NUMPY = (
-    "lethe/statistics/checks.py"  # needs NumPy, and its neighbour bound.py starts without
-)
-
-
-def product():
-    return [path.relative_to(ROOT) for path in files() if folder_of(path) != "tests"]
-
-
-def test_a_file_has_60_to_500_lines():
-    lines = {str(path): (ROOT / path).read_bytes().count(b"\n") for path in product()}
-    short = [name for name, count in lines.items() if count < 60 and not name.startswith(SHORT)]
-    assert [name for name in short if not name.endswith(("__init__.py", "__main__.py"))] == [
-        WITHOUT_NUMPY
-    ]
-    assert {name: count for name, count in lines.items() if count > 500} == {}
-
-
-def test_the_body_of_a_function_has_at_most_60_lines():
-    functions = {
-        f"{path}:{node.name}": body_lines(node)
-        for path in product()
-        for node in ast.walk(ast.parse((ROOT / path).read_bytes()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    assert {name: count for name, count in functions.items() if count > 60} == {}
-
-
-def test_the_house_keeps_to_its_budget():
-    lines, most = lines_by_folder(), budgets()
-    assert sum(lines.values()) - lines["tests"] <= most["product"] <= 48_000
-    assert len(product()) <= 300
+def test_no_files_import_each_other_in_a_circle():
+    assert circles(read_files(ROOT, ["lethe", "flows", "stages", "studies"])) == []
 
 
 MOST = 4

@@ -1,64 +1,130 @@
-"""Lines of the product beside the budgets of pyproject.toml; files, public names, functions and circles; words of docs/.
+"""Measure how much a checkout asks of its reader: size, density and names, by folder and in all.
 
 ``python -m tests.benchmarks size FOLDER`` measures another checkout, such as that of an earlier commit.
 """
 
+import argparse
 import ast
+import io
 import json
 import sys
+import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("lethe", "stages", "flows", "studies")
+SUMS = ("files", "lines", "statements", "tokens", "packed", "starred", "vague_names")
+VAGUE_NAMES = {"own", "one", "each", "given"}
+PACKED = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.NamedExpr)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+CODE_TOKENS = {tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING}
+SKIPPED_FOLDERS = {".venv", ".git", "build", "dist", "node_modules"}
 
 
-def files(root: Path = ROOT) -> list[Path]:
-    return sorted(path for folder in (*PRODUCT, "tests") for path in (root / folder).rglob("*.py"))
+class File(ast.NodeVisitor):
+    """What one pass over the syntax tree of a file counts."""
+
+    def __init__(self, path: Path, source: str):
+        self.package = path.parent.parts
+        self.sums = Counter(dict.fromkeys(SUMS, 0), files=1, lines=source.count("\n"))
+        self.function_lengths: list[int] = []  # in statements
+        self.class_names: list[str] = []
+        self.imports: set[str] = set()
+        self.docstring_starts: set[tuple[int, int]] = set()
+        self.visit(ast.parse(source))
+        self.sums["tokens"] = count_tokens(source, self.docstring_starts)
+
+    def visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Expr) and (node.lineno, node.col_offset) in self.docstring_starts:
+            return
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            self.docstring_starts.add((node.body[0].lineno, node.body[0].col_offset))
+        self.sums["statements"] += isinstance(node, ast.stmt)
+        self.sums["packed"] += isinstance(node, PACKED)
+        self.sums["starred"] += isinstance(node, ast.Starred)
+        super().visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        before = self.sums["statements"]
+        self.generic_visit(node)
+        self.function_lengths.append(self.sums["statements"] - before)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.class_names.append(node.name)
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        assigned = isinstance(node.ctx, ast.Store)
+        self.sums["vague_names"] += assigned and node.id in VAGUE_NAMES
+
+    def visit_arg(self, node: ast.arg) -> None:
+        self.sums["vague_names"] += node.arg in VAGUE_NAMES
+        self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        self.sums["starred"] += node.arg is None  # f(**values)
+        self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.imports.update(alias.name for alias in node.names)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """Note both modules that ``from a import b`` may mean: ``a`` and ``a.b``."""
+        above = self.package[: len(self.package) + 1 - node.level] if node.level else ()
+        base = ".".join([*above, node.module or ""]).strip(".")
+        self.imports.add(base)
+        self.imports.update(f"{base}.{alias.name}" for alias in node.names)
 
 
-def folder_of(path: Path, root: Path = ROOT) -> str:
-    """The folder that has a budget: two names below lethe, one elsewhere."""
-    parts = path.relative_to(root).parts
-    return "/".join(parts[:2]) if parts[0] == "lethe" and len(parts) > 2 else parts[0]
+def count_tokens(source: str, docstring_starts: set[tuple[int, int]]) -> int:
+    """Count tokens of code; an f-string is one token, though Python 3.12 and later split it."""
+    count = depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        kind = tokenize.tok_name[token.type]
+        if kind == "FSTRING_START":
+            count += depth == 0
+            depth += 1
+        elif kind == "FSTRING_END":
+            depth -= 1
+        elif depth == 0 and token.type in CODE_TOKENS and token.start not in docstring_starts:
+            count += 1
+    return count
 
 
-def lines_by_folder(root: Path = ROOT) -> Counter[str]:
-    """Lines as `wc -l` counts them, by folder."""
-    counts: Counter[str] = Counter()
-    for path in files(root):
-        counts[folder_of(path, root)] += path.read_bytes().count(b"\n")
-    return counts
+def read_files(root: Path, folders: list[str]) -> dict[Path, File]:
+    files: dict[Path, File] = {}
+    for folder in folders:
+        for place in sorted((root / folder).rglob("*.py")):
+            path = place.relative_to(root)
+            if SKIPPED_FOLDERS.isdisjoint(path.parts):
+                files[path] = File(path, place.read_text(encoding="utf-8"))
+    return files
 
 
-def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The lines of a function below its signature and its docstring."""
-    body = function.body
-    first = body[1] if ast.get_docstring(function) and len(body) > 1 else body[0]
-    return (function.end_lineno or 0) - first.lineno + 1
+def row_of(files: list[File]) -> dict[str, float]:
+    row: Counter[str] = Counter()
+    lengths = [0]
+    for file in files:
+        row.update(file.sums)
+        lengths += file.function_lengths
+    numbers: dict[str, float] = dict(row)
+    for name in ("packed", "starred"):
+        numbers[name] = round(100 * row[name] / max(1, row["statements"]), 1)
+    numbers["tokens_a_line"] = round(row["tokens"] / max(1, row["lines"]), 1)
+    return numbers | {"median_function": median(lengths), "longest_function": max(lengths)}
 
 
-def imports(path: Path, root: Path) -> Iterator[str]:
-    """The names of modules that a file imports, also inside functions and for the type checker alone."""
-    package = path.relative_to(root).with_suffix("").parts
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level] if node.level else ()
-            base = ".".join([*above, *filter(None, [node.module])])
-            yield from (name for alias in node.names for name in (base, f"{base}.{alias.name}"))
-
-
-def circles(paths: Iterable[Path], root: Path = ROOT) -> list[list[str]]:
-    """The groups of files of which each imports, over others, itself (Tarjan 1972)."""
-    modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in paths}
-    edges = {
-        name: [one for one in imports(path, root) if one in modules]
-        for name, path in modules.items()
+def circles(files: dict[Path, "File"]) -> list[list[str]]:
+    """Return the groups of files in which each imports itself over others (Tarjan 1972)."""
+    imports_of = {
+        ".".join(path.with_suffix("").parts): file.imports for path, file in files.items()
     }
+    edges = {name: sorted(imports & imports_of.keys()) for name, imports in imports_of.items()}
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     open_ones: list[str] = []
@@ -77,75 +143,75 @@ def circles(paths: Iterable[Path], root: Path = ROOT) -> list[list[str]]:
             groups.append(open_ones[place:])
             del open_ones[place:]
 
-    for name in modules:
+    for name in imports_of:
         if name not in number:
             visit(name)
     return [sorted(group) for group in groups if len(group) > 1]
 
 
-def budgets() -> dict[str, int]:
+def repeated_classes(files: Iterable[File], excepted: Iterable[str] = ()) -> dict[str, int]:
+    """Return how often each class name stands that stands twice or more."""
+    counts: Counter[str] = Counter()
+    for file in files:
+        counts.update(file.class_names)
+    return {name: n for name, n in counts.items() if n > 1 and name not in excepted}
+
+
+def budgets() -> dict[str, dict[str, int]]:
+    """Return the budgets of pyproject.toml: the most of each number, by folders."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["lethe"]["budget"]
 
 
 def pages() -> list[Path]:
-    """The pages of docs/, the notebook among them."""
+    """Return the pages of docs/, the notebook among them."""
     return sorted(path for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb"))
 
 
 def text_of(page: Path) -> str:
-    """The text of a page; of a notebook, that of its cells and of what they print."""
+    """Return the text of a page; of a notebook, that of its cells and of what they print."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".md":
         return text
-    parts = [[cell, *cell.get("outputs", ())] for cell in json.loads(text)["cells"]]
-    return "\n".join(
-        "".join(part.get("source", part.get("text"))) for cell in parts for part in cell
-    )
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        for part in [cell, *cell.get("outputs", ())]:
+            parts.append("".join(part.get("source", part.get("text"))))
+    return "\n".join(parts)
 
 
-def main() -> None:
-    root = Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else ROOT
-    lines, most = lines_by_folder(root), budgets()
-    print("| folder | lines | budget |\n|---|--:|--:|")
-    for folder in sorted(lines):
-        print(f"| {folder} | {lines[folder]:,} | {most.get(folder, 0):,} |")
-    product = [path for path in files(root) if folder_of(path, root) != "tests"]
-    functions, public, importers = [], 0, Counter[str]()
-    for path in product:
-        tree = ast.parse(path.read_bytes())
-        imported = set()
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-                and node.name[0] != "_"
-            ):
-                public += node in tree.body
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                functions.append((body_lines(node), f"{path.relative_to(root)}:{node.name}"))
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                imported |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-        importers.update(imported)
-    modules = {".".join(path.relative_to(root).with_suffix("").parts) for path in product}
-    total = sum(lines[folder] for folder in lines if folder != "tests")
-    print(f"product: {total:,} lines in {len(product)} files; tests: {lines['tests']:,} lines")
-    alone = sum(importers[module] == 1 for module in modules)
-    print(f"public names of modules: {public:,}; modules with one importer: {alone}")
-    long = sum(size > 60 for size, _ in functions)
-    print(
-        f"circles between files: {len(circles(product, root))}; functions of more than 60 lines: {long}"
-    )
-    print(
-        "longest function bodies: "
-        + "; ".join(f"{name} {size}" for size, name in sorted(functions)[-5:][::-1])
-    )
-    if root != ROOT:
-        return
-    words = {page.name: text_of(page).split() for page in (ROOT / "README.md", *pages())}
-    print(", ".join(f"{name} {len(own):,}" for name, own in words.items()))
-    own = [word for name, page in words.items() if name != "README.md" for word in page]
-    bars = sum(not word.strip("|-:") for word in own)
-    print(f"docs/: {len(own):,} words as `wc -w` counts, {bars:,} of them rules of tables")
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkout", type=Path, nargs="?", default=ROOT)
+    parser.add_argument("folders", nargs="*", default=["lethe", "flows", "stages"])
+    parser.add_argument("--except", dest="excepted", default="", help="class names that may repeat")
+    parser.add_argument("--most", nargs="+", default=[], help="exit with status 1 above these")
+    options = parser.parse_args()
+
+    files = read_files(options.checkout, options.folders)
+    groups: dict[str, list[File]] = {}
+    importers: Counter[str] = Counter()
+    for path, file in files.items():
+        groups.setdefault("/".join(path.parent.parts[:2]), []).append(file)
+        importers.update(file.imports)
+    groups["all"] = list(files.values())
+    total = row_of(groups["all"])
+    print("folder".ljust(24), *(name.rjust(16) for name in total))
+    for name, group in groups.items():
+        print(name.ljust(24), *(f"{value:,}".rjust(16) for value in row_of(group).values()))
+
+    imported_by = [importers[".".join(path.with_suffix("").parts)] for path in files]
+    total["one_importer"] = imported_by.count(1)
+    total["repeated_classes"] = len(repeated_classes(files.values(), options.excepted.split(",")))
+    total["circles"] = len(circles(files))
+    print({name: total[name] for name in ("repeated_classes", "one_importer", "circles")})
+    status = 0
+    for entry in options.most:
+        name, limit = entry.split("=")
+        if total[name] > float(limit):
+            print(f"above the budget: {name} is {total[name]:,}, at most {limit}")
+            status = 1
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
