@@ -70,10 +70,11 @@ golden: setup
 coverage: setup
 	$(BIN)/python -m tests.benchmarks coverage
 
-# Hours. CASES, SEED and MINUTES choose others.
+# Hours. KIND (logs, or tables, whose cases are whole commands), CASES, SEED and MINUTES choose others.
 SEED ?= 0
+KIND ?= logs
 fuzz: setup
-	$(BIN)/python -m tests.benchmarks fuzz --cases $(or $(CASES),1000000) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
+	$(BIN)/python -m tests.benchmarks fuzz --kind $(KIND) --cases $(or $(CASES),$(if $(filter logs,$(KIND)),1000000,2000)) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
 # Half an hour on two cores; a second call continues. PIPELINE=stages: the real stages instead of light ones.
 chaos: setup
