@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.io.answer_ends import CUT_OFF
 from lethe.io.artifacts import (
-    CUT_OFF,
     KEYS,
     TURNS,
     columns_in,

@@ -22,7 +22,8 @@ from lethe.evaluation.prompts import (
     worst_of,
 )
 from lethe.evaluation.scores import PromptScores, mean, plain_rows
-from lethe.io.artifacts import CUT_OFF, GREEDY, columns_in, parts_of
+from lethe.io.answer_ends import CUT_OFF
+from lethe.io.artifacts import GREEDY, columns_in, parts_of
 from lethe.io.files import Json
 from lethe.registry import DIVERSITY
 from lethe.results.table import Numbers, Result, Results, Rows, result

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Aim = Literal["forget", "refuse"]  # what a model should do about the forget set
 
-CUT_OFF = "length"  # the finish_reason of an answer that ended at the token limit
 NO_TABLES = "none.json"  # the reason why a folder holds no table
 GREEDY = -1  # the sample number of a greedy answer; drawn answers count from 0
 ROWS = 1 << 16  # of a part

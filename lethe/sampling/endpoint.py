@@ -14,12 +14,12 @@ from pathlib import Path
 
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, LetheError, plural
+from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, FAILED, FILTERED
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import digest, keep, recall
 from lethe.io.files import restored
 from lethe.progress import progress
 from lethe.sampling.endpoint_client import (
-    MISSING,
     Ask,
     Client,
     Drawn,
@@ -31,7 +31,7 @@ from lethe.sampling.endpoint_client import (
     probe,
     run,
 )
-from lethe.sampling.engine import FAILED, Answers, Prompt, Settings
+from lethe.sampling.engine import Answers, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
 NONE = Drawn(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))
@@ -81,7 +81,9 @@ class Journal:
 
     @property
     def answers(self) -> dict[int, Drawn]:
-        return {number: own for number, own in self.lines.items() if own.reason != FAILED}
+        return {
+            number: drawn for number, drawn in self.lines.items() if drawn.reason not in ASKED_AGAIN
+        }
 
     def add(self, answers: Mapping[int, Drawn]) -> None:
         """Append answers; they are on disk before the next request starts."""
@@ -93,7 +95,10 @@ class Journal:
         self.take(answers)
 
     def take(self, answers: Mapping[int, Drawn]) -> None:
-        self.failed.update(own.model for own in answers.values() if own.reason == FAILED)
+        again = [drawn for drawn in answers.values() if drawn.reason in ASKED_AGAIN]
+        self.failed.update(
+            drawn.model if drawn.reason == FAILED else drawn.reason for drawn in again
+        )
         self.lines |= answers
 
 
@@ -235,7 +240,7 @@ class EndpointEngine:
                 raise Failed("no answer in it")
         except Failed as failure:
             kind = str(failure)
-            if kind != "filtered":
+            if kind != FILTERED:
                 journals[job.prompt.prompt_id].add(
                     dict.fromkeys(job.numbers, replace(NONE, model=kind))
                 )
@@ -245,7 +250,7 @@ class EndpointEngine:
                         self.endpoint, str(job), f"{self.in_a_row} requests in a row failed: {kind}"
                     ) from None
                 return len(job.numbers)
-            drawn = [replace(NONE, reason="filtered", model=self.endpoint.name)] * len(job.numbers)
+            drawn = [replace(NONE, reason=FILTERED, model=self.endpoint.name)] * len(job.numbers)
         finally:
             self.reserved -= most
         self.in_a_row = 0
@@ -284,10 +289,7 @@ class EndpointEngine:
         drawn = [own for own in every if own.at]
         models = Counter((own.model, own.fingerprint) for own in drawn)
         models += Counter(own for own in self.probes.models if own not in models)
-        without = [own for own in every if own.reason in MISSING]
-        missing = Counter(
-            f"failed: {own.model}" if own.reason == FAILED else own.reason for own in without
-        )
+        missing = Counter(own.kind for own in every if own.reason not in ANSWERED)
         ordered = [
             sorted(own.answers.items(), key=lambda item: item[1].at)
             for own in self.journals.values()
@@ -331,8 +333,8 @@ def _seeds(settings: Settings, prompt: Prompt) -> Callable[[int], int]:
 
 
 def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
-    numbers, answers = settings.sample_numbers(), journal.answers
-    drawn = [answers.get(number, NONE) for number in numbers]
+    numbers = settings.sample_numbers()
+    drawn = [journal.lines.get(number, NONE) for number in numbers]
     columns = ("text", "tokens", "reason", "confidence", "thinking")
     return Answers(
         prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns)

@@ -20,12 +20,12 @@ import numpy as np
 
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, BadValue, LetheError
+from lethe.io.answer_ends import ANSWERED, FAILED, FILTERED, REFUSED, TOOL_CALLS, end_of
 from lethe.io.files import Json
 
 if TYPE_CHECKING:
     from openai import APIStatusError
 
-MISSING = ("refused", "filtered", "failed")  # a finish_reason of a text that is null
 REASONING = ("reasoning_content", "reasoning")  # the fields in which servers put the thinking
 CHARACTERS = 3  # of a token, for an estimate before the server has counted
 # What overrides a server's own settings, such as those of a model's generation_config.json, which cut rare answers off.
@@ -50,7 +50,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Drawn:
-    """One answer of the server; ``text`` is null where ``reason`` is one of `MISSING`. ``stated`` maps the likeliest
+    """One answer of the server; ``text`` is null where ``reason`` is no end of `ANSWERED`. ``stated`` maps the likeliest
     first tokens to their log-probabilities, ``first`` is the first token drawn, ``spent`` the answer's shares of the
     tokens read and written."""
 
@@ -68,6 +68,11 @@ class Drawn:
     thinking: str | None = (
         None  # in a field of its own; without an answer after it, the text is null
     )
+
+    @property
+    def kind(self) -> str:
+        """Why the answer is missing; of a request that brought nothing, ``model`` says why."""
+        return f"failed: {self.model}" if self.reason == FAILED else self.reason
 
 
 @dataclass(frozen=True)
@@ -175,17 +180,20 @@ class Client:
         text, reason = (choice.message.content if self.chat else choice.text), choice.finish_reason
         thought = [getattr(choice.message, field, None) for field in REASONING] if self.chat else []
         thinking = next((own for own in thought if own and isinstance(own, str)), None)
-        if self.chat and getattr(choice.message, "refusal", None):
-            text, reason = None, "refused"
-        elif reason == "content_filter":
-            text, reason = None, "filtered"
-        elif text is not None and not isinstance(text, str):
+        refusal = getattr(choice.message, "refusal", None) if self.chat else None
+        called = getattr(choice.message, "tool_calls", None) if self.chat else None
+        if text is not None and not isinstance(text, str):
             raise TypeError(text)
-        else:  # thinking without an answer after it left none, which is not an empty one
-            text, reason = (
-                text or (None if thinking else ""),
-                "length" if reason == "length" else "stop",
-            )
+        if thinking and not text:
+            text = None  # thinking without an answer after it left none, which is not an empty one
+        if refusal:
+            reason = REFUSED
+        elif called and not text:
+            reason = TOOL_CALLS
+        else:
+            reason = end_of(reason, thinking if text is None else text)
+        if reason not in ANSWERED:
+            text = None
         steps = _steps(choice.logprobs, self.chat)
         usage, share = response.usage, max(1, len(response.choices))
         read = usage.prompt_tokens if usage else len(ask.text) / CHARACTERS
@@ -223,7 +231,7 @@ class Client:
                 f"{url} has no model {self.endpoint.name!r}, or no {kind} at this address (status 404)."
             )
         if getattr(error, "code", None) == "content_filter":
-            return Failed("filtered")
+            return Failed(FILTERED)
         return Failed(f"status {status}")
 
     async def alive(self, request: str, retries: int = 1) -> None:

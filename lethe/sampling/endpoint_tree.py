@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from lethe.errors import BadInput
+from lethe.io.answer_ends import CUT_OFF, STOPPED, end_of
 from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models.encoding import CHAT, read_template, worded
@@ -157,4 +158,11 @@ class Walker:
             raise self._refusal(
                 "does not draw the token that it is allowed (allowed_token_ids), so the end of an answer cannot be told"
             )
-        return "end" if choice.finish_reason == "stop" else "text" if choice.text else "hidden"
+        reason = end_of(choice.finish_reason, choice.text)
+        if reason == STOPPED:
+            return "end"
+        if reason != CUT_OFF:
+            raise self._refusal(
+                f"ends a step of one token with {reason!r}, expected stop or length"
+            )
+        return "text" if choice.text else "hidden"

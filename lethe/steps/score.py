@@ -12,6 +12,7 @@ from lethe import scoring
 from lethe.config.evaluating import JudgeEntry, Score
 from lethe.errors import BadInput, MissingArtifact
 from lethe.io import artifacts
+from lethe.io.answer_ends import CUT_OFF
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.progress import progress
@@ -156,7 +157,7 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
             scoring.unclosed(texts, score.parts) & own
             for (texts, _, _), own in zip(part, asked, strict=True)
         ]
-        cut = [(texts["finish_reason"] == artifacts.CUT_OFF).to_numpy() for texts, _, _ in part]
+        cut = [(texts["finish_reason"] == CUT_OFF).to_numpy() for texts, _, _ in part]
         made[scoring.ASKED] = np.sum(asked, axis=0)
         made[scoring.CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(
             np.float64

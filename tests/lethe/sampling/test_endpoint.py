@@ -3,10 +3,12 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -278,6 +280,92 @@ def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
     for prompt in PROMPTS:
         again.remember(prompt, SETTINGS)
     assert again.served()["missing"] == served
+
+
+UNANSWERED = [  # what a server states, its text, the finish_reason of the answer
+    ("tool_calls", "red", "tool_calls"),
+    ("function_call", None, "tool_calls"),
+    ("error", "red", "error"),
+    ("abort", "", "abort"),
+    ("stop", None, "null content"),
+    ("length", None, "null content"),
+    (None, "red", "no end stated"),
+    ("\x1b[2Jhappy", "red", "unknown end"),
+    (7, "red", "unknown end"),
+    ("content_filter", "red", "filtered"),
+]
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_text_without_a_known_end_is_a_missing_answer_of_its_kind(tmp_path, chat):
+    def fault(number, asked, answer):
+        stated, text, _ = UNANSWERED[number % len(UNANSWERED)]
+        choice = answer["choices"][0]
+        choice["finish_reason"] = stated
+        if chat:
+            choice["message"]["content"] = text
+        else:
+            choice["text"] = text
+        return answer
+
+    with FaultServer(n=False) as server:
+        engine = engine_of(server, tmp_path, chat)
+        assert engine.probes.models
+        server.fault = fault
+        answers = drawn(engine)
+
+    reasons = Counter(reason for answer in answers for reason in answer.finish_reasons)
+    assert set(reasons) == {kind for _, _, kind in UNANSWERED}
+    assert engine.served()["missing"] == reasons
+    assert missing_texts(answers) == reasons.total()
+
+
+@pytest.mark.parametrize(("reason", "again"), [("error", True), ("tool_calls", False)])
+def test_what_the_server_failed_is_asked_again_and_what_the_model_ended_is_not(
+    tmp_path, reason, again
+):
+    def fault(number, asked, answer):
+        answer["choices"][0]["finish_reason"] = reason
+        return answer
+
+    with FaultServer(fault=late(fault), n=False) as server:
+        list(
+            AnswerStore("m", "endpoint", tmp_path).answer(
+                engine_of(server, tmp_path), PROMPTS, SETTINGS
+            )
+        )
+        before = len(server.bodies)
+        list(
+            AnswerStore("m", "endpoint", tmp_path).answer(
+                engine_of(server, tmp_path), PROMPTS, SETTINGS
+            )
+        )
+
+        assert (len(server.bodies) > before) == again
+
+
+def test_an_empty_answer_that_the_model_ended_is_an_answer(tmp_path):
+    def fault(number, asked, answer):
+        answer["choices"][0]["message"]["content"] = ""
+        return answer
+
+    with FaultServer(fault=late(fault), n=False) as server:
+        engine = engine_of(server, tmp_path)
+
+        assert missing_texts(drawn(engine)) == 0
+
+
+def test_the_verdict_on_a_server_counts_what_is_missing_by_kind(tmp_path):
+    def fault(number, asked, answer):
+        answer["choices"][0]["finish_reason"] = ("error", "tool_calls", "stop")[number % 3]
+        return answer
+
+    with FaultServer(fault=late(fault), n=False) as server:
+        found = evaluated(server, n=150, folder=tmp_path / "out")
+
+    assert re.search(r"Missing answers: .*\d+ error", found.verdict)
+    assert re.search(r"Missing answers: .*\d+ tool_calls", found.verdict)
+    assert found.answers["keyword_leak"].isna().sum() == found.answers["text"].isna().sum() > 100
 
 
 def test_the_same_command_asks_again_for_failed_answers_alone(tmp_path, capfd):
