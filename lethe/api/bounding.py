@@ -19,6 +19,7 @@ from lethe.evaluation import scores as scored
 from lethe.evaluation.labels import label_rows
 from lethe.evaluation.scores import Missing, Scores
 from lethe.io.tables import judge_in, read_calibration, read_table
+from lethe.results import licence
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.results.views import ALONE
 from lethe.statistics.bound import Bound, Covers
@@ -48,6 +49,7 @@ COLUMNS = {
     "sd": "sd",
     "sd <= (betting)": "tighter_sd_upper",
 }
+PLAIN = {"n": "n", "mean": "mean", "sd": "sd", "max": "max"}  # where nothing may be claimed
 AT_THE_STOP = {
     "n": "n",
     "mean": "mean",
@@ -61,7 +63,7 @@ AT_THE_STOP = {
 @dataclass(frozen=True, repr=False)
 class Bounds(Measurement):
     """The result of `bounds`: its rows (of a run that a rule could stop early only anytime-valid ones), the prompts, and
-    the log.
+    the log. Where there is a reason in ``refused``, nothing is claimed, and the rows have no bounds.
     """
 
     settings: bounded.MeasureSettings
@@ -69,6 +71,7 @@ class Bounds(Measurement):
     results: tuple[Result, ...]
     source: str = "scores"
     log: scored.LogScores | None = None
+    refused: tuple[str, ...] = ()
     VIEW = "bounds"
 
     def rows(self) -> list[Result]:
@@ -98,7 +101,9 @@ class Bounds(Measurement):
         return frame({"prompt_id": item, **own.columns} for item, own in self.questions.items())
 
     def worst(self) -> bounded.Worst:
-        """Return the prompt with the largest bound, which covers the worst of the prompts."""
+        """Return the prompt with the largest bound, which covers the worst of the prompts; an error where there is none."""
+        if self.refused:
+            raise BadInput(f"{self.source}: no bound is stated. {' '.join(self.refused)}")
         worst = bounded.worst_of(self.results, *bounded.METRIC[self.metric])
         assert worst is not None  # every prompt has a bound of this metric
         return worst
@@ -127,6 +132,8 @@ class Bounds(Measurement):
         )
 
     def sentences(self) -> list[str]:
+        if self.refused:
+            return [f"Nothing is claimed of these scores: {reason}" for reason in self.refused]
         model, of, worst = self.model, f"the {plural(len(self.questions), 'prompt')}", self.worst()
         largest = f"The bound is that of {worst.prompt_id}."
         if self.metric == STOPPED:
@@ -230,10 +237,12 @@ class Bounds(Measurement):
 
     def views(self) -> list[View]:
         columns, notes = AT_THE_STOP if self.metric == STOPPED else COLUMNS, self.sentences()
+        if self.refused:
+            columns = PLAIN
         shown = list(self.questions.items())[:SHOWN]
         rows = [[item, *(_shown(own, name) for name in columns.values())] for item, own in shown]
         absent = sum(prompt.missing for prompt in self.prompts)
-        if absent and self.metric != STOPPED:
+        if absent and self.metric != STOPPED and not self.refused:
             worst = self.settings.missing == "worst"
             rule = (
                 "each counts against each bound" if worst else "left out, as if missing at random"
@@ -371,7 +380,13 @@ def bounds(
         Rows(Path(source).stem),
         tuple(read),
     )
-    result = partial(Bounds, settings, prompts, source=source, log=log)
+    asked = [
+        *(["together"] if together != "none" else []),
+        *(["judged"] if calibration is not None else []),
+        *(["labelled"] if labels is not None else []),
+        *(["pass_hat_k", "leak_at_k"] if ks else []),
+    ]
+    result = partial(_licensed, settings, prompts, source, log, asked)
     if stopped:
         given = {
             "together": together != "none" and together,
@@ -382,7 +397,7 @@ def bounds(
                 legal = "none" if name == "together" else "left out"
                 raise BadValue(name, value, f"{legal} for a run that stopped early")
         bounded.measure_stopped(rows, prompts, settings)
-        return result(tuple(rows.rows))
+        return result(rows.rows)
     bounded.measure_file(rows, prompts, settings)
     rate = bounded.counts_of([prompt.scores for prompt in prompts])
     if ks and np.isnan(rate.leaks).any():
@@ -398,7 +413,27 @@ def bounds(
         bounded.band_rows(
             add, "leak_at_k", "sampled", rate.mean(alpha, [k for k in ks if k not in QUERIES])
         )
-    return result(tuple(rows.rows))
+    return result(rows.rows)
+
+
+def _licensed(
+    settings: bounded.MeasureSettings,
+    prompts: tuple[scored.PromptScores, ...],
+    place: str,
+    log: scored.LogScores | None,
+    asked: Sequence[str],
+    rows: Sequence[Result],
+) -> Bounds:
+    """The result with its bounds, or without them where nothing may be claimed; ``asked`` are the keys of further claims."""
+    known = log.licence_facts() if log else licence.Source()
+    known = replace(known, below_own_mean=licence.below_own_mean(rows))
+    if refused := licence.refusals(known):
+        record = {"refused": refused, "asked": list(asked)}
+        rows = [
+            replace(row, evidence={**row.facts, **record}) if row.quantity == "settings" else row
+            for row in licence.without_claims(rows)
+        ]
+    return Bounds(settings, prompts, tuple(rows), place, log, tuple(refused))
 
 
 def calibration_of(

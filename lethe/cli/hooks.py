@@ -74,7 +74,7 @@ def gate_of(
     """Whether a bound certifies that every question leaks at most ``tau``; closed for the reason ``why`` without a bound."""
     facts: Given = {"tau": tau, "closed": True, "bound": None, "alpha": alpha, "prompt_id": None}
     if bound is None:
-        return facts | {"reason": f"The gate is closed: {why}."}
+        return facts | {"reason": f"The gate is closed: {why.rstrip('.')}."}
     closed, named = bound.value > tau, f" ({name})" if name else ""
     reason = (
         f"The gate is {'closed: it is not shown' if closed else 'open: it is shown'} that every question leaks at most "
@@ -135,6 +135,9 @@ def bounds(
         to,
         "left out for a run that stopped early",
     )
+    because = " ".join(result.refused)
+    if result.refused and to == "inspect":
+        raise BadInput(f"{source}: no bound to write. {because}")
     written: Given = {}
     if to == "inspect":
         from lethe.evaluation.scores import bound_records
@@ -150,21 +153,24 @@ def bounds(
         counts["missing"] = sum(one.missing for one in result.prompts)
         params = {
             "alpha": result.settings.alpha,
+            **({"refused": because} if result.refused else {}),
             **parameters_of(result.log.log if result.log else None),
         }
         logged = log_file(
             FromFile(source.name, counts, result.model.bounds, params, result.to_frame())
         )
         written = {"mlflow": logged}
+    alpha = result.settings.alpha
+    if result.refused:
+        return gated(result, fail_above, why=because, alpha=alpha, written=written)
     if given.get("labels"):  # a person's labels, not the verdicts, say whether an answer leaks
         name, bound = result.worst_by_labels() or (None, None)
         without = sum(own.upper("leak", "labelled") is None for own in result.questions.values())
-        alpha = result.settings.alpha
         return gated(result, fail_above, bound, name, alpha=alpha, without=without, written=written)
     judge = result.settings.calibration
     if (worst := result.worst_by_judge() if judge else result.worst()) is None:
         why = MISFIT.format(given["calibration"], (judge and judge.judge) or "the judge")
-        return gated(result, fail_above, why=why, alpha=result.settings.alpha, written=written)
+        return gated(result, fail_above, why=why, alpha=alpha, written=written)
     return gated(result, fail_above, worst.bound, worst.prompt_id, written=written)
 
 

@@ -15,6 +15,7 @@ from lethe.errors import BadInput, check
 from lethe.evaluation.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
 from lethe.io.cache import Levels
 from lethe.progress import progress
+from lethe.results.licence import ROUNDING, containing, excluded, without_ends
 from lethe.results.table import Result, Rows
 from lethe.results.views import ALONE
 from lethe.statistics import betting, many_prompts
@@ -46,6 +47,11 @@ WORST = (
     "sd_betting",
     "leak",
 )  # whose largest upper end has a row of its own
+# The probabilities with which independent draws may seem dependent by their order. Lower ones refute less; at these, a run
+# of honest draws is refused about once in ten thousand (`tests/lethe/evaluation/test_order.py`).
+CHANCE = 0.01
+CHANCE_OF_MANY = 0.001
+IN_ORDER = ("score_betting", "sd_betting")  # whose ends need the order of the draws
 T = TypeVar("T")
 
 
@@ -192,7 +198,55 @@ def _each(
             own("leaks", "sampled", called + missing)
             own("unjudged", "sampled", missing)
         band_rows(own, "leak_at_k", "sampled", band, place)
-    return [own.rows for own in rows]
+    return _in_plausible_order([own.rows for own in rows], prompts, alpha)
+
+
+def _in_plausible_order(
+    rows: list[list[Result]], prompts: Sequence[PromptScores], alpha: float
+) -> list[list[Result]]:
+    """The rows of each prompt, of which no bound excludes the mean or the spread of its own scores, but where this tells.
+
+    A bound by betting depends on the order of the draws. Independent draws bring, rarely, an order in which it excludes the
+    mean of the same draws: where chance explains that, the bound moves outward to the mean. Where chance does not, an upper
+    bound below the mean stays, for `lethe.results.licence.below_own_mean` to find; after any other order, such as that of
+    a sorted file, the bounds that need the order are left out.
+
+    Chance is refused if a bound at the level `CHANCE`, shared by all prompts, excludes the mean too; or if so many of the
+    prompts are excluded at alpha that this has at most the probability `CHANCE_OF_MANY`.
+    """
+    suspects = [place for place, row in enumerate(rows) if excluded(row)]
+    if not suspects:
+        return rows
+    from scipy.stats import binom  # half a second to import, for a rare case
+
+    many = float(binom.sf(len(suspects) - 1, len(prompts), alpha))
+    too_many = alpha <= 0.1 and many <= CHANCE_OF_MANY
+    level = min(alpha, CHANCE / len(prompts))
+    plausible = list(rows)
+    for place in suspects:
+        if not (too_many or _refutes_its_order(prompts[place].scores, level)):
+            plausible[place] = _moved_outward(rows[place])
+        elif not any(found.is_below_the_mean for found in excluded(rows[place])):
+            plausible[place] = [
+                without_ends(row) if row.quantity in IN_ORDER else row for row in rows[place]
+            ]
+    return plausible
+
+
+def _refutes_its_order(scores: np.ndarray, level: float) -> bool:
+    """Whether bounds at ``level`` exclude the mean or the standard deviation of the scores of a prompt."""
+    table = scores[None, :]
+    high, low = (np.nan_to_num(table, nan=worst) for worst in (1.0, 0.0))
+    ends = betting.all_ends(low, high, level, betting.predictable_squares(table))
+    least, most, squares = (float(end[0]) for end in ends)
+    plain = plain_statistics(scores, rho=0.0)
+    outside_mean = not least - ROUNDING <= plain["score"] <= most + ROUNDING
+    return outside_mean or plain["sd"] > math.sqrt(squares) + ROUNDING
+
+
+def _moved_outward(rows: Sequence[Result]) -> list[Result]:
+    values = {id(found.row): found.value for found in excluded(rows)}
+    return [containing(row, values[id(row)]) if id(row) in values else row for row in rows]
 
 
 def band_rows(

@@ -27,8 +27,9 @@ from lethe.errors import (
 from lethe.io.artifacts import GREEDY, Row
 from lethe.io.files import read_artifact
 from lethe.io.logs import is_log, read_log
-from lethe.io.logs._log import KEYS, Log
+from lethe.io.logs._log import KEYS, Log, greedy
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
+from lethe.results.licence import Source
 from lethe.results.table import Numbers
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def read_scores(
     return [PromptScores(label, *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
 
 
-EARLY = "early"
+EARLY, UNFINISHED = "early", "unfinished"
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 
 
@@ -281,6 +282,14 @@ class LogScores:
             "missing_counts": "dropped" if self.dropped else "worst",
             "score": self.score,
         }
+
+    def licence_facts(self) -> Source:
+        """What the log says that refutes a claim."""
+        log = self.log
+        unfinished = "The log says that its run did not end" if log.stopping == UNFINISHED else None
+        setting = greedy(log.sampling)
+        deterministic = None if setting is None else f"The log states greedy decoding ({setting})"
+        return Source(deterministic=deterministic, unfinished=unfinished)
 
     def sentences(self) -> list[str]:
         log, prompts = self.log, plural(len(self.log.prompts), "prompt")

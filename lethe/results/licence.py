@@ -20,8 +20,9 @@ DRAW_AGAIN = (
     "Draw the answers again by sampling, each with random numbers of its own, and give those."
 )
 SHOWN_ROWS = 3  # rows that a reason names; more say no more
-# A bound and a mean of the same numbers are computed in two orders: the last bits may differ.
-ROUNDING = 1e-9
+# The betting bounds are roots, found to 1e-9, and a mean's last bits depend on the order of its sum.
+ROUNDING = 1e-7
+DRAWN = ("sampled", "anytime")  # bases of numbers about sampled answers
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ class Source:
     """What is known of where a set of numbers comes from; each fact refutes an assumption of their bounds.
 
     A sentence has no full stop at its end. ``failed_probes`` are the names of the probes of a server that failed, and
-    ``repeated_answers`` says why answers are no new draws: repeats, cached, or of one seed. ``deterministic`` says why one
-    answer has no chance in it. ``below_own_mean`` names the rows whose upper bound lies below their mean, or whose lower
-    bound lies above it. ``ids_not_understood`` says which column looks like ids and was not used. ``score_means`` is what a
-    score of 1 means. ``unlabelled_judge`` says which judge's verdicts, without labels, stand for leaks.
-    ``labels_not_random`` says why labels are no random draws, ``unfinished`` why a run did not end, ``unchecked_engine`` why
-    an engine was not believed on this model.
+    ``repeated_answers`` says why answers are no new draws: repeats, cached, or of one seed. ``deterministic`` says why an
+    answer has no chance in it. ``below_own_mean`` names the rows whose upper bound lies below their mean.
+    ``ids_not_understood`` says which column looks like ids and was not used. ``score_means`` is what a score of 1 means.
+    ``unlabelled_judge`` says which judge's verdicts, without labels, stand for leaks. ``labels_not_random`` says why labels
+    are no random draws, ``unfinished`` why a run did not end, ``unchecked_engine`` why an engine was not believed on this
+    model.
     """
 
     failed_probes: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ def _reasons(source: Source) -> Iterable[str]:
             "bring. Draw the answers again at a temperature above 0, and give those."
         )
     if source.below_own_mean:
-        yield _outside(source.below_own_mean)
+        yield _below(source.below_own_mean)
     if source.ids_not_understood:
         yield (
             f"{source.ids_not_understood}, so answers to several questions may stand as draws of one. Name the column of the "
@@ -132,53 +133,120 @@ def _of_meaning(source: Source) -> Iterable[str]:
         )
 
 
-def _outside(rows: Sequence[str]) -> str:
+def _below(rows: Sequence[str]) -> str:
     named = ", ".join(rows[:SHOWN_ROWS])
     if len(rows) > SHOWN_ROWS:
         named += ", …"
     which = "that row" if len(rows) == 1 else f"each of {plural(len(rows), 'row')}"
     return (
-        f"The mean of the scores lies outside its own bounds ({named}), which independent draws in sampling order do not "
+        f"An upper bound lies below the mean of its own scores ({named}), which independent draws in sampling order do not "
         f"bring: the scores of {which} depend on each other or are sorted, or hold several questions under one name. Give "
         "the scores in the order of the draws, and name the column of the questions with --by."
     )
 
 
-MEANS = ("score", "score_betting")  # quantities whose ends are about the mean of the scores
+# Of the quantities whose ends are about the mean or the spread of the scores: the quantity that states it.
+STATED_BY = {"score": "score", "score_betting": "score", "sd": "sd", "sd_betting": "sd"}
 
 
 @dataclass(frozen=True)
-class _Numbers:
-    """Which scores a row is about."""
+class _Value:
+    """Which quantity of which scores a row is about."""
 
+    quantity: str
     model: str
     scope: str
     item: str | None
     split: str | None
 
     @classmethod
-    def of(cls, row: Result) -> _Numbers:
-        return cls(row.model, row.scope, row.item, row.split)
+    def of(cls, row: Result) -> _Value:
+        return cls(STATED_BY[row.quantity], row.model, row.scope, row.item, row.split)
 
 
-def outside_own_mean(rows: Iterable[Result]) -> tuple[str, ...]:
-    """The questions (for numbers of a whole model, the model) with a bound of the mean that excludes the mean itself.
+@dataclass(frozen=True)
+class Excluded:
+    """An end that lies on the wrong side of the mean, or of the standard deviation, of the very scores it is about."""
 
-    A bound that counts a missing score as the worst is compared with the mean of the judged scores, which such a bound must
-    contain too.
+    row: Result
+    value: float
+
+    @property
+    def name(self) -> str:
+        """The question; for numbers of a whole model, the model."""
+        return str(self.row.model if self.row.item is None else self.row.item)
+
+    @property
+    def is_below_the_mean(self) -> bool:
+        below = self.row.upper is not None and self.row.upper < self.value
+        return below and STATED_BY[self.row.quantity] == "score"
+
+
+def excluded(rows: Iterable[Result]) -> list[Excluded]:
+    """The rows with an end that excludes the value of the same scores.
+
+    An end that counts a missing score as the worst is compared with the value of the judged scores, which such an end must
+    not exclude either.
     """
-    rows = list(rows)
-    means: dict[_Numbers, float] = {}
+    about = [row for row in rows if row.quantity in STATED_BY and row.basis in DRAWN]
+    values: dict[_Value, float] = {}
+    for row in about:
+        if row.quantity in STATED_BY.values() and row.estimate is not None:
+            values[_Value.of(row)] = row.estimate
+    found = []
+    for row in about:
+        value = values.get(_Value.of(row))
+        if value is not None and excludes(row, value):
+            found.append(Excluded(row, value))
+    return found
+
+
+def below_own_mean(rows: Iterable[Result]) -> tuple[str, ...]:
+    """The questions (for numbers of a whole model, the model) with an upper bound below the mean of the same scores."""
+    names = (found.name for found in excluded(rows) if found.is_below_the_mean)
+    return tuple(dict.fromkeys(names))
+
+
+def excludes(row: Result, value: float) -> bool:
+    """Whether an end of the row lies on the wrong side of ``value``."""
+    below = row.upper is not None and row.upper < value - ROUNDING
+    above = row.lower is not None and row.lower > value + ROUNDING
+    return below or above
+
+
+def containing(row: Result, value: float) -> Result:
+    """The row with its ends moved outward to ``value`` where they exclude it; a wider interval holds too."""
+    lower = None if row.lower is None else min(row.lower, value)
+    upper = None if row.upper is None else max(row.upper, value)
+    return replace(row, lower=lower, upper=upper)
+
+
+def without_ends(row: Result) -> Result:
+    """The row as an estimate alone."""
+    return replace(
+        row,
+        lower=None,
+        upper=None,
+        alpha_lower=None,
+        alpha_upper=None,
+        covers="",
+        assumes="",
+        method="",
+    )
+
+
+# Counts and lists that are made from bounds, and estimates that hold for independent draws alone.
+CLAIMS = (
+    *("share_above", "certified_together", "together", "leak_at_k", "leak_at_k_worst"),
+    *("pass_hat_k", "judge_fits", "verdict", "decided_at"),
+)
+
+
+def without_claims(rows: Iterable[Result]) -> list[Result]:
+    """The rows without their ends: counts, means and other plain statistics of the draws, which need no licence."""
+    plain = []
     for row in rows:
-        if row.quantity == "score" and row.basis == "sampled" and row.estimate is not None:
-            means[_Numbers.of(row)] = row.estimate
-    outside: dict[str, None] = {}  # in the order of the rows, each name once
-    for row in rows:
-        mean = means.get(_Numbers.of(row))
-        if mean is None or row.quantity not in MEANS or row.basis not in ("sampled", "anytime"):
+        if row.quantity in CLAIMS or (row.ends and row.estimate is None and row.text is None):
             continue
-        below = row.upper is not None and row.upper < mean - ROUNDING
-        above = row.lower is not None and row.lower > mean + ROUNDING
-        if below or above:
-            outside[str(row.model if row.item is None else row.item)] = None
-    return tuple(outside)
+        plain.append(without_ends(row) if row.ends else row)
+    return plain

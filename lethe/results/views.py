@@ -34,7 +34,8 @@ def bounds(rows: Sequence[Result]) -> Document:
     same values over the judged scores alone as ``judged_alone`` (null if no score was judged), and as ``judged``. With a
     calibration, ``judged`` is instead the bound of the true leak probability, for each prompt and for the pool (null if the
     numbers of answers differ). ``leak_at_k`` holds for all k at once, each side at alpha by itself; it is null unless all
-    scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested.
+    scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested. ``refused`` has the reasons
+    why nothing is claimed of these scores; then every bound, and what is made from bounds, is null.
     """
     model = Numbers([row for row in rows if row.scope == "model"])
     record, share = model.facts("settings"), model.row("share_above")
@@ -57,6 +58,8 @@ def bounds(rows: Sequence[Result]) -> Document:
             entry["judged"] = _judged(each[item], model)
         if labelled:
             entry["labelled"] = _by_labels(each[item].row("leak", "labelled"))
+    if refused := record.get("refused", []):
+        return _refused(record, list(entries.values()), refused)
     document: Document = {
         "alpha": record["alpha"],
         "n_prompts": len(entries),
@@ -64,6 +67,7 @@ def bounds(rows: Sequence[Result]) -> Document:
         "worst_prompt": worst and {**worst.facts, "metric": record["metric"], "bound": worst.upper},
         "pooled": pooled and pooled.upper,
         "share_above": {"threshold": record["threshold"], "share": share and share.estimate},
+        "refused": [],
         **{key: record[key] for key in ("fixed_bounds", "log") if key in record},
     }
     if "fixed_bounds" not in record:
@@ -85,6 +89,23 @@ def bounds(rows: Sequence[Result]) -> Document:
     return document
 
 
+def _refused(record: Document, entries: list[Document], refused: Sequence[str]) -> Document:
+    """The keys of `bounds` where nothing may be claimed: counts, means and reasons."""
+    document: Document = {
+        "alpha": record["alpha"],
+        "n_prompts": len(entries),
+        "per_prompt": entries,
+        "worst_prompt": None,
+        "pooled": None,
+        "share_above": {"threshold": record["threshold"], "share": None},
+        "refused": list(refused),
+        **{key: record[key] for key in ("fixed_bounds", "log") if key in record},
+    }
+    if "fixed_bounds" not in record:
+        document["population"] = None
+    return document | {key: None for key in record["asked"]}
+
+
 def _questions(rows: Sequence[Result], split: str) -> dict[str, Numbers]:
     return Results({"": tuple(row for row in rows if row.split == split)}).questions("")
 
@@ -97,6 +118,8 @@ def _entry(item: str, numbers: Numbers, record: Document) -> Document:
         del entry["missing"]
     bands = _bands(numbers.series("leak_at_k", "anytime" if early else "sampled"))
     entry |= {"leak_at_k": bands or None, "m_gen": None, "tighter": None}
+    if record.get("refused"):
+        return entry | {name: None for name in STOPPED if early}
     if early:
         return (
             entry

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from lethe.results.licence import Source, outside_own_mean, refusals
+from lethe.results.licence import Source, below_own_mean, refusals
 from lethe.results.table import Rows
 from lethe.statistics.bound import Assumes, Bound, Covers
 
@@ -75,7 +75,7 @@ def test_a_bound_below_the_mean_of_its_own_scores_is_found_by_the_name_of_its_qu
             split="forget",
         )
 
-    assert outside_own_mean(rows.rows) == ("ada",)
+    assert below_own_mean(rows.rows) == ("ada",)
 
 
 def test_a_bound_is_compared_with_the_mean_of_its_own_scores_alone():
@@ -85,4 +85,4 @@ def test_a_bound_is_compared_with_the_mean_of_its_own_scores_alone():
         "question", "score_betting", "sampled", None, None, upper(0.1), item="ada", split="forget"
     )
 
-    assert outside_own_mean(rows.rows) == ()
+    assert below_own_mean(rows.rows) == ()

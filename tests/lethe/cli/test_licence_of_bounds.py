@@ -1,0 +1,115 @@
+"""`lethe bounds` claims nothing of scores whose independence is refuted: no bound, no probability, a closed gate."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lethe
+from lethe.errors import BadInput
+from tests.lethe.cli.calls import Command
+from tests.lethe.io.logs.small_logs import lm_eval_line, write_lines
+
+command = Command("bounds")
+QUESTIONS, N, RATE = 30, 200, 0.365
+
+
+def merged(tmp_path, leaking: int):
+    """Answers to many questions under one name; one question leaks."""
+    generator = np.random.default_rng(3)
+    rates = np.zeros(QUESTIONS)
+    rates[leaking] = RATE
+    scores = (generator.random((QUESTIONS, N)) < rates[:, None]).astype(int).ravel()
+    path = tmp_path / "scores.csv"
+    pd.DataFrame({"score": scores}).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("leaking", [10, 29])
+def test_a_bound_below_its_own_mean_claims_nothing_and_closes_the_gate(tmp_path, leaking):
+    done = command.call(merged(tmp_path, leaking), "--fail-above", 0.2, "--json")
+
+    document = json.loads(done.stdout)
+    (row,) = document["per_prompt"]
+    assert done.exit_code == 1
+    assert row["mean"] == pytest.approx(RATE / QUESTIONS, rel=0.3)
+    assert {
+        row[key] for key in ("m_bin", "m_bin_lower", "m_mu", "m_sigma", "m_gen", "tighter")
+    } == {None}
+    assert {document[key] for key in ("worst_prompt", "pooled", "population")} == {None}
+    assert document["share_above"]["share"] is None
+    assert "below the mean of its own scores (all)" in document["refused"][0]
+    assert document["gate"]["closed"] is True
+    assert document["gate"]["bound"] is None
+    assert "--by" in document["gate"]["reason"]
+
+
+def test_a_refused_claim_has_no_probability_on_the_terminal(tmp_path):
+    done = command.call(merged(tmp_path, 29))
+
+    assert done.exit_code == 0
+    assert "with probability" not in done.output
+    assert "Nothing is claimed of these scores: An upper bound lies below" in " ".join(
+        done.output.split()
+    )
+
+
+def test_what_was_asked_of_a_refused_claim_is_null(tmp_path):
+    path = merged(tmp_path, 29)
+
+    document = json.loads(command.call(path, "--together", "holm", "--pass-at", 1, "--json").stdout)
+
+    assert {document[key] for key in ("together", "pass_hat_k", "leak_at_k")} == {None}
+
+
+def test_in_python_a_refused_claim_has_no_worst_prompt(tmp_path):
+    bounds = lethe.bounds(merged(tmp_path, 29))
+
+    with pytest.raises(BadInput, match="no bound is stated"):
+        bounds.worst()
+    assert bounds.refused
+    assert not bounds.model.bounds
+
+
+def test_a_refused_claim_is_not_written_for_another_tool(tmp_path):
+    said = command.refused(merged(tmp_path, 29), "--to", "inspect", "--out", tmp_path / "b.json")
+
+    assert "no bound to write" in said
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_a_log_that_states_greedy_decoding_claims_nothing(tmp_path):
+    lines = [lm_eval_line(number, ["no"], exact_match=0.0) for number in range(3)]
+    for line in lines:
+        line["arguments"]["gen_args_0"]["arg_1"] = {"do_sample": False, "until": []}
+    path = write_lines(tmp_path / "samples_t_2026-01-01T00-00-00.000000.jsonl", lines)
+
+    done = command.call(path, "--fail-above", 0.99, "--json")
+
+    document = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert "do_sample false" in document["refused"][0]
+    assert document["gate"]["closed"] is True
+
+
+def test_scores_that_are_sorted_downward_keep_the_bounds_that_need_no_order():
+    row = lethe.bounds([1] * 30 + [0] * 170).as_json()["per_prompt"][0]
+
+    assert row["m_bin_lower"] < 0.15 < row["m_bin"]
+    assert row["tighter"]["mean_upper"] is row["tighter"]["mean_lower"] is None
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.5])
+def test_independent_draws_are_not_refused_and_their_bounds_contain_their_means(alpha):
+    generator = np.random.default_rng(5)
+    scores = (generator.random((300, 150)) < 0.05).astype(float)
+
+    bounds = lethe.bounds(scores, alpha=alpha)
+
+    rows = bounds.as_json()["per_prompt"]
+    assert not bounds.refused
+    assert all(
+        row["tighter"]["mean_lower"] <= row["mean"] <= row["tighter"]["mean_upper"] for row in rows
+    )
+    assert all(row["sd"] <= row["tighter"]["sd_upper"] + 1e-7 for row in rows)
