@@ -16,7 +16,7 @@ from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, check, plural
 from lethe.evaluation import prompts as bounded
 from lethe.evaluation import scores as scored
-from lethe.evaluation.labels import label_rows
+from lethe.evaluation.labels import Drawn, label_rows
 from lethe.evaluation.scores import Missing, Scores
 from lethe.io.tables import judge_in, read_calibration, read_table
 from lethe.results import licence
@@ -120,16 +120,18 @@ class Bounds(Measurement):
         return bounded.Worst(max(uppers, key=uppers.__getitem__), bound) if bound else None
 
     def worst_by_labels(self) -> bounded.Worst | None:
-        """Return the labelled prompt with the largest bound of the true leak probability by its labels alone."""
-        ends = {
-            item: end
-            for item, own in self.questions.items()
-            if (end := own.upper("leak", "labelled"))
-        }
-        item = max(ends, key=lambda name: ends[name].value, default=None)
-        return (
-            bounded.Worst(item, replace(ends[item], covers=Covers.WORST_PROMPT)) if item else None
-        )
+        """Return the prompt with the largest bound of the true leak probability by its labels alone.
+
+        None unless every prompt has labels: a prompt without labels may be the worst.
+        """
+        ends: dict[str, Bound] = {}
+        for item, numbers in self.questions.items():
+            end = numbers.upper("leak", "labelled")
+            if end is None:
+                return None
+            ends[item] = end
+        item = max(ends, key=lambda name: ends[name].value)
+        return bounded.Worst(item, replace(ends[item], covers=Covers.WORST_PROMPT))
 
     def sentences(self) -> list[str]:
         if self.refused:
@@ -398,13 +400,13 @@ def bounds(
                 raise BadValue(name, value, f"{legal} for a run that stopped early")
         bounded.measure_stopped(rows, prompts, settings)
         return result(rows.rows)
+    known = licence.Source()
     bounded.measure_file(rows, prompts, settings)
     rate = bounded.counts_of([prompt.scores for prompt in prompts])
     if ks and np.isnan(rate.leaks).any():
         raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
     if labels is not None:
-        drawn = {one.prompt_id: one.n + one.missing * (missing == "drop") for one in prompts}
-        label_rows(rows, labels, drawn, alpha)
+        known = label_rows(rows, labels, _drawn(prompts, missing), alpha)
     if ks:
         add = partial(rows.add, "model", split="forget")
         bounded.band_rows(
@@ -413,7 +415,7 @@ def bounds(
         bounded.band_rows(
             add, "leak_at_k", "sampled", rate.mean(alpha, [k for k in ks if k not in QUERIES])
         )
-    return result(rows.rows)
+    return result(rows.rows, known)
 
 
 def _licensed(
@@ -423,9 +425,12 @@ def _licensed(
     log: scored.LogScores | None,
     asked: Sequence[str],
     rows: Sequence[Result],
+    of_labels: licence.Source | None = None,
 ) -> Bounds:
     """The result with its bounds, or without them where nothing may be claimed; ``asked`` are the keys of further claims."""
     known = log.licence_facts() if log else licence.Source()
+    if of_labels is not None:
+        known = known.joined(of_labels)
     known = replace(known, below_own_mean=licence.below_own_mean(rows))
     if refused := licence.refusals(known):
         record = {"refused": refused, "asked": list(asked)}
@@ -434,6 +439,19 @@ def _licensed(
             for row in licence.without_claims(rows)
         ]
     return Bounds(settings, prompts, tuple(rows), place, log, tuple(refused))
+
+
+def _drawn(prompts: Sequence[scored.PromptScores], missing: Missing | None) -> dict[str, Drawn]:
+    """The answers that labels may be of."""
+    drawn: dict[str, Drawn] = {}
+    for prompt in prompts:
+        dropped = prompt.missing if missing == "drop" else 0
+        verdict_of_sample: dict[str, float] | None = None
+        if prompt.samples is not None and np.isin(prompt.scores, (0.0, 1.0)).all():
+            samples = map(str, prompt.samples.tolist())
+            verdict_of_sample = dict(zip(samples, prompt.scores.tolist(), strict=True))
+        drawn[prompt.prompt_id] = Drawn(prompt.n + dropped, verdict_of_sample)
+    return drawn
 
 
 def calibration_of(

@@ -45,11 +45,15 @@ Missing = Literal["worst", "drop"]
 
 @dataclass(frozen=True)
 class PromptScores:
-    """One prompt's scores in sampling order; each of the ``missing`` scores is NaN, or omitted if they were dropped."""
+    """One prompt's scores in sampling order; each of the ``missing`` scores is NaN, or omitted if they were dropped.
+
+    ``samples`` are the names of the answers, in the order of the scores; None where the source has none.
+    """
 
     prompt_id: str
     scores: np.ndarray
     missing: int = 0
+    samples: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -201,18 +205,30 @@ def read_scores(
     codes, labels = pd.factorize(names)
     same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
     codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(values[order], np.flatnonzero(np.diff(codes[order])) + 1)
-    counts = np.bincount(codes, weights=absent).astype(int).tolist()
-    if missing == "drop":
-        parts = [
-            part[~np.isnan(part)] if count else part
-            for part, count in zip(parts, counts, strict=True)
-        ]
-    if empty := [label for label, part in zip(labels, parts, strict=True) if not len(part)]:
+    prompts = _split(labels, codes, values, samples if "sample" in table else None, missing)
+    if empty := [prompt.prompt_id for prompt in prompts if not prompt.n]:
         remedy = "Remove the prompt, or use --missing worst."
         raise BadFile(path, f"prompt {empty[0]!r} has no score left", remedy)
-    return [PromptScores(label, *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
+    return prompts
+
+
+def _split(
+    labels: np.ndarray,
+    codes: np.ndarray,
+    values: np.ndarray,
+    samples: np.ndarray | None,
+    missing: str | None,
+) -> list[PromptScores]:
+    """The scores of each prompt, whose place among the ``labels`` the ``codes`` name."""
+    order = np.argsort(codes, kind="stable")
+    begins = np.flatnonzero(np.diff(codes[order])) + 1
+    prompts = []
+    for place, rows in enumerate(np.split(order, begins)):
+        absent = np.isnan(values[rows])
+        kept = rows[~absent] if missing == "drop" else rows
+        names = None if samples is None else samples[kept]
+        prompts.append(PromptScores(labels[place], values[kept], int(absent.sum()), names))
+    return prompts
 
 
 EARLY, UNFINISHED = "early", "unfinished"

@@ -128,8 +128,8 @@ def _of_meaning(source: Source) -> Iterable[str]:
         )
     if source.labels_not_random:
         yield (
-            f"{source.labels_not_random}, so the labels are no random draws of the answers. Label the draws that "
-            "`lethe label` asks for, of every question, and give those."
+            f"{source.labels_not_random}, so the labels are no random draws of the answers. Label a random "
+            "draw of a random question, without sight of text or verdict, again and again, and give those."
         )
 
 

@@ -461,3 +461,71 @@ def test_labels_of_random_draws_bound_the_average_whatever_the_scores(tmp_path, 
         tmp_path / "w.csv", index=False
     )
     assert "more draws" in judged.refused(tmp_path / "clean.csv", "--labels", tmp_path / "w.csv")
+
+
+M, DRAWS = 30, 40
+
+
+def labelled_run(tmp_path, chosen, called=lambda sample: 0):
+    """A run of 30 prompts with 40 draws each, and labels of the ``chosen`` (prompt, sample) pairs, none of them a leak."""
+    rows = [(f"q{i}", draw, called(draw)) for i in range(M) for draw in range(DRAWS)]
+    run, labels = tmp_path / "run.csv", tmp_path / "labels.csv"
+    pd.DataFrame(rows, columns=["prompt_id", "sample", "score"]).to_csv(run, index=False)
+    table = pd.DataFrame([(f"q{i}", draw) for i, draw in chosen], columns=["prompt_id", "sample"])
+    table.assign(label=0).to_csv(labels, index=False)
+    return run, "--labels", labels
+
+
+def random_pairs(n):
+    rng = np.random.default_rng(7)
+    pairs = rng.permutation([(i, draw) for i in range(M) for draw in range(DRAWS)])
+    return pairs[:n].tolist()
+
+
+def test_labels_of_one_question_bound_no_average(tmp_path):
+    run = labelled_run(tmp_path, [(0, draw) for draw in range(DRAWS)])
+
+    got = result(*run)
+
+    assert not got["labelled"] or got["labelled"]["upper"] is None
+    assert "1 of 30 prompts" in got["refused"][0]
+    assert "by labels alone" not in call(*run).output
+
+
+def test_random_labels_bound_the_average_and_nothing_is_refused(tmp_path):
+    got = result(*labelled_run(tmp_path, random_pairs(200), called=lambda draw: int(draw < 9)))
+
+    assert got["labelled"]["n"] == 200
+    assert got["refused"] == []
+
+
+def test_labels_of_the_answers_that_a_judge_calls_clean_bound_no_average(tmp_path):
+    clean = [(i, draw) for i, draw in random_pairs(900) if draw >= 20]
+
+    got = result(*labelled_run(tmp_path, clean, called=lambda draw: int(draw < 20)))
+
+    assert not got["labelled"] or got["labelled"]["upper"] is None
+    assert "other verdicts" in got["refused"][0]
+
+
+def test_labels_that_are_not_random_close_the_gate_with_the_reason(tmp_path):
+    many = [(i, draw) for i in range(M) for draw in range(DRAWS if i < 15 else 1)]
+
+    done = call(*labelled_run(tmp_path, many), "--fail-above", 0.99, "--json")
+
+    assert done.exit_code == 1
+    assert "no random draws" in json.loads(done.stdout)["gate"]["reason"]
+
+
+def test_no_prompt_is_the_worst_by_labels_while_another_has_none(tmp_path):
+    run, _, labels = labelled_run(tmp_path, [(i, 0) for i in range(M - 1)])
+
+    assert lethe.bounds(run, labels=labels).worst_by_labels() is None
+
+
+def test_the_worst_prompt_by_labels_is_one_of_all_prompts(tmp_path):
+    run, _, labels = labelled_run(tmp_path, [(i, draw) for i in range(M) for draw in range(2)])
+
+    worst = lethe.bounds(run, labels=labels).worst_by_labels()
+
+    assert worst.bound.covers == Covers.WORST_PROMPT
