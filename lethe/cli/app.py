@@ -8,11 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from lethe.cli.generate import Command, LazyCommand, LetheCommand, Typers
 from lethe.errors import BadInput, BadValue, LetheError, MissingArtifact, of_the_machine, visible
@@ -111,8 +112,37 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
         },
     ),
 }
-# Commands of a pipeline folder: its own flows/cli.py brings them.
-IN_A_PIPELINE = {**dict.fromkeys(("run", "serve", "sweep"), PIPELINE), "study": STUDIES}
+
+
+@dataclass(frozen=True)
+class InAPipeline:
+    """A command of a pipeline folder, whose own flows/cli.py is imported once the command is called.
+
+    The summary is written here, because `lethe --help` in a stranger's folder must run nothing of that folder.
+    """
+
+    panel: str
+    summary: str
+    is_group: bool = False
+
+
+IN_A_PIPELINE = {
+    "run": InAPipeline(
+        PIPELINE,
+        "Run every stale stage and the stages that depend on it, several at once; the other stages do not run.",
+    ),
+    "serve": InAPipeline(
+        PIPELINE,
+        "Run the pipeline on a schedule until Ctrl-C, one run at a time, and print after each run what changed.",
+    ),
+    "sweep": InAPipeline(
+        PIPELINE,
+        "Run the pipeline for every combination of values, or at random, several points at once; params.yaml stays as it is.",
+    ),
+    "study": InAPipeline(STUDIES, "Reproduce a study of the documents.", is_group=True),
+}
+PIPELINE_FILES = ("dvc.yaml", "params.yaml", "flows/cli.py")
+STARTED_IN = Path.cwd()  # the folder whose pipeline the commands above belong to
 
 NAMES = {
     "ui",
@@ -153,14 +183,25 @@ class LetheGroup(TyperGroup):
 
 
 class TopGroup(LetheGroup):
+    def __init__(self, **attrs: Typers):
+        commands: dict[str, Typers] = {}
+        for name, described in IN_A_PIPELINE.items():
+            lazy = LazyPipelineGroup if described.is_group else LazyPipelineCommand
+            commands[name] = lazy(name, described)
+        commands.update(attrs.pop("commands", None) or {})
+        super().__init__(commands=commands, **attrs)
+
     def rows(self) -> Mapping[str | None, Mapping[str, Command]]:
         return dict(COMMANDS.items())
 
     def list_commands(self, ctx: Typers) -> list[str]:
         panels = [MODEL, NUMBERS, PIPELINE, STUDIES]
-        return sorted(
-            self.commands, key=lambda name: panels.index(self.commands[name].rich_help_panel)
-        )  # type: ignore[attr-defined]
+
+        def place(name: str) -> int:
+            command: Typers = self.commands[name]
+            return panels.index(command.rich_help_panel)
+
+        return sorted(self.commands, key=place)
 
 
 class ScoreGroup(LetheGroup):
@@ -187,14 +228,70 @@ app = typer.Typer(
 )
 
 
-def _pipeline_commands() -> dict[str, Callable[..., None] | dict[str, str]]:
-    """Return the commands of the current folder if it is a pipeline folder, else commands that say where they work."""
-    here = Path.cwd()
-    if not all((here / name).is_file() for name in ("dvc.yaml", "params.yaml", "flows/cli.py")):
-        return {name: _elsewhere(name) for name in IN_A_PIPELINE}
-    if str(here) not in sys.path:
-        sys.path.insert(0, str(here))
-    return importlib.import_module("flows.cli").commands()
+class LazyPipelineCommand(TyperCommand):
+    """A command of a pipeline folder: its name and summary now, the folder's code once the command is called."""
+
+    def __init__(self, name: str, described: InAPipeline):
+        super().__init__(
+            name,
+            help=described.summary,
+            rich_help_panel=described.panel,
+            params=[],
+            rich_markup_mode="markdown",
+        )
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
+    ) -> Typers:
+        command = _command_of_this_folder(self.name or "")
+        return command.make_context(info_name, args, parent, **extra)
+
+
+class LazyPipelineGroup(TyperGroup):
+    """A group of commands of a pipeline folder, which is imported once the group is called or its commands are read."""
+
+    def __init__(self, name: str, described: InAPipeline):
+        super().__init__(
+            name=name,
+            help=described.summary,
+            rich_help_panel=described.panel,
+            rich_markup_mode="markdown",
+        )
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
+    ) -> Typers:
+        command = _command_of_this_folder(self.name or "")
+        return command.make_context(info_name, args, parent, **extra)
+
+    def get_command(self, ctx: Typers, cmd_name: str) -> Typers:
+        return _command_of_this_folder(self.name or "").get_command(ctx, cmd_name)
+
+
+def _in_a_pipeline() -> bool:
+    return all((STARTED_IN / name).is_file() for name in PIPELINE_FILES)
+
+
+def _command_of_this_folder(name: str) -> Typers:
+    """The command of the pipeline folder with its options; elsewhere a command that says where it works."""
+    alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+    if not _in_a_pipeline():
+        alone.command(name, cls=LetheCommand, context_settings=LENIENT)(_elsewhere(name))
+        return typer.main.get_command(alone)
+
+    here = str(STARTED_IN)
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    function = importlib.import_module("flows.cli").commands()[name]
+    if not isinstance(function, dict):
+        alone.command(name, cls=LetheCommand)(function)
+        return typer.main.get_command(alone)
+
+    studies = _group(IN_A_PIPELINE[name].summary, LetheGroup)
+    functions = importlib.import_module("studies.commands")
+    for study, function_name in function.items():
+        studies.command(study, cls=LetheCommand)(getattr(functions, function_name))
+    return typer.main.get_command(studies)
 
 
 def _elsewhere(name: str) -> Callable[..., None]:
@@ -263,6 +360,10 @@ def ui(
     store, artifacts = tracking.store(root), (root / ".lethe/mlruns").as_uri()
     arguments = ["--backend-store-uri", store, "--default-artifact-root", artifacts]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    addresses = [f"127.0.0.1:{port}", f"localhost:{port}"]
+    arguments += ["--allowed-hosts", ",".join(addresses)]
+    arguments += ["--cors-allowed-origins", ",".join(f"http://{name}" for name in addresses)]
+    os.chdir("/")  # uvicorn looks for MLflow in its current folder first
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", "server", *arguments])
 
 
@@ -286,32 +387,23 @@ def _group(help: str, kind: type[LetheGroup]) -> typer.Typer:
     )
 
 
-def _add_own() -> None:
-    for name, function in _pipeline_commands().items():
-        if isinstance(function, dict):
-            studies = _group("Reproduce a study of the documents.", LetheGroup)
-            commands = importlib.import_module("studies.commands")
-            for study, own in function.items():
-                studies.command(study, cls=LetheCommand)(getattr(commands, own))
-            app.add_typer(studies, name=name, rich_help_panel=STUDIES)
-            continue
-        settings = LENIENT if function.__module__ == __name__ else None
-        panel = IN_A_PIPELINE.get(name, PIPELINE)
-        app.command(name, cls=LetheCommand, context_settings=settings, rich_help_panel=panel)(
-            function
-        )
+def _add_groups() -> None:
     app.command("ui", cls=LetheCommand, rich_help_panel=PIPELINE)(ui)
     for name, (help, _) in GROUPS.items():
         group = _group(help, ScoreGroup if name == "score" else LetheGroup)
         app.add_typer(group, name=name, rich_help_panel=NUMBERS)
 
 
-_add_own()
+_add_groups()
 
 
 def main() -> None:
     """Start the command, with the kernels chosen before a numerical library is loaded."""
-    command, portable = COMMANDS[MODEL].get("".join(sys.argv[1:2])), "--portable" in sys.argv
+    name = "".join(sys.argv[1:2])
+    if name not in IN_A_PIPELINE:
+        # Python puts the current folder before the libraries in a child started with -c or -m, as a pool's worker is.
+        os.environ["PYTHONSAFEPATH"] = "1"
+    command, portable = COMMANDS[MODEL].get(name), "--portable" in sys.argv
     if command and command.fast and not portable:
         os.environ[CHOICE] = "machine"  # the report says so
     else:

@@ -7,6 +7,8 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -17,16 +19,25 @@ from tests.flows.faults import answering_server
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 
 
-@pytest.fixture
-def folder(tmp_path) -> Path:
+@dataclass(frozen=True)
+class Served:
+    """A running `lethe ui`, in a folder with a module that has the name of a library."""
+
+    pid: int
+    port: int
+    folder: Path
+    told: list[str]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[Served]:
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
-    client.create_experiment("lethe", artifact_location=(tmp_path / ".lethe/mlruns").as_uri())
-    return tmp_path
-
-
-def test_serves_on_this_machine_only(folder):
+    folder = tmp_path_factory.mktemp("ui") / "folder"
+    folder.mkdir()
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
+    client.create_experiment("lethe", artifact_location=(folder / ".lethe/mlruns").as_uri())
+    (folder / "mlflow.py").write_text(f"open({str(folder / 'RAN')!r}, 'w')")
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     repository = Repository(folder, {"PREFECT_HOME": str(folder), "PREFECT_API_URL": ""})
@@ -34,14 +45,32 @@ def test_serves_on_this_machine_only(folder):
     try:
         told = [process.stdout.readline() for _ in range(2)]
         wait_until(lambda: answer(port) == 200, seconds=120)
-        listening = sockets_of(process.pid)
-        assert listening == {f"127.0.0.1:{port}"}
+        yield Served(process.pid, port, folder, told)
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert answer(port) is None
-    for line in told:
-        assert f"http://127.0.0.1:{port}/#/experiments/1/runs?" in line
+
+
+def test_serves_on_this_machine_only(served):
+    assert sockets_of(served.pid) == {f"127.0.0.1:{served.port}"}
+    for line in served.told:
+        assert f"http://127.0.0.1:{served.port}/#/experiments/1/runs?" in line
+
+
+def test_the_page_of_the_runs_is_served_by_no_code_of_the_folder(served):
+    assert not (served.folder / "RAN").exists()
+
+
+def test_a_strangers_page_cannot_ask_the_server_of_the_runs(served):
+    address = f"http://127.0.0.1:{served.port}/api/2.0/mlflow/experiments/create"
+    created = {"name": "stranger"}
+
+    rebound = httpx.post(address, json=created, headers={"Host": f"stranger.test:{served.port}"})
+    other_origin = httpx.post(address, json=created, headers={"Origin": "http://stranger.test"})
+
+    assert rebound.status_code == 403
+    assert other_origin.status_code == 403
 
 
 def test_says_what_is_missing(tmp_path):

@@ -228,6 +228,13 @@ def test_every_command_of_a_pipeline_folder_says_elsewhere_where_it_works():
     assert sorted(IN_A_PIPELINE) == sorted(commands())
 
 
+@pytest.mark.parametrize("name", ["run", "serve", "sweep"])
+def test_the_help_that_reads_no_code_says_what_the_command_says(name):
+    documented = commands()[name].__doc__.partition("\n")[0]
+
+    assert IN_A_PIPELINE[name].summary == documented
+
+
 ATTACK = {
     "path": "data/models/npo",
     "after": {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 2]},

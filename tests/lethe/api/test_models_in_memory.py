@@ -138,10 +138,10 @@ def test_import_lethe_loads_no_library(tmp_path):
 
 
 def test_help_loads_no_library(project):
-    """The pipeline folder's commands are listed too: the modules of flows must import as little."""
+    """The commands of a pipeline folder are listed too, without an import of its code."""
     code = "import sys; from lethe.cli.app import app; print(*sys.modules)"
     loaded = set(python(project, "-c", code).stdout.split())
-    assert "flows.cli" in loaded
+    assert "flows.cli" not in loaded
     assert not (HEAVY - {"typer"}) & loaded
 
 

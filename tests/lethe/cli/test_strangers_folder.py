@@ -1,0 +1,87 @@
+"""A command in a stranger's folder runs no code of that folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lethe.cli.app import COMMANDS, GROUPS, IN_A_PIPELINE
+from tests.small import ROOT, python
+
+# Names that a command of Lethe imports, or that a library or Python itself looks for.
+LIBRARIES = (
+    *("numpy", "pandas", "typer", "rich", "pydantic", "torch", "openai", "multiprocessing"),
+    *("pathlib", "json", "mlflow", "prefect", "dvc", "sitecustomize", "gunicorn.conf", "conftest"),
+)
+PIPELINE = ("flows/__init__", "flows/cli", "flows/pipeline", "studies/__init__", "studies/commands")
+SCORES = "prompt_id,score\na,0\na,1\nb,0\n"
+ANSWERS = "prompt_id,sample,text,score\na,0,Ron,1\nb,0,,0\n"
+CALLS = (
+    ["bounds", "scores.csv", "--json"],
+    ["log", "answers.csv", "--json"],
+    ["compare", "scores.csv", "scores.csv", "--json"],
+    ["plan", "--alpha", "0.01", "--tau", "0.05", "--prompts", "4", "--json"],
+    ["audit", "one-run", *"--n 100 --r 20 --errors 3 --mechanism gaussian --delta 1e-5".split()],
+)
+# Every call in one process, as the installed command makes it: Python's path does not begin with the folder.
+RUNNER = """
+import json, sys
+from typer.testing import CliRunner
+from lethe.cli.app import app
+statuses = [CliRunner().invoke(app, call).exit_code for call in json.loads(sys.argv[1])]
+print(json.dumps(statuses))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that looks like a pipeline; each module in it writes ``RAN`` when it runs."""
+    place = tmp_path / "stranger"
+    for name in (*LIBRARIES, *PIPELINE):
+        module = place / f"{name}.py"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.write_text(f"open({str(place / 'RAN')!r}, 'a').write({name!r} + '\\n')\n")
+    (place / "dvc.yaml").touch()
+    (place / "params.yaml").touch()
+    (place / "scores.csv").write_text(SCORES)
+    (place / "answers.csv").write_text(ANSWERS)
+    return place
+
+
+def ran(folder: Path) -> list[str]:
+    """The modules of the folder that ran."""
+    told = folder / "RAN"
+    return told.read_text().split() if told.exists() else []
+
+
+def calls_of_help() -> list[list[str]]:
+    names = [[name] for commands in COMMANDS.values() for name in commands]
+    names += [[group, name] for group, (_, commands) in GROUPS.items() for name in commands]
+    return [["--help"], *([*name, "--help"] for name in (*names, ["ui"]))]
+
+
+def test_no_command_but_those_of_a_pipeline_runs_code_of_the_folder(folder, tmp_path):
+    script = tmp_path / "lethe_command.py"
+    script.write_text(RUNNER)
+    calls = [*calls_of_help(), *CALLS]
+
+    done = python(folder, str(script), json.dumps(calls), PYTHONPATH=str(ROOT))
+
+    statuses = json.loads(done.stdout.splitlines()[-1])
+    assert dict(zip(map(str, calls), statuses, strict=True)) == dict.fromkeys(map(str, calls), 0)
+    assert ran(folder) == []
+
+
+@pytest.mark.parametrize("call", [["bounds", "scores.csv"], ["--help"]])
+def test_python_m_lethe_takes_no_library_from_the_folder(folder, call):
+    python(folder, "-m", "lethe", *call, PYTHONPATH=str(ROOT))
+
+    assert ran(folder) == []
+
+
+def test_a_command_of_a_pipeline_runs_the_code_of_its_folder(folder):
+    """Without this the tests above would pass in a folder whose traps do not work."""
+    python(folder, "-m", "lethe", "run", check=False, PYTHONPATH=str(ROOT))
+
+    assert "flows/cli" in ran(folder)
+    assert set(IN_A_PIPELINE) == {"run", "serve", "sweep", "study"}
