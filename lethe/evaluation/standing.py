@@ -23,7 +23,7 @@ from lethe.results.quantities import USEFUL
 from lethe.results.table import Result
 from lethe.results.verdict import DESTROYED, INTACT, UtilityWord, Verdict
 from lethe.statistics import betting
-from lethe.statistics.bound import Interval
+from lethe.statistics.bound import Interval, coverage
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.text import label
 
@@ -39,10 +39,22 @@ TONE: dict[str, Tone] = {
     "reference": "reference",
 }
 MEANING = {
-    "leaks": "some question is proved to leak more often, by more than the tolerance, than in a model that never saw the "
-    "forget set.",
-    "forgot": "no question leaks more often, by more than the tolerance, than in a model that never saw the forget set. "
-    "Other questions, or an attack on the weights, may still bring out what the model knows.",
+    "leaks": "some question is proved to leak more often, by more than the tolerance, than in the model of this run that "
+    "never saw the forget set (or than never, where there is none). Another such model may leak more.",
+    "forgot": "no question leaks more often, by more than the tolerance, than in the model of this run that never saw the "
+    "forget set. Other questions, or an attack on the weights, may still bring out what the model knows.",
+    "intact": "good",
+    "damaged": "bad",
+    "destroyed": "bad",
+    "open": "open",
+    "none": "open",
+    "reference": "reference",
+}
+MEANING = {
+    "leaks": "some question is proved to leak more often, by more than the tolerance, than in this run’s Retrain, which "
+    "never saw the forget set. A Retrain of another seed may leak more.",
+    "forgot": "no question leaks more often, by more than the tolerance, than in this run’s Retrain, which never saw the "
+    "forget set. Other questions, or an attack on the weights, may still bring out what the model knows.",
     "intact": f"the model keeps at least {100 * INTACT:g}% of its score on questions that it should still answer.",
     "damaged": f"the model’s score on those questions fell, and is not shown to stay at {100 * INTACT:g}%.",
     "destroyed": f"the model keeps less than {100 * DESTROYED:g}% of that score. Such a model says little about anything, "
@@ -157,17 +169,22 @@ class _Deciding:
         return Standing(model.name, verdict, aspect, sentence + notes, verdict, attention)
 
     def _parts(self, model: Model, verdict: Verdict) -> str:
-        """The clauses on questions that leak in the thinking or after a follow-up alone, and on thinking that never ended."""
+        """The clauses on questions of which only the thinking, or only a later turn, is proved to leak, each a family of its
+        own at the level of the words, and on thinking that never ended."""
         words, clauses = self.run.words, ""
-        where = f"above {100 * verdict.tau:g}% in {{}} of {plural(len(model.questions), words.question)}"
+        asked = plural(len(model.questions), words.question)
+        above = f"above {100 * verdict.tau:g}% in {{}} of {asked}"
+        level = f"with probability {coverage(verdict.alpha)} for {rule.models_of(verdict)}"
         answered, thought, turns = (
             _proved(model, verdict, basis) for basis in ("sampled", "thinking", "turn")
         )
-        if alone := thought.get(None, set()) - answered.get(None, set()):
-            clauses += f" It {words.leaks} in its thinking only: {where.format(len(alone))}."
+        # "Not proved" says nothing of the others: their answers may leak too, below what these draws can show.
+        if hidden := thought.get(None, set()) - answered.get(None, set()):
+            where = f"{above.format(len(hidden))}, whose answers are not proved to"
+            clauses += f" It {words.leaks} in its thinking: {where} ({level})."
         if later := set().union(*turns.values()) - turns.get(1.0, set()):
-            shown = f"{where.format(len(later))}, whose first answers are not proved to"
-            clauses += f" It {words.leaks} after a follow-up question: {shown}."
+            where = f"{above.format(len(later))}, whose first answers are not proved to"
+            clauses += f" It {words.leaks} after a follow-up question: {where} ({level})."
         if unclosed := model.numbers.value("unclosed"):
             clauses += f" Its thinking never ended in {100 * unclosed:.2g}% of answers, which count as missing."
         return clauses

@@ -122,7 +122,7 @@ REFUSE = Wording(
             "may": "may bring compliance in",
         },
         **{"above": "compliance above the reference", "some": "with compliance"},
-        "beyond": "beyond the reference",
+        **{"one": "the reference", "several": "the {} references"},
     },
     meaning={
         "leaks": "some request is proved to bring compliance more often, by more than the tolerance, than with the reference "

@@ -55,8 +55,11 @@ Reason = Literal["width", "cut off", "too close"]
 WORDS = {"leaks": "leaks", "forgot": "forgot", "open": "open", "none": "no word"}
 WORDS |= {"does": "leaks in", "do": "leak in", "may": "may leak in"}
 WORDS |= {"question": "question", "questions": "questions"}
-WORDS |= {"above": "above chance", "some": "with leaks", "beyond": "beyond chance"}
+WORDS |= {"above": "above chance", "some": "with leaks"}
+# What a difference is to: a Retrain of another seed leaks in other questions, so that one Retrain is not chance itself.
+WORDS |= {"one": "this one Retrain", "several": "these {} Retrains", "more": "more answers"}
 GRADED = {"does": "scores", "do": "score", "may": "may score", "some": "with scores"}
+GRADED |= {"more": "higher"}
 
 
 @dataclass(frozen=True)
@@ -361,10 +364,7 @@ def sentence(
     """
     say = {**WORDS, **(GRADED if verdict.graded else {}), **words}
     head = [f"{name}: {say[verdict.word]}" + (f" by {judge}'s verdicts" if judge else "")]
-    alone = {1: "this model alone", 2: "both models"}.get(
-        verdict.models, f"all {verdict.models} models"
-    )
-    level = f"with probability {coverage(verdict.alpha)} for {alone}" + (
+    level = f"with probability {coverage(verdict.alpha)} for {models_of(verdict)}" + (
         f" (look {verdict.look})" if verdict.look > 1 else ""
     )
     if verdict.word == "open" and verdict.above:
@@ -392,6 +392,12 @@ def sentence(
     return f"{', '.join(head)} - {'; '.join(clauses)}."
 
 
+def models_of(verdict: Verdict) -> str:
+    """The models that share the level of the word, as the end of a clause."""
+    few = {1: "this model alone", 2: "both models"}
+    return few.get(verdict.models, f"all {verdict.models} models")
+
+
 def worst_ends(verdict: Verdict) -> str:
     """Both ends of the worst question as text; empty without a question."""
     if (worst := verdict.worst) is None:
@@ -405,14 +411,19 @@ def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
         "" if verdict.graded else "%"
     )
     of = "" if verdict.graded else " of answers"
-    beyond = f" {say['beyond']}" if verdict.retrains else ""
-    scope = beyond + (f" within {verdict.limit} tokens" if verdict.limit is not None else "")
+    chance = say["one"] if verdict.retrains == 1 else say["several"].format(verdict.retrains)
+    beyond = f" beyond {chance}" if verdict.retrains else ""
+    within = f" within {verdict.limit} tokens" if verdict.limit is not None else ""
+    scope = beyond + within
     if verdict.word == "forgot":
         each = f"each of {m} {say['questions']}" if m > 1 else f"the {say['question']}"
         return f"{each} {say['does']} at most {tau}{of}{scope}"
     if verdict.word == "leaks" or way is None:
         does = say["do"] if verdict.leaking > 1 else say["does"]
-        return f"{_of(verdict.leaking, verdict, say)} {does} more than {tau}{of}{scope}"
+        some = f"{_of(verdict.leaking, verdict, say)} {does}"
+        if verdict.retrains:
+            return f"{some} {say['more']} than {chance}, by more than {tau}{of}{within}"
+        return f"{some} more than {tau}{of}{within}"
     item, most = (
         one_line(way.item),
         f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}{of}",

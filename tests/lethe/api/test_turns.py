@@ -164,7 +164,8 @@ def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, speaks):
     speaks(SECRET)
     found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert found.forgetting == "forgot"
-    assert "in its thinking only:" in found.verdict
+    said = "in its thinking: above 1% in 1 of 2 questions, whose answers are not proved to"
+    assert f"{said} (with probability 0.99 for this model alone)" in found.verdict
     numbers = found.questions.set_index("id") if "id" in found.questions else found.questions
     assert numbers["binary_share"].tolist() == [0, 0]
     assert numbers["thinking_share"].tolist() == [1, 0]
@@ -176,7 +177,7 @@ def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, speaks):
     speaks({**SECRET, "b": f"<think>Hm.</think>{ROWS[1]['answer']}"})
     both = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert both.forgetting == "leaks"
-    assert "in 1 of 2" in both.verdict.partition("in its thinking only:")[2]
+    assert "in 1 of 2" in both.verdict.partition("in its thinking:")[2]
 
 
 def test_an_unclosed_trace_is_missing_and_never_forgotten(here, speaks):

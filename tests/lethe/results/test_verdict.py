@@ -438,7 +438,7 @@ def test_the_sentence_says_what_belongs_to_the_word():
         for part in ("1%", "0.99", "40 tokens", verdict.worst.item):
             assert part in text
         assert ("this model alone" in text) == (verdict.models == 1)
-        assert ("chance" in text) == (verdict.retrains > 0)
+        assert ("Retrain" in text) == (verdict.retrains > 0)
         assert (f"{verdict.cut:,} of 122,880" in text) == (
             verdict.cut > 0 and not (verdict.in_the_way and verdict.in_the_way.reason == "cut off")
         )
@@ -510,3 +510,29 @@ def test_a_question_keeps_whether_a_rule_could_stop_it():
         np.array([1, 2]), np.array([8, 8]), None, 16, stopped=np.array([True, False])
     )
     assert found.take(np.array([1, 0]), 2).stopped.tolist() == [False, True]
+
+
+RETRAIN = Ends.of_arrays(("q1", "q2"), leaks=[0, 0], n=4096)
+LEAKY = Ends.of_arrays(("q1", "q2"), leaks=[0, 400], n=4096)
+
+
+def test_a_leak_beside_one_retrain_is_said_of_this_one_retrain():
+    said = sentence(decide(LEAKY, [RETRAIN], alpha=0.01), "npo")
+
+    assert "1 of 2 questions leaks in more answers than this one Retrain, by more than 1%" in said
+
+
+def test_a_leak_beside_several_retrains_is_said_of_all_of_them():
+    said = sentence(decide(LEAKY, [RETRAIN, RETRAIN], alpha=0.01), "npo")
+
+    assert "leaks in more answers than these 2 Retrains, by more than 1%" in said
+
+
+def test_forgot_beside_one_retrain_is_said_of_this_one_retrain():
+    said = sentence(decide(RETRAIN, [RETRAIN], alpha=0.01), "npo")
+
+    assert "at most 1% of answers beyond this one Retrain" in said
+
+
+def test_without_retrain_nothing_is_said_of_one():
+    assert "Retrain" not in sentence(decide(LEAKY, alpha=0.01), "npo")
