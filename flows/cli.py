@@ -22,6 +22,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "game": "game",
     "landscape": "landscape",
     "epsilon-star-simulation": "simulation",
+    "one-run-figures": "one_run_figures",
     "meta-evaluation": "meta_evaluation",
     "seeds": "seeds",
 }

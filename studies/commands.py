@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lethe.cli.generate import JsonFlag, print_json, print_table
-from lethe.errors import BadValue, LetheError, plural
+from lethe.errors import BadValue, LetheError, check, plural
 
 PRESETS = Path(__file__).parent / "presets"
 NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -156,6 +156,39 @@ def simulation(
         print_json(result)
     else:
         print_table(*table(cells, runs, out))
+
+
+def one_run_figures(
+    figures: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIGURE]...", help="2 to 12, or shared. [default: all]"),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write the numbers to studies/outcomes too.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The folder of the pictures.")] = Path(
+        "data/studies/one-run"
+    ),
+    as_json: JsonFlag = False,
+) -> None:
+    """Draw the figures of "Tight Privacy Audit in One Run", and how often each method rejects a true null.
+
+    Figure 6 trains networks with canaries and takes minutes; the others take seconds.
+
+    Example: `lethe study one-run-figures 3 5 shared`
+    """
+    from studies.one_run.figures import FIGURES, draw
+
+    names = figures or list(FIGURES)
+    for name in names:
+        check(name in FIGURES, "FIGURE", name, ", ".join(FIGURES))
+    finished = []
+    for name in draw(names, out, keep=keep):
+        finished.append(name)
+        if not as_json:
+            print(f"figure {name}: {out / f'figure-{name}.png'}", flush=True)
+    if as_json:
+        print_json({"figures": finished, "folder": str(out)})
 
 
 def meta_evaluation(

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from lethe.audits import simulated
 from tests.lethe.small_checkpoint import small_model
-from tests.lethe.statistics.one_run.calibration import gaussian, table_of
+from tests.lethe.statistics.one_run.calibration import table_of
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +24,6 @@ def prompt(tmp_path):
 @pytest.fixture
 def guesses(tmp_path):
     """(path, table) of one run's guesses, by a threshold on Gaussian outputs."""
-    table = table_of(gaussian(500, np.random.default_rng(0), mu=1.0, guess="threshold"))
+    table = table_of(simulated.gaussian(500, np.random.default_rng(0), mu=1.0, special=True))
     table.to_csv(tmp_path / "g.csv", index=False)
     return tmp_path / "g.csv", table

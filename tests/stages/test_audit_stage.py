@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lethe import config
+from lethe.audits import simulated
 from lethe.io.files import read_json, read_jsonl, restored
 from lethe.models.training import TrainingFailed
 from lethe.report.tables import curve, sentence
@@ -17,7 +18,7 @@ from lethe.statistics.bound import Covers
 from lethe.statistics.one_run import audit as summary
 from lethe.statistics.one_run.audit import OneRunAudit
 from stages import attack, audit, prepare, train
-from tests.lethe.statistics.one_run.calibration import gaussian, table_of
+from tests.lethe.statistics.one_run.calibration import table_of
 from tests.small import ROOT, make_repository, small_params
 
 PRESET = yaml.safe_load((ROOT / "flows/presets/audit-dp-sgd.yaml").read_text())["audits"]
@@ -48,7 +49,7 @@ def a_short_curve(monkeypatch):
 
 @pytest.fixture
 def guesses(tmp_path):
-    drawn = gaussian(1000, np.random.default_rng(0), mu=1.0, guess="threshold")
+    drawn = simulated.gaussian(1000, np.random.default_rng(0), mu=1.0, special=True)
     path = tmp_path / "guesses.csv"
     table_of(drawn).to_csv(path, index=False)
     return str(path)

@@ -6,7 +6,6 @@ whose bits share randomness, where steinke and mahloujifar must hold and exact a
 r chosen after the fact.
 """
 
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +13,16 @@ from functools import cache, partial
 
 import numpy as np
 import pandas as pd
-from scipy import special
 from scipy.special import ndtr
 
 from lethe.audits.kinds.guesses import dp_sgd
-from lethe.statistics.one_run.audit import applicable, load_method
+from lethe.audits.simulated import (
+    COUNTEREXAMPLES,
+    Counterexample,
+    false_rejections,
+    from_channel,
+    most_errors_rejected,
+)
 from lethe.statistics.one_run.channel import (
     ApproxDP,
     Channel,
@@ -26,142 +30,14 @@ from lethe.statistics.one_run.channel import (
     Laplace,
     SubsampledGaussian,
 )
-from lethe.statistics.one_run.counts import Counts, Guesses, release
-from lethe.statistics.one_run.tradeoff import Atoms, from_tradeoff
+from lethe.statistics.one_run.counts import Guesses, release
+from lethe.statistics.one_run.tradeoff import from_tradeoff
 from tests.lethe.statistics.draws import tolerated
-
-# Simulators of "Tight Privacy Audit in One Run" ("the paper" here): each draws the guesses of n bits that pass a mechanism.
-# The first ones are product channels, for which every method is valid; `COUNTEREXAMPLES` share randomness between bits.
-
-
-def by_rank(bits: np.ndarray, outputs: np.ndarray) -> Guesses:
-    """The general case: guess 0 for the smallest outputs, 1 for the largest; r/2 guesses at each end are released."""
-    ranks = np.empty(outputs.size)
-    ranks[np.argsort(outputs, kind="stable")] = np.arange(outputs.size)
-    centre = (outputs.size - 1) / 2
-    return Guesses(bits, (ranks > centre).astype(np.int8), np.abs(ranks - centre))
-
-
-def fair_bits(n: int, rng: np.random.Generator) -> np.ndarray:
-    return rng.integers(0, 2, n, dtype=np.int8)
 
 
 def table_of(drawn: Guesses) -> pd.DataFrame:
     """The columns of a file of guesses."""
     return pd.DataFrame({"bit": drawn.bits, "guess": drawn.guesses, "score": drawn.scores})
-
-
-def gaussian(n: int, rng: np.random.Generator, *, mu: float, guess: str = "rank") -> Guesses:
-    """Each bit plus N(0, 1 / mu^2), scaled by mu; guessed by rank, or by a threshold as in the paper's special case."""
-    bits = fair_bits(n, rng)
-    outputs = mu * bits + rng.standard_normal(n)
-    if guess == "rank":
-        return by_rank(bits, outputs)
-    return Guesses(bits, (outputs > mu / 2).astype(np.int8), np.abs(outputs - mu / 2))
-
-
-def randomised_response(
-    n: int, rng: np.random.Generator, *, epsilon: float, delta: float
-) -> Guesses:
-    """Reveals the bit with probability delta, else reports it correctly with odds e^epsilon: (epsilon, delta)-DP."""
-    bits = fair_bits(n, rng)
-    revealed = rng.random(n) < delta
-    told = bits ^ (rng.random(n) < 1 / (1 + math.exp(epsilon)))
-    return Guesses(
-        bits, np.where(revealed, bits, told).astype(np.int8), revealed.astype(np.float64)
-    )
-
-
-def from_channel(n: int, rng: np.random.Generator, channel: Channel) -> Guesses:
-    """The product of any channel with its best guesses, drawn from the uniform mass s of the loss and its error rate."""
-    bits = fair_bits(n, rng)
-    s = rng.random(n)
-    wrong = rng.random(n) < channel.error_rate(s)
-    return Guesses(bits, (bits ^ wrong).astype(np.int8), -s)
-
-
-def all_bits_revealed_together(n: int, rng: np.random.Generator, *, delta: float = 0.06) -> Guesses:
-    """With probability ``delta`` every bit is revealed, else none: each bit alone is (0, delta)-DP."""
-    bits = fair_bits(n, rng)
-    guesses = bits if rng.random() < delta else fair_bits(n, rng)
-    return Guesses(bits, guesses, np.zeros(n))
-
-
-def some_bits_revealed(n: int, rng: np.random.Generator, *, revealed: int = 20) -> Guesses:
-    """With probability 1/2, ``revealed`` bits drawn at random are revealed: each bit alone is (0, revealed / 2n)-DP."""
-    bits = fair_bits(n, rng)
-    guesses, scores = fair_bits(n, rng), np.zeros(n)
-    chosen = rng.choice(n, revealed, replace=False, shuffle=False)
-    scores[chosen] = 1.0
-    if rng.random() < 0.5:
-        guesses[chosen] = bits[chosen]
-    return Guesses(bits, guesses, scores)
-
-
-def shared_subsampling_coin(
-    n: int, rng: np.random.Generator, *, mu: float = 2.0, q: float = 0.5
-) -> Guesses:
-    """One coin: the Gaussian mechanism on all bits with probability q, else on no bit."""
-    bits = fair_bits(n, rng)
-    kept = rng.random() < q
-    return by_rank(bits, mu * bits * kept + rng.standard_normal(n))
-
-
-def shared_noise_scale(
-    n: int, rng: np.random.Generator, *, low: float = 0.5, high: float = 2.0
-) -> Guesses:
-    """One fair coin: the Gaussian mechanism with mu ``low`` or ``high`` for all bits at once."""
-    mu = low if rng.random() < 0.5 else high
-    return gaussian(n, rng, mu=mu)
-
-
-def mixture_of_gaussians(*mus: float, cells: int = 4000) -> Atoms:
-    """The pair of distributions for one bit of a Gaussian mechanism whose mu is drawn from ``mus`` and revealed."""
-    edges = np.concatenate([[-np.inf], np.linspace(-12, 12 + max(mus), cells), [np.inf]])
-    p = np.concatenate([np.diff(special.ndtr(edges)) for _ in mus]) / len(mus)
-    q = np.concatenate([np.diff(special.ndtr(edges - mu)) for mu in mus]) / len(mus)
-    return Atoms(p / p.sum(), q / q.sum())
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """A mechanism, and the null that each bit satisfies exactly: a valid test rejects the null in at most alpha of the runs.
-
-    ``product``: whether the bits nevertheless pass independent channels.
-    """
-
-    simulate: Callable[[int, np.random.Generator], Guesses]
-    null: Channel
-    n: int
-    r: int
-    delta: float
-    product: bool = False
-
-
-COUNTEREXAMPLES = {
-    "all bits revealed together": Counterexample(
-        all_bits_revealed_together, ApproxDP(0.0, 0.06), 100, 100, 0.06
-    ),
-    "20 random bits revealed": Counterexample(
-        some_bits_revealed, ApproxDP(0.0, 1e-5), 10**6, 20, 1e-5
-    ),
-    # The other bits' outputs reveal the coin and the scale, so the null must be the channel that reveals them.
-    "shared subsampling coin": Counterexample(
-        shared_subsampling_coin, mixture_of_gaussians(0.0, 2.0), 1000, 1000, 1e-5
-    ),
-    "shared noise scale": Counterexample(
-        shared_noise_scale, mixture_of_gaussians(0.5, 2.0), 1000, 1000, 1e-5
-    ),
-    # Released errors are positively correlated even in a product, so chernoff's assumption of independent errors fails.
-    "(0, delta) family": Counterexample(
-        partial(randomised_response, epsilon=0.0, delta=0.005),
-        ApproxDP(0.0, 0.005),
-        10**4,
-        60,
-        0.005,
-        product=True,
-    ),
-}
 
 
 ALPHA = 0.05
@@ -170,13 +46,8 @@ CHEAP = 1000  # bits up to which ten times the runs are simulated
 
 
 @dataclass(frozen=True)
-class Setting:
-    simulate: Callable[[int, np.random.Generator], Guesses]
-    null: Channel
-    n: int
-    r: int
-    delta: float
-    holds: tuple[str, ...]  # the methods that must keep their level
+class Setting(Counterexample):
+    holds: tuple[str, ...] = ()  # the methods that must keep their level
     fails: tuple[str, ...] = ()  # the methods that must be seen to exceed their level
 
 
@@ -209,51 +80,18 @@ def product_setting(name: str) -> Setting:
         # Independent channels, and yet too few errors for chernoff, which assumes that the released errors are independent.
         case = COUNTEREXAMPLES["(0, delta) family"]
         holds, fails = ("exact", "steinke", "mahloujifar"), ("chernoff",)
-        return Setting(case.simulate, case.null, case.n, case.r, case.delta, holds, fails)
+        return Setting(**vars(case), holds=holds, fails=fails)
     member, _, r = name.rpartition(", r = ")
     null, delta = MEMBERS[member][0](), MEMBERS[member][1]
-    return Setting(partial(from_channel, channel=null), null, 500, int(r), delta, METHODS)
+    simulate = partial(from_channel, channel=null)
+    return Setting(simulate, null, 500, int(r), delta, holds=METHODS)
 
 
 def shared_setting(name: str) -> Setting:
     """A counterexample to the paper's Theorem 1."""
     case = COUNTEREXAMPLES[name]
     holds, fails = ("steinke", "mahloujifar"), ("exact", "chernoff")
-    return Setting(case.simulate, case.null, case.n, case.r, case.delta, holds, fails)
-
-
-def simulated_errors(setting: Setting, runs: int, seed: int) -> np.ndarray:
-    rng, errors = np.random.default_rng(seed), np.empty(runs, dtype=int)
-    for run in range(runs):
-        drawn = setting.simulate(setting.n, rng)
-        errors[run] = release(drawn.bits, drawn.guesses, drawn.scores, setting.r, seed=run).errors
-    return errors
-
-
-def most_errors_rejected(setting: Setting, method: str, alpha: float = ALPHA) -> int:
-    """The largest count whose p-value is at most alpha, -1 if none: the p-value rises with the errors."""
-    module, low, high = load_method(method), -1, setting.r
-    epsilon = setting.null.highest_epsilon(setting.delta) if module.FAMILY_FREE else None
-    while high - low > 1:
-        middle = (low + high) // 2
-        counts = Counts(setting.n, setting.r, middle)
-        if module.FAMILY_FREE:
-            log_p = module.log_p_value(counts, epsilon, setting.delta)
-        elif module.rejects:
-            log_p = -math.inf if module.rejects(counts, setting.null, math.log(alpha)) else 0.0
-        else:
-            log_p = module.log_p_value(counts, setting.null)
-        low, high = (middle, high) if log_p <= math.log(alpha) else (low, middle)
-    return low
-
-
-def false_rejections(setting: Setting, runs: int, seed: int = 1) -> dict[str, float]:
-    """{method: share of runs in which the true null is rejected at alpha}."""
-    errors = simulated_errors(setting, runs, seed)
-    names = [
-        name for name in applicable(Counts(setting.n, setting.r, 0)) if name != "clopper-pearson"
-    ]
-    return {name: float(np.mean(errors <= most_errors_rejected(setting, name))) for name in names}
+    return Setting(**vars(case), holds=holds, fails=fails)
 
 
 def wrong(setting: Setting, shares: dict[str, float], runs: int) -> list[str]:
@@ -269,7 +107,7 @@ def chosen_afterwards(runs: int, seed: int = 2) -> dict[str, float]:
     null, n, rng = Gaussian(1.0), 1000, np.random.default_rng(seed)
     limits = {
         share: [
-            most_errors_rejected(Setting(None, null, n, r, 1e-5, ()), "exact", ALPHA / share)
+            most_errors_rejected(Setting(None, null, n, r, 1e-5), "exact", ALPHA / share)
             for r in DECLARED
         ]
         for share in (1, len(DECLARED))
@@ -298,7 +136,7 @@ def main(runs: int = 2000) -> int:
         for name in names:
             setting = setting_of(name)
             count = 10 * runs if setting.n <= CHEAP else runs
-            shares = false_rejections(setting, count)
+            shares = false_rejections(setting, count, ALPHA)
             bad = wrong(setting, shares, count)
             failed += len(bad)
             line = " ".join(f"{method} {share:.4f}" for method, share in shares.items())

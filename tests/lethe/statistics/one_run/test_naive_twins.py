@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom, norm
 
+from lethe.audits import simulated
 from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.one_run.audit import POINTS, audit, log_p_value, p_value_curve
 from lethe.statistics.one_run.channel import (
@@ -31,13 +32,11 @@ from tests.lethe.statistics.one_run.calibration import (
     PRODUCT,
     SHARED,
     chosen_afterwards,
-    false_rejections,
     product_setting,
     shared_setting,
     tolerated,
     wrong,
 )
-from tests.lethe.statistics.one_run.calibration import gaussian as gaussian_guesses
 
 chernoff, exact, mahloujifar, steinke = (
     ONE_RUN_METHODS[name] for name in ("chernoff", "exact", "mahloujifar", "steinke")
@@ -377,13 +376,13 @@ FEW = {
 @pytest.mark.parametrize("name", PRODUCT)
 def test_under_independent_channels_the_level_holds(name):
     setting, runs = product_setting(name), FEW.get(name, 2000)
-    assert not wrong(setting, false_rejections(setting, runs), runs)
+    assert not wrong(setting, simulated.false_rejections(setting, runs, ALPHA), runs)
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_where_bits_share_randomness_exact_and_chernoff_fail_and_the_others_hold(name):
     setting, runs = shared_setting(name), FEW.get(name, 300)
-    assert not wrong(setting, false_rejections(setting, runs), runs)
+    assert not wrong(setting, simulated.false_rejections(setting, runs, ALPHA), runs)
 
 
 def test_r_chosen_after_the_fact_breaks_the_level_and_declared_r_keep_it():
@@ -397,7 +396,7 @@ def test_clopper_pearson_on_independent_guesses():
     truth = math.log(ndtr(0.5) / ndtr(-0.5))
     rng, missed = np.random.default_rng(5), 0
     for _ in range(1000):
-        drawn = gaussian_guesses(200, rng, mu=1.0, guess="threshold")
+        drawn = simulated.gaussian(200, rng, mu=1.0, special=True)
         counts = release(drawn.bits, drawn.guesses, drawn.scores, 200)
         missed += lower_bound(counts, 0.0, ALPHA) > truth
     assert missed / 1000 <= tolerated(ALPHA, 1000)

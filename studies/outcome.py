@@ -1,0 +1,80 @@
+"""What an experiment brought: one committed JSON file each, with the command, the commit and the
+seeds that made it.
+
+docs/papers.md is written from these files. An outcome is kept whatever it says; a later run
+replaces it.
+"""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lethe.errors import BadInput
+from lethe.io.files import Json, read_json, write_json
+
+FOLDER = Path(__file__).parent / "outcomes"
+KEYS = ("name", "command", "commit", "date", "seeds", "settings", "values")
+
+
+def write(
+    name: str,
+    command: str,
+    seeds: Sequence[int],
+    settings: Mapping[str, Json],
+    values: Json,
+    *,
+    commit: str,
+    folder: Path = FOLDER,
+) -> Path:
+    """Write an outcome and return its file.
+
+    Parameters
+    ----------
+    name
+        The file's name, without its ending.
+    command
+        What repeats the experiment, as one types it in a clone.
+    seeds
+        Every seed, fixed before the first run.
+    settings
+        What was fixed beforehand, the scale of the experiment among it.
+    values
+        What came out.
+    commit
+        The code that ran (`commit_of_checkout`).
+    """
+    path = folder / f"{name}.json"
+    outcome = {
+        "name": name,
+        "command": command,
+        "commit": commit,
+        "date": datetime.now(UTC).date().isoformat(),
+        "seeds": list(seeds),
+        "settings": dict(settings),
+        "values": values,
+    }
+    write_json(path, outcome)
+    return path
+
+
+def read(path: Path) -> dict[str, Json]:
+    """Return an outcome; `BadInput` where the file lacks what makes it repeatable."""
+    outcome = read_json(path)
+    missing = [key for key in KEYS if key not in outcome]
+    if missing:
+        raise BadInput(f"{path}: no {', '.join(missing)}. Run the experiment again.")
+    return outcome
+
+
+def commit_of_checkout() -> str:
+    """Return the commit of the checkout; with -dirty where its code has changes that no commit holds."""
+    root = Path(__file__).parents[1]
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return described.stdout.strip() or "no repository"
