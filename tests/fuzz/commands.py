@@ -41,7 +41,7 @@ from lethe.errors import visible
 from lethe.instruction_set import fix_instruction_set
 from lethe.progress import progress
 
-KINDS = ("tables",)
+KINDS = ("folders", "tables")
 SECONDS = 60.0
 MEMORY = 2 << 30
 ADDRESSABLE = (
