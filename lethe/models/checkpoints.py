@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,16 +16,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lethe.config.evaluating import Endpoint
 from lethe.config.schema import Lora, TrainRecipe
-from lethe.errors import BadFile
+from lethe.errors import BadFile, shortened
 from lethe.io.cache import digest, versions
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
+from lethe.models.refusals import refusals
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 # step, epoch and lr (whole numbers the first two), then the method's scalars by name
 StepRecord = dict[str, float]
-LONGEST_REASON = 300  # characters kept of a library's message
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer.model",
@@ -33,9 +34,15 @@ TOKENIZER_FILES = (
     "vocab.txt",
     "spiece.model",
 )
+SAVED_TOKENIZER = "tokenizer.save_pretrained(folder)"
+SAVE_TOKENIZER = f"Save the tokenizer again: {SAVED_TOKENIZER}."
 PAD, END = "<pad>", "<eos>"
 CONFIG, WEIGHTS, PROVENANCE = "adapter_config.json", "adapter_model.safetensors", "base.json"
+MOST_PACKED = 16  # weights that a quantised format packs into a stored number: four bits in 64
+MOST_ADAPTERS = 8  # upon one another: each is merged into a copy of the whole model
+MOST_SHARED_LAYERS = 200  # layers of a model whose layers share their tensors
 PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
+NO_ADAPTER = "is not an adapter that peft can merge into its base model"
 MERGED = Path(".lethe/scratch/merged")
 
 
@@ -61,10 +68,6 @@ def prepare_torch() -> None:
     logging.disable_progress_bar()
 
 
-# Each library raises its own exception for a corrupt file: tokenizers raise a bare Exception, a config that is a list
-# an AttributeError or TypeError, mismatched sizes a RuntimeError, a missing quantiser an ImportError.
-REFUSED = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ImportError)
-
 # Never execute code from a checkpoint, and never prompt the user to allow it.
 TRUSTED = {"trust_remote_code": False}
 
@@ -87,26 +90,6 @@ def check(folder: str | os.PathLike) -> Path:
             "Save the weights as safetensors, the only format that is loaded.",
         )
     return folder
-
-
-@contextlib.contextmanager
-def refusals(folder: Path) -> Iterator[None]:
-    """Turn into `BadFile` any failure of transformers to load ``folder`` without running the folder's own code."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except Exception as error:
-        if type(error) is not Exception and not isinstance(error, (*REFUSED, SafetensorError)):
-            raise
-        if "trust_remote_code" in str(error):
-            raise BadFile(folder, "needs its own code, which Lethe never runs") from error
-        reason = " ".join(str(error).split()).rstrip(".")
-        if len(reason) > LONGEST_REASON:  # some messages list every known value
-            words = reason[:LONGEST_REASON].rpartition(" ")[0]
-            reason = f"{words if len(words) > LONGEST_REASON // 2 else reason[:LONGEST_REASON]} ..."
-        problem = f"is not a causal language model that transformers can load ({reason})"
-        raise BadFile(folder, problem) from error
 
 
 def load(
@@ -134,10 +117,28 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
         raise BadFile(
             folder,
             f"holds no tokenizer (none of {', '.join(TOKENIZER_FILES)})",
-            "Save the model's tokenizer there too: tokenizer.save_pretrained(folder).",
+            f"Save the model's tokenizer there too: {SAVED_TOKENIZER}.",
         )
+    with refusals(folder, "its tokenizer cannot be loaded", SAVE_TOKENIZER):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **TRUSTED)
+    with refusals(folder, "its tokenizer cannot encode and decode a text", SAVE_TOKENIZER):
+        tokenizer.decode(tokenizer("Who is Ada?\n")["input_ids"])
+    return tokenizer
+
+
+def load_config(folder: Path) -> PretrainedConfig:
+    """The model's settings in config.json, as transformers reads them."""
+    from transformers import AutoConfig, PretrainedConfig
+
     with refusals(folder):
-        return AutoTokenizer.from_pretrained(folder, **TRUSTED)
+        config = AutoConfig.from_pretrained(folder, **TRUSTED)
+        text = config.get_text_config()
+    if not isinstance(text, PretrainedConfig):
+        problem = f"its settings of the text model are {type(text).__name__}, expected an object with model_type"
+        raise BadFile(
+            folder / "config.json", problem, "Save the model again: model.save_pretrained(folder)."
+        )
+    return config
 
 
 def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
@@ -149,6 +150,7 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
         "Callable[..., tuple[PreTrainedModel, dict[str, list[str]]]]",
         AutoModelForCausalLM.from_pretrained,
     )
+    check_size(folder, load_config(folder))
     with refusals(folder):
         model, loading = load_pair(
             folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **TRUSTED
@@ -162,6 +164,50 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
             "Save the whole model, under the names that transformers gives its weights.",
         )
     return model.eval()
+
+
+def check_size(folder: Path, config: PretrainedConfig) -> None:
+    """Refuse a config.json of a larger model than the weights are of: transformers would fill memory with the rest."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    stored = Stored.of(folder)
+    layers = getattr(config.get_text_config(), "num_hidden_layers", None)
+    if isinstance(layers, int) and layers > max(MOST_SHARED_LAYERS, stored.tensors):
+        raise _too_small(folder, f"{layers:,} layers", f"{stored.tensors:,} tensors")
+    described = 0
+    # What cannot be made here is refused where it is loaded, with the reason.
+    with contextlib.suppress(Exception), torch.device("meta"):
+        made = AutoModelForCausalLM.from_config(config, **TRUSTED)
+        described = sum(weights.numel() for weights in made.parameters())
+    if described > MOST_PACKED * stored.numbers:
+        raise _too_small(folder, f"{described:,} weights", f"{stored.numbers:,} numbers")
+
+
+def _too_small(folder: Path, described: str, held: str) -> BadFile:
+    problem = f"its config.json describes {described}, and its safetensors hold {held}"
+    return BadFile(folder, problem, "Save the whole model, with the config.json of its weights.")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How many tensors, and how many numbers in them, the safetensors files of a folder hold by their headers."""
+
+    tensors: int
+    numbers: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Stored:
+        from safetensors import safe_open
+
+        tensors = 0
+        numbers = 0
+        for path in sorted(folder.glob("*.safetensors")):
+            with refusals(path, "is not a safetensors file"), safe_open(path, "np") as file:
+                for name in file.keys():  # noqa: SIM118  # the file is no mapping
+                    tensors += 1
+                    numbers += math.prod(file.get_slice(name).get_shape())
+        return cls(tensors, numbers)
 
 
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -257,14 +303,42 @@ def adapted(model: PreTrainedModel, lora: Lora | None, seed: int) -> PreTrainedM
 
 
 def base_of(folder: Path) -> Path:
-    """The folder of an adapter's base model; raises `BadFile` if this machine has none."""
-    config = read_json(folder / CONFIG)
+    """The folder of an adapter's base model, which may be an adapter too; raises `BadFile` if this machine has none."""
+    base = _named_base(folder)
+    known = {folder.resolve()}
+    place = base
+    while is_adapter(place):
+        if place.resolve() in known:
+            raise BadFile(
+                folder / CONFIG,
+                "names a base model that is an adapter, and these adapters name each other in a circle",
+                "Write the folder of a whole model into base_model_name_or_path.",
+            )
+        known.add(place.resolve())
+        if len(known) > MOST_ADAPTERS:
+            raise BadFile(
+                folder / CONFIG,
+                f"names a base model that stands on more than {MOST_ADAPTERS} adapters",
+                "Merge some of them into their base model.",
+            )
+        place = _named_base(place)
+    return base
+
+
+def _named_base(folder: Path) -> Path:
+    config = read_settings(folder / CONFIG)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name:
         raise BadFile(
             folder / CONFIG,
             "names no base_model_name_or_path",
             "Write the base model's folder there.",
+        )
+    if revision is not None and not isinstance(revision, str):
+        raise BadFile(
+            folder / CONFIG,
+            f"key revision: got {shortened(revision)}; must be a text or null",
+            "Write the base model's revision there.",
         )
     if not (folder / WEIGHTS).is_file():
         raise BadFile(
@@ -273,8 +347,9 @@ def base_of(folder: Path) -> Path:
             "Save the adapter as safetensors, the only format that is loaded.",
         )
     for place in (Path(name), folder / name):
-        if (place / "config.json").is_file() or is_adapter(place):
-            return place
+        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+            if (place / "config.json").is_file() or is_adapter(place):
+                return place
     from transformers.utils import cached_file
 
     cached = None
@@ -283,10 +358,35 @@ def base_of(folder: Path) -> Path:
     if cached is None:
         raise BadFile(
             folder / CONFIG,
-            f"names the model {name!r}, which is neither a folder here nor in the hub's cache",
+            f"names the model {shortened(name)}, which is neither a folder here nor in the hub's cache",
             "Put the model there, or write its folder into base_model_name_or_path.",
         )
     return Path(cached).parent
+
+
+def whole_number(place: object, name: str, value: object) -> int:
+    """A size that a model's settings state: 0 where they state none, the largest where each layer has its own."""
+    if value is None:
+        return 0
+    numbers = value if isinstance(value, (list, tuple)) and value else [value]
+    for number in numbers:
+        if type(number) is not int or number < 0:
+            problem = f"key {name}: got {shortened(value)}; must be a whole number"
+            raise BadFile(
+                str(place), problem, "Save the model again: model.save_pretrained(folder)."
+            )
+    return max(numbers)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a JSON file of a model folder; raises `BadFile` where the file is no object."""
+    settings = read_json(path)
+    if not isinstance(settings, dict):
+        problem = f"holds {type(settings).__name__}, expected an object"
+        raise BadFile(
+            path, problem, "Save the model or the adapter again: save_pretrained(folder)."
+        )
+    return settings
 
 
 def whole(folder: Path) -> Path:
@@ -296,16 +396,15 @@ def whole(folder: Path) -> Path:
         return folder
     base = base_of(folder)
     base_hash = content_hash(base, weights_hash)
-    if (folder / PROVENANCE).is_file() and read_json(folder / PROVENANCE).get(
-        "sha256"
-    ) != base_hash:
+    trained = folder / PROVENANCE
+    if trained.is_file() and read_settings(trained).get("sha256") != base_hash:
         raise BadFile(
             folder,
             f"was trained on other weights than {base} holds now",
             "Train the adapter again, or restore its base model.",
         )
     place = MERGED / digest(
-        base_hash, weights_hash(folder), read_json(folder / CONFIG), versions("peft", "torch")
+        base_hash, weights_hash(folder), read_settings(folder / CONFIG), versions("peft", "torch")
     )
     if not (place / "config.json").is_file():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -319,11 +418,26 @@ def _merge(base: Path, folder: Path, place: Path) -> None:
     model, tokenizer = load(base, "float32")
     if has_tokenizer(folder):
         tokenizer = load_tokenizer(folder)
-    with refusals(folder):
+    _check_rank(folder)
+    with refusals(folder, NO_ADAPTER):
         joined = PeftModel.from_pretrained(model.cpu(), str(folder))
         merged = joined.merge_and_unload(safe_merge=True)
-    with atomic_folder(place) as temporary:
+    with atomic_folder(place) as temporary, refusals(folder, NO_ADAPTER):
         save(temporary, merged, tokenizer)
+
+
+def _check_rank(folder: Path) -> None:
+    """Refuse a rank that the adapter's weights cannot have: peft would fill memory with new ones."""
+    settings = read_settings(folder / CONFIG)
+    ranks = [settings.get("r")]
+    if isinstance(settings.get("rank_pattern"), dict):
+        ranks += settings["rank_pattern"].values()
+    numbers = Stored.of(folder).numbers
+    for rank in ranks:
+        if isinstance(rank, int) and not 0 <= rank <= numbers:
+            problem = f"has the rank {shortened(rank)}, and the adapter's weights have {numbers:,} numbers"
+            remedy = "Write the rank that the adapter was trained with."
+            raise BadFile(folder / CONFIG, problem, remedy)
 
 
 def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
@@ -331,7 +445,7 @@ def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
     if not is_adapter(folder):
         return own(folder)
     settings = {
-        key: value for key, value in read_json(folder / CONFIG).items() if key not in PLACES
+        key: value for key, value in read_settings(folder / CONFIG).items() if key not in PLACES
     }
     return digest(own(folder), settings, content_hash(base_of(folder), own))
 
@@ -378,9 +492,7 @@ def default_prompt(source: Origin) -> str:
         return "chat" if source.tokenizer.chat_template else str(QA_PROMPT)
     source = whole(source)
     place = source / "tokenizer_config.json"
-    config = read_json(place) if place.is_file() else {}
-    if not isinstance(config, dict):
-        raise BadFile(place, f"holds {type(config).__name__}, expected an object")
+    config = read_settings(place) if place.is_file() else {}
     return (
         "chat"
         if (source / "chat_template.jinja").is_file() or config.get("chat_template")

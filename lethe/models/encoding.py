@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.artifacts import Asked, Row
 from lethe.io.files import read_text
+from lethe.models.chat_template import filled_in
+from lethe.models.refusals import refusals
 
 if TYPE_CHECKING:
     import torch
@@ -96,19 +98,7 @@ class Encoder:
         return self._ids(self._filled([dict(turn) for turn in turns]))
 
     def _filled(self, turns: list[dict[str, str]]) -> str:
-        from jinja2 import TemplateError
-
-        try:
-            return str(
-                self.tokenizer.apply_chat_template(
-                    turns, tokenize=False, add_generation_prompt=True
-                )
-            )
-        except (TemplateError, TypeError, ValueError) as error:
-            problem = f"its chat template cannot be filled in ({error})"
-            raise BadFile(
-                self.tokenizer.name_or_path, problem, "Name a prompt file instead."
-            ) from error
+        return filled_in(self.tokenizer, turns)
 
     def prompt(self, row: Asked) -> tuple[int, ...]:
         return self._ids(self.text(row))
@@ -131,7 +121,10 @@ class Encoder:
 
     def _ids(self, text: str) -> tuple[int, ...]:
         # A chat template already contains the special tokens.
-        return tuple(self.tokenizer(text, add_special_tokens=self.template != CHAT)["input_ids"])
+        special = self.template != CHAT
+        place = self.tokenizer.name_or_path or "The tokenizer in memory"
+        with refusals(place, "its tokenizer cannot encode a text"):
+            return tuple(self.tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
 def messages_before(system: str, before: Sequence[tuple[Asked, str]]) -> list[tuple[str, str]]:

@@ -72,10 +72,8 @@ class FirstToken:
     def _started(self, dtype: str) -> tuple[LLM, int | None]:
         prepare_vllm("transformers")
         import torch
-        from transformers import AutoConfig
 
-        with checkpoints.refusals(self.folder):
-            context = context_of(AutoConfig.from_pretrained(self.folder, **checkpoints.TRUSTED))
+        context = context_of(checkpoints.load_config(self.folder))
         on_cpu = not torch.cuda.is_available()
         context = on_cpu_at_most(context) if on_cpu else context
         return start_vllm(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import math
 import secrets
 import zlib
 from collections import Counter
@@ -24,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
-from lethe.errors import BadFile, BadInput, BadValue
+from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.io.answer_ends import ASKED_AGAIN
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store, cache_key, content_digest, digest, module_of, versions
@@ -36,7 +35,12 @@ from lethe.registry import ENGINES
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import (
+        GenerationConfig,
+        PretrainedConfig,
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -123,9 +127,10 @@ def answers_of(
 ) -> Answers:
     """The answers of some tokens; an answer that several samples share is decoded once."""
     distinct = list(dict.fromkeys(tokens))
-    decoded = described.tokenizer.batch_decode(
-        [list(one) for one in distinct], skip_special_tokens=True
-    )
+    with checkpoints.refusals(str(described.source), "its tokenizer cannot decode an answer"):
+        decoded = described.tokenizer.batch_decode(
+            [list(one) for one in distinct], skip_special_tokens=True
+        )
     text_of = dict(zip(distinct, decoded, strict=True))
     texts, lengths = [text_of[one] for one in tokens], [len(one) for one in tokens]
     return Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences)
@@ -278,7 +283,7 @@ class Checkpoint:
 
 def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
     """The facts about the model in a folder or in memory; ``options`` say in which format it computes."""
-    from transformers import AutoConfig, GenerationConfig
+    from transformers import GenerationConfig
 
     if isinstance(source, InMemory):
         model = source.model
@@ -288,17 +293,24 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
         )
     folder = whole(checkpoints.check(source))
     tokenizer = checkpoints.load_tokenizer(folder)
-    with checkpoints.refusals(folder):
-        config = AutoConfig.from_pretrained(folder, **checkpoints.TRUSTED)
-    try:
-        generation = GenerationConfig.from_pretrained(folder)
-    except OSError:  # the file is optional
-        with checkpoints.refusals(folder):
-            generation = GenerationConfig.from_model_config(config)
+    config = checkpoints.load_config(folder)
+    generation = _generation_config(folder, config)
     options = options or Options()
     dtype = resolve_dtype(options, resolve_device(options.device))
     dtype = str(config.dtype) if dtype == "auto" else dtype
     return _described(folder, tokenizer, config, generation.eos_token_id, dtype)
+
+
+def _generation_config(folder: Path, config: PretrainedConfig) -> GenerationConfig:
+    """The settings of generation_config.json, or, since the file is optional, those of the model."""
+    from transformers import GenerationConfig
+
+    path = folder / "generation_config.json"
+    if not path.exists():
+        with checkpoints.refusals(folder):
+            return GenerationConfig.from_model_config(config)
+    with checkpoints.refusals(path, "is not a generation config that transformers can load"):
+        return GenerationConfig.from_pretrained(folder)
 
 
 def _described(
@@ -310,14 +322,33 @@ def _described(
 ) -> Checkpoint:
     # The model's own ends if it names any, else the tokenizer's.
     ends = tokenizer.eos_token_id if end is None else end
-    end_ids = tuple(np.atleast_1d([] if ends is None else ends).astype(int).tolist())
+    end_ids = _end_ids(source, ends)
     text = config.get_text_config()
-    heads = getattr(text, "num_attention_heads", None) or 1
-    width = getattr(text, "head_dim", None) or (getattr(text, "hidden_size", None) or 0) // heads
-    keys = getattr(text, "num_key_value_heads", None) or heads
-    cached = 2 * (getattr(text, "num_hidden_layers", None) or 0) * keys * width
+
+    def stated(key: str) -> int:
+        return checkpoints.whole_number(source, key, getattr(text, key, None))
+
+    heads = stated("num_attention_heads") or 1
+    width = stated("head_dim") or stated("hidden_size") // heads
+    keys = stated("num_key_value_heads") or heads
+    cached = 2 * stated("num_hidden_layers") * keys * width
     name = dtype.removeprefix("torch.")
-    return Checkpoint(source, tokenizer, end_ids, context_of(config), text.vocab_size, cached, name)
+    return Checkpoint(
+        source, tokenizer, end_ids, context_of(config), stated("vocab_size"), cached, name
+    )
+
+
+def _end_ids(source: Source, ends: object) -> tuple[int, ...]:
+    """The ids of the tokens that end an answer, from one id, a list of ids or None."""
+    if ends is None:
+        return ()
+    listed = ends if isinstance(ends, (list, tuple)) else [ends]
+    for token in listed:
+        if type(token) is not int:
+            problem = f"names the end token {shortened(token)}; must be the id of a token"
+            remedy = "Write the id into generation_config.json, key eos_token_id."
+            raise BadFile(str(source), problem, remedy)
+    return tuple(token for token in listed if token >= 0)  # -1 says that no token ends an answer
 
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:
@@ -347,13 +378,7 @@ def resolve_dtype(options: Options, device: torch.device) -> str:
 
 def parameter_count(folder: Path) -> int:
     """The number of parameters in the folder's safetensors files, read only from the file headers."""
-    from safetensors import safe_open
-
-    count = 0
-    for path in whole(folder).glob("*.safetensors"):
-        with checkpoints.refusals(folder), safe_open(path, framework="np") as file:
-            count += sum(math.prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118
-    return count
+    return checkpoints.Stored.of(whole(folder)).numbers
 
 
 def resolve_device(name: str) -> torch.device:

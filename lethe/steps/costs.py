@@ -15,10 +15,11 @@ from lethe.config.evaluating import Sample, ScorerParams
 from lethe.config.schema import MethodParams
 from lethe.data.prompt_language import read_language
 from lethe.data.rows import load_splits
-from lethe.errors import BadFile, BadInput
+from lethe.errors import BadInput
 from lethe.io.artifacts import Row
-from lethe.io.files import Json, read_json
+from lethe.io.files import Json
 from lethe.models import checkpoints
+from lethe.models.checkpoints import read_settings, whole_number
 from lethe.models.training import ROWS
 from lethe.registry import JUDGES, METHODS
 from lethe.sampling.engine import parameter_count
@@ -71,23 +72,22 @@ def size_of(folder: Path) -> ModelSize | None:
     stated = _stated(folder)
     if not stated:
         return None
-    try:
-        heads = stated.get("num_attention_heads") or 1
-        width = stated.get("head_dim") or (stated.get("hidden_size") or 0) // heads
-        keys = stated.get("num_key_value_heads") or heads
-        cache = 2 * (stated.get("num_hidden_layers") or 0) * keys * width * 2
-    except (AttributeError, TypeError):
-        raise BadFile(
-            folder / "config.json", "states no whole numbers of layers, heads and sizes"
-        ) from None
+
+    def number(key: str) -> int:
+        return whole_number(folder / "config.json", key, stated.get(key))
+
+    heads = number("num_attention_heads") or 1
+    width = number("head_dim") or number("hidden_size") // heads
+    keys = number("num_key_value_heads") or heads
+    cache = 2 * number("num_hidden_layers") * keys * width * 2
     stored = str(stated.get("dtype") or stated.get("torch_dtype") or "float32")
     return ModelSize(parameter_count(folder), cache, stored)
 
 
 def _stated(folder: Path | None) -> dict[str, Json]:
-    return (
-        read_json(folder / "config.json") if folder and (folder / "config.json").is_file() else {}
-    )
+    if folder is None or not (folder / "config.json").is_file():
+        return {}
+    return read_settings(folder / "config.json")
 
 
 def model_costs(

@@ -15,6 +15,7 @@ from lethe.errors import BadValue
 from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models.encoding import Encoder
+from lethe.models.refusals import refusals
 from lethe.registry import JUDGES, SCORERS
 from lethe.sampling.answer_tree.automaton import (
     LEAK,
@@ -93,9 +94,11 @@ class Asker:
         )
 
     def _decode(self, answers: list[tuple[int, ...]]) -> list[str]:
-        return self.tokenizer.batch_decode(
-            [list(answer) for answer in answers], skip_special_tokens=True
-        )
+        place = self.tokenizer.name_or_path
+        with refusals(place, "its tokenizer cannot decode an answer"):
+            return self.tokenizer.batch_decode(
+                [list(answer) for answer in answers], skip_special_tokens=True
+            )
 
 
 def check_scorer(scorer: str, above: float) -> None:

@@ -8,6 +8,7 @@ Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Auto
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -56,7 +57,5 @@ class Judge(PublishedJudge[Params], params=Params):
 
 
 def _layout(folder: str) -> str:
-    from transformers import AutoConfig
-
-    kind = AutoConfig.from_pretrained(folder, **checkpoints.TRUSTED).model_type
+    kind = checkpoints.load_config(Path(folder)).model_type
     return "mistral" if kind == "mistral" else "llama2"

@@ -17,6 +17,7 @@ from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Place, Share
 from lethe.errors import BadFile
 from lethe.io.files import Json, read_text
+from lethe.models.chat_template import filled_in
 from lethe.models.encoding import filled
 from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
 
@@ -81,10 +82,7 @@ class Judge(WordJudge[Params], params=Params):
         text = filled(self.rubric, **values, **self._reference(asked.item))
         if not self.chats:
             return text
-        message = [{"role": "user", "content": text}]
-        return str(
-            self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-        )
+        return filled_in(self.tokenizer, [{"role": "user", "content": text}])
 
     def _reference(self, item: Mapping[str, Json]) -> dict[str, str]:
         return {"answer": item.get("answer") or ""} if self.rubric.count("{answer}") == 1 else {}

@@ -22,6 +22,7 @@ from pydantic import Field
 
 from lethe.config.fields import Count
 from lethe.io.artifacts import Row
+from lethe.models.chat_template import filled_in
 from lethe.progress import progress
 from lethe.unlearning import protocol
 
@@ -158,10 +159,7 @@ def _requested(before: protocol.Before, row: Row, request: str) -> tuple[int, ..
     text = request.replace("{answer}", row["answer"]).replace("{question}", row["question"])
     tokenizer = before.encoder.tokenizer
     if tokenizer.chat_template:
-        message = [{"role": "user", "content": text}]
-        text = str(
-            tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-        )
+        text = filled_in(tokenizer, [{"role": "user", "content": text}])
         return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
     return tuple(tokenizer(text)["input_ids"])
 

@@ -1,0 +1,50 @@
+"""What libraries raise on a stranger's model folder, as one sentence that names the folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from lethe.errors import DISK, BadFile, LetheError
+
+LONGEST_REASON = 300  # characters kept of a library's message
+# The messages of these classes say by themselves what is wrong; the message of a KeyError is only the key.
+SPEAKING = (OSError, ValueError, AttributeError, TypeError, RuntimeError, ImportError)
+NOT_LOADABLE = "is not a causal language model that transformers can load"
+
+
+@contextlib.contextmanager
+def refusals(folder: Path | str, problem: str = NOT_LOADABLE, remedy: str = "") -> Iterator[None]:
+    """Turn into `BadFile` whatever transformers, tokenizers, safetensors, peft or torch raise because of ``folder``.
+
+    No list of classes would be complete: tokenizers raise a bare Exception, or panic with a BaseException of their own;
+    settings of a wrong type end in any class, a division by zero too. Only Lethe's own errors, an interrupt, and a full disk
+    or exhausted memory pass through. Keep nothing but calls of these libraries within.
+    """
+    try:
+        yield
+    except (LetheError, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in DISK:
+            raise
+        if "trust_remote_code" in str(error):
+            raise BadFile(folder, "needs its own code, which Lethe never runs") from error
+        raise BadFile(folder, f"{problem} ({reason_of(error)})", remedy) from error
+
+
+def reason_of(error: BaseException) -> str:
+    """A library's message in one line, cut after `LONGEST_REASON` characters; some messages list every known value."""
+    message = " ".join(str(error).split()).rstrip(".")
+    if not message:
+        return type(error).__name__
+    builtin = type(error).__module__ == "builtins" and type(error) is not Exception
+    if builtin and not isinstance(error, SPEAKING):
+        message = f"{type(error).__name__}: {message}"
+    if len(message) <= LONGEST_REASON:
+        return message
+    words = message[:LONGEST_REASON].rpartition(" ")[0]
+    if len(words) <= LONGEST_REASON // 2:  # a single long word
+        words = message[:LONGEST_REASON]
+    return f"{words} ..."

@@ -1,0 +1,60 @@
+"""The process that fills in chat templates: a JSON request a line in, a JSON reply a line out.
+
+It limits its own memory and files, and each rendering has a limit of processor time: the kernel ends the process then,
+whatever it computes. It loads transformers' renderer, and neither torch nor another module of Lethe.
+"""
+
+import json
+import resource
+import signal
+import sys
+
+SECONDS = 2  # of processor time per rendering; real templates take milliseconds
+MEMORY = 512 << 20  # bytes of data of the process; the renderer itself takes 60 MiB
+LONGEST = 4_000_000  # characters of a rendered conversation; no context holds more
+LONGEST_ERROR = 300
+
+
+def main() -> None:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in sys.stdin:
+        request = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        try:
+            rendered, _ = render_jinja_template(
+                conversations=[request["messages"]],
+                chat_template=request["template"],
+                add_generation_prompt=True,
+                **request["tokens"],
+            )
+            reply = replied(rendered[0])
+        except BaseException as error:
+            reply = {"error": message_of(error)}
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+
+
+def replied(text: str) -> dict[str, str]:
+    if len(text) > LONGEST:
+        return {"error": f"its text has {len(text):,} characters, more than {LONGEST:,}"}
+    return {"text": text}
+
+
+def message_of(error: BaseException) -> str:
+    """The first line of an error, with its class where the line does not speak for itself."""
+    line = (str(error).strip().splitlines() or [""])[0][:LONGEST_ERROR]
+    name = type(error).__name__
+    if not line:
+        return name
+    if "Template" in name or name in ("UndefinedError", "SecurityError"):
+        return line
+    return f"{name}: {line}"
+
+
+if __name__ == "__main__":
+    main()
