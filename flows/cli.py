@@ -23,7 +23,6 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "landscape": "landscape",
     "epsilon-star-simulation": "simulation",
     "one-run-figures": "one_run_figures",
-    "meta-evaluation": "meta_evaluation",
     "seeds": "seeds",
 }
 # An experiment becomes a git reference, a sweep a folder.

@@ -1,6 +1,5 @@
 """The commands of the studies, `lethe study NAME`: they import nothing heavy until they run."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ from lethe.cli.generate import JsonFlag, print_json, print_table
 from lethe.errors import BadValue, LetheError, check, plural
 
 PRESETS = Path(__file__).parent / "presets"
-NAME = re.compile(r"[A-Za-z0-9_-]+")
 Changes = Annotated[
     list[str] | None,
     typer.Option(
@@ -189,57 +187,6 @@ def one_run_figures(
             print(f"figure {name}: {out / f'figure-{name}.png'}", flush=True)
     if as_json:
         print_json({"figures": finished, "folder": str(out)})
-
-
-def meta_evaluation(
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="A preset with a section meta_evaluation. [default: params.yaml as it is]"
-        ),
-    ] = None,
-    set_: Changes = None,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name: data/meta/NAME. [default: the preset, or meta-evaluation]"),
-    ] = None,
-    at_once: Annotated[
-        int | None, typer.Option(min=1, help="Processes at once. Default: as many as cores.")
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Train models with and without the forget set, unlearn, attack, and measure how well each number of Lethe works.
-
-    The page says of each number how well it tells models that know from models that do not (AUC), whether it survives
-    relearning and quantisation, whether it predicts which knowledge comes back, and what it costs. params.yaml does not
-    change. A second call continues an interrupted one. The command writes result.json, numbers.parquet and a page to
-    data/meta/NAME.
-
-    Example: `lethe study meta-evaluation --preset meta-authors`
-
-    Example: `lethe study meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name fresh`
-    """
-    from dataclasses import asdict
-
-    from lethe.config import FILE
-    from lethe.config.load import changed_document, parse, read_preset
-    from lethe.process import cores
-    from studies.meta_evaluation.work import gather, table, write
-    from studies.meta_evaluation.workshop import Workshop, validate
-
-    called = name or preset or "meta-evaluation"
-    if not NAME.fullmatch(called):
-        raise BadValue("--name", called, "letters, digits, - and _")
-    changes = [*(read_preset(PRESETS, preset).items() if preset else ()), *map(parse, set_ or ())]
-    shop = Workshop(
-        validate(changed_document(changes), f"params.yaml with {preset}" if preset else FILE)
-    )
-    result, results = gather(shop, at_once or cores())
-    folder = write(called, shop, result, results)
-    if as_json:
-        print_json({"name": called, **asdict(result)})
-    else:
-        print_table(*table(called, result, folder))
 
 
 def seeds(

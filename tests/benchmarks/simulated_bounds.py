@@ -1,4 +1,4 @@
-"""The bounds among the simulations of `tests.benchmarks.simulations`, and the claims of the meta-evaluation."""
+"""The bounds among the simulations of `tests.benchmarks.simulations`."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from scipy.stats import binom, norm, poisson, spearmanr
+from scipy.stats import binom, poisson
 
 from lethe.evaluation.findings import _both, mean_leak_interval
 from lethe.statistics import betting, many_prompts
@@ -25,8 +25,6 @@ from lethe.statistics.leak_rates import Rate
 from lethe.statistics.many_prompts import binary_p_value, holm
 from lethe.statistics.sequential import anytime_upper
 from lethe.statistics.two_sample import auc_interval
-from studies.meta_evaluation import estimates
-from studies.meta_evaluation.estimates import LEAST_GROUPS, robustness
 
 Rng = np.random.Generator
 Figure = Callable[[Rng], str]
@@ -108,128 +106,6 @@ def pooled_extremes(rng: Rng) -> str:
                             largest, chances[lows > (ones + some * each) / m].sum() / alpha
                         )
     return f"{largest:.3f} alpha"
-
-
-@simulation("s07", "2% to 6.3%")
-def aucs(rng: Rng) -> str:
-    """AUC: misses, 5%."""
-
-    def mixed(share: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        return lambda: (
-            np.where(rng.random(30) < share, -10, 10) + rng.normal(size=30),
-            rng.normal(size=30),
-        )
-
-    def normal(auc: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        return lambda: (rng.normal(norm.ppf(auc) * 2**0.5, 1, 30), rng.normal(size=30))
-
-    laws = [(normal(auc), auc) for auc in (0.8, 0.9, 0.95, 0.98, 0.995)]
-    laws += [(mixed(share), 1 - share) for share in (0.02, 0.1)]
-    misses = []
-    for draw, auc in laws:
-        found = [estimates.auc_estimate(*draw(), 0.05) for _ in range(4000)]
-        misses.append(np.mean([not one.low <= auc <= one.high for one in found]))
-    return f"{min(misses):.1%} to {max(misses):.1%}"
-
-
-@simulation("s07b, s07f", "7% to 11%; 8.4%")
-def auc_of_questions(rng: Rng) -> str:
-    """AUC per question; near 1."""
-
-    def chance(p: float, effect: np.ndarray) -> np.ndarray:
-        return 1 / (1 + (1 - p) / p * np.exp(-effect))
-
-    misses, groups, runs = [], np.repeat(["knows", "lacks"], 30), 500
-    for spread, know, lack in ((0, 0.82, 0.002), (2, 0.9, 0.002), (1, 0.99, 0.05)):
-        effect = rng.normal(0, spread, 200_000)
-        truth = 0.5 + 0.5 * (chance(know, effect).mean() - chance(lack, effect).mean())
-        missed = 0
-        for seed in range(runs):
-            knows = np.zeros((60, 24), dtype=bool)
-            knows[:20] = knows[25:30] = True
-            for place in range(20, 25):
-                knows[place, rng.choice(24, 3, replace=False)] = True
-            own = rng.normal(0, spread, (60, 1))
-            values = rng.random((60, 24)) < np.where(knows, chance(know, own), chance(lack, own))
-            one = estimates.mean_auc_over_questions(
-                values.astype(float), knows, groups, 0.05, 300, seed
-            )
-            missed += not one.low <= truth <= one.high
-        misses.append(missed / runs)
-    return "{:.1%}, {:.1%}; {:.1%}".format(*misses)
-
-
-@simulation("s07c", "7% to 50%")
-def robust(rng: Rng) -> str:
-    """Robustness: misses, 5%."""
-    misses = []
-    for methods in (2, 3, 4, 8, 10, 15, 25):
-        found = [
-            robustness(rng.random(methods), np.ones(methods), 0.05, 200, seed).relearning
-            for seed in range(400)
-        ]
-        if methods < LEAST_GROUPS:
-            assert all(np.isnan([one.low, one.high]).all() for one in found)
-        else:
-            misses.append(np.mean([not one.low <= 0.5 <= one.high for one in found]))
-    return f"none below {LEAST_GROUPS}; {min(misses):.1%} to {max(misses):.1%}"
-
-
-@simulation("s07d", "4% to 6%; 0.5%")
-def ranks(rng: Rng) -> str:
-    """Rank correlation; false pairs, 5%."""
-
-    def drawn(methods: int, between: float, within: float, share: float) -> np.ndarray:
-        first, second = rng.normal(size=(2, methods)), rng.normal(size=(2, 6 * methods))
-        for pair, rho in ((first, between), (second, within)):
-            pair[1] = rho * pair[0] + math.sqrt(1 - rho * rho) * pair[1]
-        return math.sqrt(share) * np.repeat(first, 6, axis=1) + math.sqrt(1 - share) * second
-
-    groups, misses = np.repeat(np.arange(15), 6), []
-    for law in ((0.9, 0.9, 0.8), (0.95, 0.5, 0.9), (0.0, 0.0, 0.9)):
-        truth = spearmanr(*drawn(20_000, *law))[0]
-        found = [
-            estimates.rank_correlation(*drawn(15, *law), 0.05, groups, 200, seed)
-            for seed in range(200)
-        ]
-        misses.append(np.mean([not one.low <= truth <= one.high for one in found]))
-    pairs = []
-    for auc in (0.9, 0.98):
-        numbers = [str(place) for place in range(26)]
-        sides = (
-            (rng.normal(norm.ppf(auc) * 2**0.5, 1, (26, 30)), rng.normal(size=(26, 30)))
-            for _ in range(100)
-        )
-        pairs.append(
-            np.mean(
-                [
-                    any(test.holds for test in estimates.compare_aucs(numbers, *side, 0.05))
-                    for side in sides
-                ]
-            )
-        )
-    return f"{min(misses):.1%} to {max(misses):.1%}; {max(pairs):.1%}"
-
-
-@simulation("s07e", "0.8%; 9%, 35%")
-def rank_power(rng: Rng) -> str:
-    """Two rank correlations, 5%."""
-    groups, shares = np.repeat(np.arange(15), 6), []
-    for share, first, second in ((0.9, 0.4, 0.4), (0.9, 0.2, 0.5), (0.9, 0.2, 0.8)):
-
-        def mixed(share: float = share) -> np.ndarray:
-            methods, models = np.repeat(rng.normal(size=15), 6), rng.normal(size=90)
-            return math.sqrt(share) * methods + math.sqrt(1 - share) * models
-
-        found = []
-        for seed in range(300):
-            target = mixed()
-            numbers = target + first * mixed(), target + second * mixed()
-            found.append(
-                estimates.compare_rank_correlations(*numbers, target, groups, 400, seed)[1] <= 0.05
-            )
-        shares.append(np.mean(found))
-    return "{:.0%}; {:.0%}, {:.0%}".format(*shares)
 
 
 def laws_of(rng: Rng) -> dict[str, tuple[Callable[[tuple[int, int]], np.ndarray], float]]:
@@ -448,61 +324,12 @@ def labels_of_rest(rng: Rng) -> str:
     return f"{min(gains):.1f} to {max(gains):.1f}"
 
 
-@simulation("s17", "Holm kept")
-def romano_wolf(rng: Rng) -> str:
-    """Pairs of AUCs told apart."""
-    k, found = 12, np.zeros(2)
-    first, second = np.triu_indices(k, 1)
-    means = norm.ppf(np.repeat([0.97, 0.85], k // 2))[:, None] * 2**0.5
-
-    def studentised(positives: np.ndarray, negatives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        areas, cov = estimates.auc_covariance(positives, negatives)
-        spread = np.sqrt(
-            np.maximum(cov[first, first] + cov[second, second] - 2 * cov[first, second], 1e-18)
-        )
-        return areas[first] - areas[second], spread
-
-    for _ in range(10):
-        sides = [
-            math.sqrt(0.8) * rng.normal(size=30) + math.sqrt(0.2) * rng.normal(size=(k, 30))
-            for _ in range(2)
-        ]
-        sides[0] = sides[0] + means
-        gap, spread = studentised(*sides)
-        score, drawn = abs(gap) / spread, []
-        for _ in range(200):
-            again, wide = studentised(*(own[:, rng.integers(30, size=30)] for own in sides))
-            drawn.append(abs(again - gap) / np.maximum(wide, spread / 2))
-        order = np.argsort(-score)
-        most = np.maximum.accumulate(np.array(drawn)[:, order][:, ::-1], axis=1)[:, ::-1]
-        p_values = (1 + (most >= score[order]).sum(axis=0)) / 201
-        listed = holm(2 * norm.sf(score), 0, 0.05)[0]
-        found += listed.sum(), np.argmax(np.r_[p_values > 0.05, True])
-    return "Holm {:.1f}, Romano-Wolf {:.1f}".format(*found / 10)
-
-
 @simulation("s19", "0")
 def mean_of_ones(rng: Rng) -> str:
     """Lower mean of 1,024 ones."""
     ones = np.ones((1, 1024))
     paper = paper_bounds(ones, 0.01, np.array([])).m_mu_lower[0]
     return f"{paper:.0f}; betting {betting.mean_lower(ones, 0.01)[0]:.4f}"
-
-
-@simulation("s21", "37%, printed as 5%")
-def winner(rng: Rng) -> str:
-    """Interval of the highest AUC: misses."""
-    missed, runs, mean = 0, 300, norm.ppf(0.95) * 2**0.5
-    for _ in range(runs):
-        sides = [
-            math.sqrt(0.5) * rng.normal(size=30) + math.sqrt(0.5) * rng.normal(size=(26, 30))
-            for _ in range(2)
-        ]
-        sides[0] = sides[0] + mean
-        best = int(estimates.auc_covariance(*sides)[0].argmax())
-        found = estimates.auc_estimate(*(own[best] for own in sides), 0.05)
-        missed += not found.low <= 0.95 <= found.high
-    return f"{missed / runs:.0%}, no level printed"
 
 
 @simulation("s22", "21%")
