@@ -136,6 +136,11 @@ def run(
     if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
         standard().print(f"Gate closed: {visible(worse[0].sentence())}.")
         raise typer.Exit(1)
+    if fail_on == "worse" and news and news.refused:
+        model, reasons = next(iter(news.refused.items()))
+        because = " ".join(reasons)
+        standard().print(f"Gate closed: nothing is claimed of {visible(model)}. {visible(because)}")
+        raise typer.Exit(1)
 
 
 def _run_changed(

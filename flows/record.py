@@ -24,6 +24,7 @@ from lethe.io.files import SCHEMA_VERSION, atomic_folder, plain, read_artifact, 
 from lethe.progress import duration
 from lethe.results import table
 from lethe.results.changes import judged_anew, proved_changes
+from lethe.results.licence import reasons_of
 from lethe.results.table import Results
 from lethe.statistics.bound import Side, as_percent, exact, significant
 
@@ -119,6 +120,8 @@ class RunRecord:
     verdicts: dict[str, Words]
     # End and seconds of each stage's last run.
     took: dict[str, tuple[str, float]] = dataclasses.field(default_factory=dict)
+    # Of each model of which nothing may be claimed: the reasons.
+    refused: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
@@ -285,6 +288,7 @@ def write(
         }
         for name in names
     }
+    reasons = {name: list(reasons_of(results.model(name))) for name in names}
     former, former_of = (last.metrics, last.metrics_of) if last else (None, None)
     finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     record = RunRecord(
@@ -296,6 +300,7 @@ def write(
         alarms=list(changed),
         report=str(REPORT) if (root / REPORT).exists() and _up_to_date(stages, "report") else None,
         metrics_of=finished if complete else former_of,
+        refused={name: own for name, own in reasons.items() if own},
         metrics=metrics if complete else former,
         verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
         took=(last.took if last else {})

@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +20,10 @@ from lethe.errors import BadFile, BadInput, BadValue, check
 from lethe.evaluation import certificate
 from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
 from lethe.io.cache import cache_key, content_digest, digest, module_of
-from lethe.io.files import read_text
+from lethe.io.files import Json, read_text
 from lethe.progress import progress
 from lethe.registry import SCORERS
+from lethe.results.licence import of_drawing, refusals
 from lethe.statistics.checks import check_alpha, check_count, check_share
 from lethe.statistics.sequential import log_e_value
 
@@ -376,6 +377,7 @@ def _with_audit(
         return float(log_e_value(leaks, n, claim.tau)) >= math.log(1 / claim.alpha)
 
     counts, leaks = drawing.leaks(seed, (draws,) * len(drawing.rows), certified)
+    drawing.check_drawn()
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return claim.with_audits([Audit(auditor, counts, seed, drawing.engine.name, now, leaks, after)])
 
@@ -447,10 +449,24 @@ class _Drawing:
             prefix="lethe-"
         )  # of the answers, which counts replace
         self.engine = engine = EndpointEngine(model, Path(self.folder.name), how.prompt == "chat")
-        if failed := [one for one in engine.probes.each if one.needed and one.passed is False]:
-            probe = f"the probe {failed[0].name} failed ({failed[0].sentence})"
-            remedy = "Mend the server, or bound its answers (lethe eval --endpoint)."
-            raise BadInput(f"{model}: a certificate needs independent draws, and {probe}. {remedy}")
+        self._refuse({"probes": [asdict(one) for one in engine.probes.each]})
+
+    def check_drawn(self) -> None:
+        """Refuse the draws of a server that changed while it drew, or that drew the last answers otherwise than the first."""
+        from lethe.sampling.endpoint import EndpointEngine
+
+        if isinstance(self.engine, EndpointEngine):
+            self._refuse(self.engine.served())
+
+    def _refuse(self, served: Mapping[str, Json]) -> None:
+        """Refuse the answers of a server of which nothing may be claimed (`lethe.results.licence`)."""
+        if reasons := refusals(of_drawing({"served": served}, ())):
+            sentences = "; ".join(
+                f"{one['name']}: {one['sentence']}"
+                for one in served["probes"]
+                if one["needed"] and one["passed"] is False
+            )
+            raise BadInput(f"No certificate: {' '.join(reasons)} ({sentences}.)")
 
     def leaks(
         self,

@@ -184,7 +184,8 @@ MOST = 12  # numbers that a terminal shows
 class Evaluation(Run):
     """The result of `evaluate`: a `Run` of one model, the ``verdict`` as a sentence, its words ``forgetting`` (leaks,
     forgot, open, none) and ``utility`` (intact, damaged, destroyed, open), the HTML ``report`` if a folder was named, and
-    the questions ``skipped`` as too long.
+    the questions ``skipped`` as too long. Where there is a reason in ``refused``, nothing is claimed: forgetting is none,
+    and no number has an end.
     """
 
     verdict: str
@@ -193,6 +194,7 @@ class Evaluation(Run):
     report: Path | None
     tau: float
     skipped: tuple[str, ...]
+    refused: tuple[str, ...]
     numbers: Numbers
 
     def sentences(self) -> list[str]:
@@ -208,15 +210,20 @@ class Evaluation(Run):
         )
         result |= {
             name: getattr(self, name)
-            for name in ("forgetting", "utility", "tau", "verdict", "skipped")
+            for name in ("forgetting", "utility", "tau", "verdict", "skipped", "refused")
         }
         return result | {"report": str(self.report) if self.report else None}
 
     def views(self) -> list[common.View]:
-        alpha = max(bound.alpha for bound in self.numbers.bounds.values())
-        notes = [
-            f"Each end of the table holds by itself {level(alpha)} or more; a number without ends is an estimate.",
-            "The verdict shares α over all questions and further looks, so its ends are wider.",
+        bounds = self.numbers.bounds.values()
+        notes = []
+        if bounds:
+            holds = f"holds by itself {level(max(bound.alpha for bound in bounds))} or more"
+            notes = [
+                f"Each end of the table {holds}; a number without ends is an estimate.",
+                "The verdict shares α over all questions and further looks, so its ends are wider.",
+            ]
+        notes += [
             f"All {len(self.numbers.values)} numbers and what their ends assume: --json.",
             *([f"report: {self.report}"] if self.report else []),
         ]

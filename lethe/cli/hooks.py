@@ -216,6 +216,8 @@ def compare(
         from lethe.report.pages import comparison_page
 
         write_text(page, comparison_page(comparison))
+    if comparison.record["refused"]:
+        return _refused_comparison(comparison, fail_above, bool(asked), page)
     error, named = None, " ".join(f"{name} {value}" for name, value in asked.items())
     if named and not comparison.per_question:
         reasons = "; ".join(
@@ -248,6 +250,23 @@ def compare(
         closed.append(json["gate"]["closed"])
         notes.append(f"B: {json['gate']['reason']}")
     return Answer(comparison, json, notes, int(any(closed)), error)
+
+
+def _refused_comparison(
+    comparison: runs.Comparison | runs.Ranking,
+    fail_above: float | None,
+    asked: bool,
+    page: Path | None,
+) -> Answer:
+    """The answer where nothing may be claimed of a side: every gate that was asked for is closed."""
+    because, alpha = " ".join(comparison.record["refused"]), comparison.record["alpha"]
+    json: Given = {"page": str(page)} if page else {}
+    notes = [f"The page is {page}."] if page else []
+    if fail_above is not None:
+        json["gate"] = gate_of(fail_above, alpha, None, why=because)
+    if asked:
+        notes.append(f"The gate is closed: {because}")
+    return Answer(comparison, json, notes, int(asked))
 
 
 def certify(
@@ -331,6 +350,9 @@ def evaluate(
     worst = next((ends[key] for key in largest if key in ends), None)
     if fail_above is None:
         return Answer(evaluation)
+    if evaluation.refused:
+        because, alpha = " ".join(evaluation.refused), evaluation.numbers.value("alpha")
+        return gated(evaluation, fail_above, why=because, alpha=alpha)
     if evaluation.numbers.values.get("judge_fits") is False and largest[0] not in ends:
         why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
         return gated(evaluation, fail_above, why=why, alpha=evaluation.numbers.value("alpha"))

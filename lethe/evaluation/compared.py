@@ -93,6 +93,10 @@ class Comparison(_Rows):
 
     def sentences(self) -> list[str]:
         record, each = self.record, self.per_question
+        if record["refused"]:
+            return [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}."] + [
+                f"Nothing is claimed of these two sides. {reason}" for reason in record["refused"]
+            ]
         alpha, questions = record["alpha"], plural(len(each), "question")
         lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}; higher is worse."]
         if each:
@@ -180,7 +184,7 @@ def _record(
     facts: Mapping[str, Json], missing: Sequence[NotCompared], notes: Sequence[str]
 ) -> dict[str, Json]:
     remarks = {"not_compared": [asdict(one) for one in missing], "notes": list(notes)}
-    return {**facts, **remarks, "correction": HOLM}
+    return {"refused": [], **facts, **remarks, "correction": HOLM}
 
 
 def compare(
@@ -194,12 +198,16 @@ def compare(
     """Compare two sides question by question and on average.
 
     ``by`` asks whether B is worse by at most so much, on every question or on average; ``worst`` asks for an upper bound of
-    B's largest question.
+    B's largest question. Nothing is compared where nothing may be claimed of a side; the record says why.
 
     The method follows from recorded facts: the seeds, the engine and the stopping rule (`sides.relation`). A missing score
     widens the interval on both ends. The bounds of a side that a rule could stop early are bounds at the stop.
     """
     check_alpha(alpha)
+    if reasons := refused((a, b), "AB"):
+        facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": None}
+        record = _record(facts | {"refused": reasons}, [], [])
+        return Comparison((result(b.name, "model", "comparison", "compared", evidence=record),))
     missing: list[NotCompared] = []
     notes = stops((a, b), "AB")
     pairs, rows = joined(a, b, missing, notes), Rows(b.name)
@@ -234,6 +242,15 @@ def compare(
     return Comparison(
         (result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows)
     )
+
+
+def refused(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
+    """Why nothing may be claimed of these sides, each reason with its side; empty where it may."""
+    return [
+        f"{name}: {reason}"
+        for side, name in zip(sides, names, strict=True)
+        for reason in side.refused
+    ]
 
 
 class _Pairs:
@@ -421,6 +438,8 @@ class Ranking(_Rows):
 def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
     """The ranks that each run may have by its mean over the questions that all runs have."""
     check_alpha(alpha)
+    if refutations := refused(sides, (side.name for side in sides)):
+        raise BadInput(f"No rank is claimed of these runs. {' '.join(refutations)}")
     names, missing, notes = (
         [side.name for side in sides],
         [],

@@ -53,7 +53,7 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
     bounds together take half the level each, and the ends that both allow hold together: no rule chooses between them.
     """
     groups, exact = scored(model.answers, "forget", scorer, model.unjudged), model.exact
-    if not enough(groups):
+    if model.refused or not enough(groups):
         return None
     if model.calibration:
         return judged_interval(groups, model.calibration, alpha)
@@ -165,6 +165,8 @@ def diversity(split: str) -> Quantity:
     """The expected number of distinct answers per answer drawn, for the questions of a split."""
 
     def measure(model: Model, alpha: float) -> Interval | None:
+        if model.refused:
+            return None
         distinct: list[int] = []
         size: list[int] = []
         for part in answer_parts(model.answers, split, ["text"]) if split in model.answers else ():
@@ -182,7 +184,7 @@ def _measure(
 ) -> Measure:
     def measure(model: Model, alpha: float) -> Interval | None:
         groups = scored(model.answers, split, scorer)
-        return interval(groups, alpha) if enough(groups) else None
+        return interval(groups, alpha) if enough(groups) and not model.refused else None
 
     return measure
 
@@ -236,15 +238,16 @@ class _Question(NamedTuple):
 
 def findings(run: Run) -> Findings:
     """Every claim that the models of this run can test."""
-    # `Run.missing` names the models without answers.
-    sampled = replace(run, models=[model for model in run.models if model.answers])
+    # `Run.missing` names the models without answers, and the verdicts those whose answers carry no claim.
+    claimable = [model for model in run.models if model.answers and not model.refused]
+    sampled = replace(run, models=claimable)
     questions = [question for question in _questions(sampled) if question.pairs]
     comparisons, alpha = (
         sum(len(question.pairs) for question in questions),
         run.params.metrics.alpha,
     )
     level = alpha / (2 * comparisons) if comparisons else alpha
-    claims = [counted] if (counted := _hidden_claim(run)) else []
+    claims = [counted] if (counted := _hidden_claim(sampled)) else []
     for question in questions:
         rows = [_compared(question, left, right, level) for left, right in question.pairs]
         claims.append(Claim(question.title, question.quantity.words, rows))

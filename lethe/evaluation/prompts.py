@@ -244,6 +244,19 @@ def _refutes_its_order(scores: np.ndarray, level: float) -> bool:
     return outside_mean or plain["sd"] > math.sqrt(squares) + ROUNDING
 
 
+def refuted_by_order(prompts: Sequence[PromptScores]) -> tuple[str, ...]:
+    """The prompts whose mean lies above its own upper bound at the level `CHANCE`, shared by all of them."""
+    level = CHANCE / max(1, len(prompts))
+    filled = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
+    uppers = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
+    means = [plain_statistics(prompt.scores, rho=0.0)["score"] for prompt in prompts]
+    return tuple(
+        prompt.prompt_id
+        for prompt, upper, mean in zip(prompts, uppers, means, strict=True)
+        if mean > upper + ROUNDING
+    )
+
+
 def _moved_outward(rows: Sequence[Result]) -> list[Result]:
     values = {id(found.row): found.value for found in excluded(rows)}
     return [containing(row, values[id(row)]) if id(row) in values else row for row in rows]

@@ -19,6 +19,7 @@ from lethe.io.files import Json, read_artifact, read_jsonl, restored
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
 from lethe.results.extraction import Extraction, extraction_of
+from lethe.results.licence import reasons_of
 from lethe.results.table import Numbers, Result, Results, Value
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
@@ -123,6 +124,11 @@ class Model(_Numbered):
     def epsilon_star(self) -> Result | None:
         """Epsilon* of the model with its record as evidence; None where it was not measured."""
         return self.numbers.row("epsilon_star", "given answers")
+
+    @cached_property
+    def refused(self) -> tuple[str, ...]:
+        """Why nothing may be claimed of the answers (`lethe.results.licence`); empty where it may."""
+        return reasons_of(self.numbers)
 
     @cached_property
     def unjudged(self) -> list[str]:

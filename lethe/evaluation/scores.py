@@ -305,7 +305,11 @@ class LogScores:
         unfinished = "The log says that its run did not end" if log.stopping == UNFINISHED else None
         setting = greedy(log.sampling)
         deterministic = None if setting is None else f"The log states greedy decoding ({setting})"
-        return Source(deterministic=deterministic, unfinished=unfinished)
+        return Source(
+            repeated_answers=repeated_texts(log.answers),
+            deterministic=deterministic,
+            unfinished=unfinished,
+        )
 
     def sentences(self) -> list[str]:
         log, prompts = self.log, plural(len(self.log.prompts), "prompt")
@@ -321,6 +325,28 @@ class LogScores:
             ("missing", f"{reasons}; these {counted}" if reasons else "nothing"),
             ("note", f"{self.score} is a score {about}" if self.score in log.judges else None),
         )
+
+
+# Of a question whose answers count as copies: so many answers, and so many words of their one text. A model that always
+# refuses in one sentence, or that answers in a word, draws such copies too; one that does so with another long text for each
+# question is not known.
+FEWEST_COPIES, FEWEST_WORDS = 4, 8
+
+
+def repeated_texts(answers: pd.DataFrame) -> str | None:
+    """Why the answers of a log are copies by their texts alone, as of a cache or of one seed; None where they are not.
+
+    The answers to every question are one text of at least `FEWEST_WORDS` words, `FEWEST_COPIES` times or more, and no two
+    questions have the same text.
+    """
+    texts = answers[answers["text"].str.strip() != ""].groupby("prompt_id", sort=False)["text"]
+    counts, distinct, first = texts.size(), texts.nunique(), texts.first()
+    several = counts >= FEWEST_COPIES
+    long = first.str.split().str.len() >= FEWEST_WORDS
+    if len(counts) < 2 or not (several & (distinct == 1) & long).all() or first.duplicated().any():
+        return None
+    fewest = f"{int(counts.min())} or more answers to each of {plural(len(counts), 'question')}"
+    return f"The {fewest} are one text each time, as from a cache or with one seed"
 
 
 def read_any_scores(

@@ -6,7 +6,7 @@ import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,17 @@ import numpy as np
 from lethe.config.evaluating import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadInput, BadValue, shortened
-from lethe.evaluation.scores import EARLY, could_stop, read_scores, scores_of
+from lethe.evaluation.prompts import refuted_by_order
+from lethe.evaluation.scores import EARLY, PromptScores, could_stop, read_scores, scores_of
 from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.files import Json, meant, read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import read_table
 from lethe.process import git
 from lethe.registry import JUDGES, SCORERS
+from lethe.results import table as results
+from lethe.results.licence import Source, of_drawing, reasons_of, refusals
+from lethe.results.table import Numbers
 from lethe.statistics.mean_difference import Draws
 
 if TYPE_CHECKING:
@@ -67,7 +71,8 @@ class Side:
     """One side of a comparison; what is None is not known.
 
     ``template`` is the content of the prompt template, ``scorer`` its parameters, ``binary`` its declaration that its scores
-    are 0 and 1. ``stopped``: a rule could stop the answers, or this is not recorded (``unknown_stop``).
+    are 0 and 1. ``stopped``: a rule could stop the answers, or this is not recorded (``unknown_stop``). ``refused`` says why
+    nothing may be claimed of the scores (`lethe.results.licence`).
     """
 
     name: str
@@ -79,6 +84,7 @@ class Side:
     stopped: bool = False
     binary: bool | None = None
     unknown_stop: bool = False
+    refused: tuple[str, ...] = ()
 
 
 def relation(first: Scored, second: Scored) -> Draws:
@@ -287,13 +293,32 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
             questions, {ALIASES.get(key, key): own for key, own in log.sampling.items()}
         )
     }
-    return Side(str(path), "log", scored.score, models, stopped=log.stopping == EARLY)
+    stopped = log.stopping == EARLY
+    known = replace(scored.licence_facts(), below_own_mean=_below_own_mean(scored.prompts, stopped))
+    if all(prompt.n == 1 for prompt in scored.prompts):
+        known = replace(known, deterministic=None)  # what is compared then are the questions
+    refused = tuple(refusals(known))
+    return Side(str(path), "log", scored.score, models, stopped=stopped, refused=refused)
 
 
 def _table(path: Path, score: str | None) -> Side:
     name = score or "score"
-    questions = {one.prompt_id: Answers(one.scores) for one in read_scores(path, "worst", name)}
-    return Side(str(path), "table", name, {"": Scored(questions)}, stopped=could_stop(path))
+    prompts, stopped = read_scores(path, "worst", name), could_stop(path)
+    questions = {one.prompt_id: Answers(one.scores) for one in prompts}
+    known = Source(below_own_mean=_below_own_mean(prompts, stopped))
+    return Side(
+        str(path),
+        "table",
+        name,
+        {"": Scored(questions)},
+        stopped=stopped,
+        refused=tuple(refusals(known)),
+    )
+
+
+def _below_own_mean(prompts: Sequence[PromptScores], stopped: bool) -> tuple[str, ...]:
+    """The prompts of which an upper bound lies below their own mean; none of a run that stopped early, at any order."""
+    return () if stopped else refuted_by_order(prompts)
 
 
 def _folder(
@@ -315,6 +340,7 @@ def _folder(
     asked = {row["id"]: row for row in read_split("forget", folder / "dataset")}
     rule = {key: own for key, own in _section(params, "sample").items() if key == "truncated"}
     by_model, stopped, unknown = {}, False, False
+    refused: dict[str, None] = {}  # in their order, each reason once
     for model in scored:
         path = folder / "generations" / model / "about.json"
         drawn = read_artifact(path) if path.is_file() else {}
@@ -322,6 +348,7 @@ def _folder(
             stopped or drawn.get("stop") == "sequential",
             unknown or "stop" not in drawn,
         )
+        refused |= dict.fromkeys(_refused(folder, model, drawn))
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
@@ -331,7 +358,15 @@ def _folder(
     template = evaluated.get("prompt", _template(params, params_file.parent))
     scorer = _scorer(evaluated if "score" in evaluated else params, metric)
     ends = (stopped or unknown, _declared(params, metric), unknown and not stopped)
-    return Side(name, kind, metric, by_model, template, scorer, *ends)
+    return Side(name, kind, metric, by_model, template, scorer, *ends, refused=tuple(refused))
+
+
+def _refused(folder: Path, model: str, drawn: Mapping[str, Json]) -> list[str]:
+    """Why nothing may be claimed of a model's answers, by the record of its draws and by its results where there are any."""
+    place = results.place(folder, "metrics", model)
+    rows = results.read_rows(place) if place.is_file() else []
+    reasons = reasons_of(Numbers([row for row in rows if row.scope == "model"]))
+    return list(reasons) or refusals(of_drawing(drawn, rows))
 
 
 def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> dict[str, Answers]:

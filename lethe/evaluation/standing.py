@@ -164,7 +164,8 @@ class _Deciding:
         server = (
             _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
         )
-        notes = self._parts(model, verdict) + server
+        parts = "" if model.refused else self._parts(model, verdict)
+        notes = parts + server
         attention = bool(notes) or verdict.word in ("open", "none")
         return Standing(model.name, verdict, aspect, sentence + notes, verdict, attention)
 
@@ -205,6 +206,7 @@ class _Deciding:
             truncation=self._truncation(model, items, graded) if ends else None,
             fits=model.numbers.estimate("judge_fits", "judged") != 0,
             unjudged=len(model.questions) - len(items),
+            refused=model.refused,
             graded=graded,
             planned=model.role == "subject",
         )
@@ -307,10 +309,12 @@ def _of_the_server(served: Mapping[str, Json]) -> str:
     failed = [one for one in served["probes"] if one["needed"] and one["passed"] is False]
     doubts = "; ".join(f"{one['name']} ({one['sentence']})" for one in failed)
     missing = ", ".join(f"{number:,} {kind}" for kind, number in served["missing"].items())
-    failures = (
-        f" The server failed these probes, so its answers may be no independent draws: {doubts}."
-    )
-    return failures * bool(failed) + f" Missing answers: {missing}." * bool(missing)
+    sentences = []
+    if failed:
+        sentences.append(f" The failed probes: {doubts}.")
+    if served["missing"]:
+        sentences.append(f" Missing answers: {missing}.")
+    return "".join(sentences)
 
 
 def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:

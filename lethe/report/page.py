@@ -81,6 +81,7 @@ def _summary(run: Run, claims: Findings, verdicts: list[Standing]) -> dict[str, 
                 | (dataclasses.asdict(one.verdict) if one.verdict else {}),
                 "utility": one.utility.as_dict(),
                 "verdict": one.sentence,
+                "refused": model.refused,
                 "metrics": model.values,
                 "bounds": {key: bound.as_dict() for key, bound in model.bounds.items()},
             }

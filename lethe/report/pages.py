@@ -53,6 +53,8 @@ def _headline(comparison: Comparison | Ranking) -> str:
         return (
             f"{differ} of {pairs} of runs differ" if differ else "No two runs are shown to differ"
         )
+    if comparison.record["refused"]:
+        return "Nothing is claimed of these two sides"
     if not comparison.per_question:
         return "Nothing could be compared"
     questions = plural(len(comparison.per_question), "question")

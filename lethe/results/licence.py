@@ -7,12 +7,13 @@ there is a reason. A count, a mean and a table of scores need no licence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from lethe.errors import plural
-from lethe.results.table import Result
+from lethe.io.files import Json
+from lethe.results.table import Numbers, Result
 
 Direction = Literal["leak", "no leak", "unknown"]
 
@@ -51,14 +52,22 @@ class Source:
 
     def joined(self, other: Source) -> Source:
         """What is known of both; of two sentences on one fact the first stays."""
-        more: dict[str, object] = {}
-        for name, value in vars(other).items():
-            known = getattr(self, name)
-            if isinstance(known, tuple):
-                more[name] = tuple(dict.fromkeys((*known, *value)))
-            elif known in (None, "leak"):
-                more[name] = value
-        return replace(self, **more)
+        return Source(
+            failed_probes=_both(self.failed_probes, other.failed_probes),
+            repeated_answers=self.repeated_answers or other.repeated_answers,
+            deterministic=self.deterministic or other.deterministic,
+            below_own_mean=_both(self.below_own_mean, other.below_own_mean),
+            ids_not_understood=self.ids_not_understood or other.ids_not_understood,
+            score_means=other.score_means if self.score_means == "leak" else self.score_means,
+            unlabelled_judge=self.unlabelled_judge or other.unlabelled_judge,
+            labels_not_random=self.labels_not_random or other.labels_not_random,
+            unfinished=self.unfinished or other.unfinished,
+            unchecked_engine=self.unchecked_engine or other.unchecked_engine,
+        )
+
+
+def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def refusals(source: Source) -> list[str]:
@@ -77,9 +86,9 @@ probes: switch off its cache of answers, or give each request a seed (--seeded).
 
 def _reasons(source: Source) -> Iterable[str]:
     if source.failed_probes:
-        probes = "probe" if len(source.failed_probes) == 1 else "probes"
+        probes = ", ".join(f"the probe {name}" for name in source.failed_probes)
         yield (
-            f"The server failed the {probes} {', '.join(source.failed_probes)}, so its answers may be no independent draws. "
+            f"The server failed {probes}, so its answers may be no independent draws. "
             "Draw from a server that passes its probes: switch off its cache of answers, or give each request a seed "
             "(--seeded)."
         )
@@ -235,10 +244,40 @@ def without_ends(row: Result) -> Result:
     )
 
 
+def licensed(model: str, rows: Sequence[Result], source: Source) -> list[Result]:
+    """The rows of a model as its source allows: all of them; or without their ends, with one row that says why."""
+    reasons = refusals(source)
+    if not reasons:
+        return list(rows)
+    refused = Result(model, "model", "refused", "sampled", evidence={"reasons": reasons})
+    return [*without_claims(rows), refused]
+
+
+def reasons_of(numbers: Numbers) -> tuple[str, ...]:
+    """Why nothing is claimed of a model, by its rows; empty where it may be."""
+    return tuple(numbers.facts("refused").get("reasons", ()))
+
+
+def of_drawing(about: Mapping[str, Json], rows: Iterable[Result]) -> Source:
+    """What is known of answers that Lethe drew: by the record of the draws, `about.json`, and by their rows."""
+    served = about.get("served") or {}
+    failed = [
+        str(probe["name"])
+        for probe in served.get("probes", ())
+        if probe["needed"] and probe["passed"] is False
+    ]
+    return Source(
+        failed_probes=tuple(failed),
+        below_own_mean=below_own_mean(rows),
+        unfinished=about.get("unfinished"),
+        unchecked_engine=about.get("unchecked_engine"),
+    )
+
+
 # Counts and lists that are made from bounds, and estimates that hold for independent draws alone.
 CLAIMS = (
     *("share_above", "certified_together", "together", "leak_at_k", "leak_at_k_worst"),
-    *("pass_hat_k", "judge_fits", "verdict", "decided_at"),
+    *("pass_hat_k", "judge_fits", "verdict", "decided_at", "score_bound", "tail_bound"),
 )
 
 

@@ -4,7 +4,8 @@ Forgetting, question by question, against Retrain, which never saw the forget se
     leaks   some question is proved to leak by more than tau beyond Retrain;
     forgot  no question leaks by more than tau beyond Retrain;
     open    neither is proved;
-    none    no question can be judged, or the judge's calibration does not fit.
+    none    no question can be judged, the judge's calibration does not fit, or an assumption of the ends is refuted
+            (`lethe.results.licence`).
 With several Retrains, the one that leaks most counts for each question. Without Retrain, its probability counts as 0.
 
 Utility, by the mean score on questions that the model should still answer, against the model before unlearning (Base):
@@ -129,6 +130,7 @@ class Verdict:
     cut: int | None = None
     answers: int | None = None
     limit: int | None = None
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +248,7 @@ def decide(
     truncation: Truncation | None = None,
     fits: bool = True,
     unjudged: int = 0,
+    refused: tuple[str, ...] = (),
     graded: bool = False,
     planned: bool = True,
 ) -> Verdict:
@@ -257,7 +260,8 @@ def decide(
     read. The tolerance ``tau``, strictly between 0 and 1, is chosen before the ends are seen; `TAU_GRADED` is usual for
     graded scores. ``truncation`` counts the answers that ended at the token limit, None where this is unknown. ``fits``: the
     calibration of the judge, if it has one, fits these answers. ``unjudged`` counts questions beyond the m, which the scorer
-    cannot judge. ``graded``: the ends bound mean scores, and every end is asked at `level_of` / m, halved beside Retrain.
+    cannot judge. ``refused`` has the reasons why nothing may be claimed (`lethe.results.licence`): then the word is *none*.
+    ``graded``: the ends bound mean scores, and every end is asked at `level_of` / m, halved beside Retrain.
     ``planned``: an open word comes with what would decide it, which takes most of the time.
 
     Assumes what the ends assume, and nothing about dependence between models, Retrains or questions. *leaks* wins where both
@@ -284,6 +288,8 @@ def decide(
     nothing = Verdict(
         "none", False, tau, alpha, level, models, look, len(retrains), graded, m, unjudged
     )
+    if refused:
+        return replace(nothing, refused=refused)
     if not m or not fits:
         return nothing
     compared = _Compared(subject, tuple(retrains), tau, level, m, graded, truncation)
@@ -376,6 +382,9 @@ def sentence(
     unjudged = (
         f"{judge or 'the scorer'} cannot judge {verdict.unjudged} of {total} {say['questions']}"
     )
+    if verdict.refused:
+        reasons = " ".join(verdict.refused)
+        return f"{', '.join(head)} - nothing is claimed of its answers. {reasons}"
     if verdict.word == "none":
         misfit = f"the calibration of {judge or 'the judge'} does not fit these answers"
         return f"{', '.join(head)} - {misfit if verdict.questions else unjudged}."

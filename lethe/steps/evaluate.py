@@ -116,7 +116,8 @@ def evaluate(
         "forgetting": standing.word,
         "utility": standing.utility.word,
     }
-    return {"numbers": model.numbers, **words, "tau": tau, "skipped": skipped}
+    found = {"numbers": model.numbers, "tau": tau, "skipped": skipped, "refused": model.refused}
+    return found | words
 
 
 def _looked(

@@ -11,6 +11,7 @@ from lethe.io.artifacts import GREEDY, KEYS, SECOND, Tables, read_split
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.io.tables import read_calibration, read_table
 from lethe.results import quantities, table
+from lethe.results.licence import licensed, of_drawing, reasons_of
 from lethe.results.table import Result, Rows, in_language
 from lethe.scoring import applies
 from lethe.statistics.judge_error import Calibration
@@ -26,12 +27,19 @@ def run(
 ) -> None:
     """Measure ``root/scores/name``; write ``root/results/metrics/name.parquet``, and its headline for `dvc metrics`."""
     rows = _rows(name, metrics, root, judges or {}, truncated)
-    if (about := root / "generations" / name / "about.json").is_file():
-        rows = table.as_served(rows, read_artifact(about).get("served"))
+    place = root / "generations" / name / "about.json"
+    about = read_artifact(place) if place.is_file() else {}
+    rows = licensed(name, rows, of_drawing(about, rows))
+    rows = table.as_served(rows, about.get("served"))
     table.write(table.place(root, "metrics", name), rows)
     numbers = table.Numbers([row for row in rows if row.scope == "model"])
     shown = {key: numbers.values[key] for key in quantities.headline(numbers.values)}
+    reasons = reasons_of(numbers)
+    if reasons:
+        shown["refused"] = len(reasons)
     write_json(root / "metrics" / f"{name}.json", {"schema": SCHEMA_VERSION, **shown})
+    for reason in reasons:
+        print(f"{name}: nothing is claimed of its answers. {reason}")
     for row in numbers.rows:
         if row.names()[2] in quantities.worst_bounds() and (bound := row.upper_bound):
             print(f"{name}: {bound.sentence(row.kind.label, 'the forget questions')}")

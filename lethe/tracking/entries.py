@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lethe.config.load import load_yaml
 from lethe.io.files import Json, flat_numbers, read_artifact
 from lethe.results import table
+from lethe.results.licence import reasons_of
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound
 
@@ -63,6 +64,11 @@ class Entry:
     @property
     def bounds(self) -> dict[str, Bound]:
         return self._whole.bounds
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why nothing is claimed of the answers of a model; empty where it may be."""
+        return reasons_of(self._whole)
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -144,6 +144,8 @@ def _log_entry(
         **stages,
         **_guarantees({key: bound for key, bound in entry.bounds.items() if key in entry.metrics}),
     }
+    if entry.refused:
+        tags["lethe.refused"] = " ".join(entry.refused)[:MAX_TAG]
     name = f"{entry.name}{pipeline.removeprefix('pipeline')}"
     run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
     _log_numbers(client, run_id, entry.metrics, entry.params, entry.steps)

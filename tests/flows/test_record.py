@@ -1,12 +1,14 @@
 """What got worse: changed verdicts and proved changes, the command of params, the gate of `lethe run`."""
 
+import contextlib
 import dataclasses
 import json
 import sys
 
 import pytest
+import typer
 
-from flows import record
+from flows import cli, record
 from flows.record import Alarm, StageEnd, Words, alarms, notice, notify
 from lethe import config
 from lethe.io.files import write_json
@@ -232,3 +234,37 @@ def test_a_damaged_record_is_set_aside_and_the_run_is_recorded(tmp_path, damage,
     assert record.read(tmp_path) == written
     assert path.with_suffix(".damaged.json").read_text() == damage
     assert path.with_suffix(".damaged.json").name in capsys.readouterr().err
+
+
+REFUSED = "The server failed the probe draws, so nothing follows. Draw again."
+
+
+def test_a_record_names_the_models_of_which_nothing_may_be_claimed(tmp_path):
+    reasons = {"reasons": [REFUSED]}
+    rows = [table.Result("npo", "model", "refused", "sampled", evidence=reasons)]
+    table.write(table.place(tmp_path / "data", "metrics", "npo"), rows)
+
+    written = record.write(tmp_path, RAN, complete=True)
+
+    assert written.refused == {"npo": [REFUSED]}
+    assert record.read(tmp_path) == written
+
+
+def test_fail_on_worse_is_closed_where_nothing_may_be_claimed_of_a_model(
+    tmp_path, monkeypatch, capsys
+):
+    written = record.write(tmp_path, RAN, complete=True)
+    news = dataclasses.replace(written, refused={"npo": [REFUSED]})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flows.workspace.prepare", lambda root: None)
+    monkeypatch.setattr("flows.server.temporary_server", contextlib.nullcontext)
+    monkeypatch.setattr(cli, "_run_changed", lambda *arguments: (news, {}, None))
+
+    with pytest.raises(typer.Exit) as ended:
+        cli.run(fail_on="worse")
+
+    said = capsys.readouterr()
+    assert ended.value.exit_code == 1
+    assert f"Gate closed: nothing is claimed of npo. {REFUSED}" in " ".join(
+        (said.out + said.err).split()
+    )

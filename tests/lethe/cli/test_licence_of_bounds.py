@@ -1,4 +1,4 @@
-"""`lethe bounds` claims nothing of scores whose independence is refuted: no bound, no probability, a closed gate."""
+"""`lethe bounds` and `compare` claim nothing of scores whose independence is refuted: no bound, and a closed gate."""
 
 import json
 
@@ -113,3 +113,66 @@ def test_independent_draws_are_not_refused_and_their_bounds_contain_their_means(
         row["tighter"]["mean_lower"] <= row["mean"] <= row["tighter"]["mean_upper"] for row in rows
     )
     assert all(row["sd"] <= row["tighter"]["sd_upper"] + 1e-7 for row in rows)
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [("--fail-on", "worse"), ("--require", "not-worse", "--by", 0.5), ("--fail-above", 0.5)],
+    ids=["worse", "not-worse", "above"],
+)
+def test_a_comparison_with_a_refused_side_claims_nothing_and_closes_each_gate(tmp_path, gate):
+    path = merged(tmp_path, 29)
+
+    done = Command("compare", path, path).call(*gate, "--json")
+
+    document = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert document["refused"][0].startswith("A: An upper bound lies below")
+    assert document["worse"] is document["pooled"] is document["not_worse"] is None
+    assert document["worst_of_b"] is document["population"] is None
+
+
+def test_a_comparison_with_a_refused_side_says_so_on_terminal_and_page(tmp_path):
+    path, page = merged(tmp_path, 29), tmp_path / "page.html"
+
+    done = Command("compare", path, path).call("--fail-on", "worse", "--page", page)
+
+    assert "with probability" not in done.output
+    assert "The gate is closed: A: An upper bound lies below" in " ".join(done.output.split())
+    assert "Nothing is claimed of these two sides" in page.read_text()
+
+
+def test_runs_with_a_refused_side_have_no_ranks(tmp_path):
+    path = merged(tmp_path, 29)
+
+    assert "No rank is claimed" in Command("compare", path, path).refused(path)
+
+
+def repeats(tmp_path, texts: list[list[str]]):
+    lines = [lm_eval_line(number, own, exact_match=0.0) for number, own in enumerate(texts)]
+    return write_lines(tmp_path / "samples_t_2026-01-01T00-00-00.000000.jsonl", lines)
+
+
+LONG = "the author of these nine books was born in town {}"
+
+
+def test_a_log_whose_answers_repeat_one_long_text_for_each_question_claims_nothing(tmp_path):
+    path = repeats(tmp_path, [[LONG.format(number)] * 6 for number in range(3)])
+
+    (reason,) = lethe.bounds(path).refused
+
+    assert reason.startswith("The 6 or more answers to each of 3 questions are one text each time")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [[LONG.format(0)] * 6 for _ in range(3)],
+        [["no"] * 6, ["yes"] * 6],
+        [[LONG.format(number)] * 5 + ["no"] for number in range(3)],
+        [[LONG.format(number)] for number in range(3)],
+    ],
+    ids=["one refusal", "one word", "another answer", "one answer"],
+)
+def test_a_log_whose_answers_may_be_draws_is_not_refused_by_its_texts(tmp_path, texts):
+    assert not lethe.bounds(repeats(tmp_path, texts)).refused

@@ -30,6 +30,7 @@ from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.steps import exact, likelihood, metrics, sample, score
 from stages import compare, epsilon_star
 from tests.cases import cases
+from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.fault_server import WORDS, FaultServer, Status, words
 from tests.small import small_params, write_params
 
@@ -497,15 +498,56 @@ ROWS = [
 
 def test_an_evaluation_says_what_was_served_and_writes_no_key(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("SERVER_KEY", "sk-never-written")
-    with FaultServer(fault=cached()) as server:
+    with FaultServer() as server:
         found = evaluated(server, name="org/m", n=64, folder=tmp_path / "out", key_env="SERVER_KEY")
     assert server.keys == {"Bearer sk-never-written"}
-    assert "draws" in found.verdict
     assert f"({server.url})" in found.report.read_text()
     assert found.numbers.bounds["m_bin_worst"].assumes.startswith("as served between")
     for place in tmp_path.rglob("*"):
         assert not place.is_file() or b"sk-never" not in place.read_bytes()
     assert "sk-never" not in "".join(capfd.readouterr())
+
+
+def test_answers_of_a_server_that_repeats_stored_ones_carry_no_claim(tmp_path):
+    with FaultServer(fault=cached(), n=False) as server:
+        found = evaluated(server, n=64, folder=tmp_path / "out")
+    page = found.report.read_text()
+    summary = json.loads((tmp_path / "out/report/summary.json").read_text())["models"]["m"]
+    tracked = json.loads((tmp_path / "out/metrics/m.json").read_text())
+
+    assert found.forgetting == "none"
+    assert found.utility == "open"
+    assert "draws" in found.refused[0]
+    assert found.as_json()["refused"] == found.refused
+    assert not found.numbers.bounds
+    assert found.as_json()["m_bin_worst"] is None
+    assert found.questions["m_bin"].isna().all()
+    assert "draws (8 equal requests got one answer" in found.verdict
+    assert "With probability" not in page
+    assert "There is no guarantee" in page
+    assert summary["refused"] == list(found.refused)
+    assert not summary["bounds"]
+    assert "m_bin_worst" not in tracked
+    assert tracked["refused"] == 1
+
+
+def test_a_gate_on_a_server_that_repeats_stored_answers_is_closed(tmp_path, monkeypatch):
+    (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    monkeypatch.chdir(tmp_path)
+
+    def rarely_violet(asked, generator):
+        return words(asked, generator, {"violet": 0.05, "red": 0.95})
+
+    with FaultServer(rarely_violet, fault=cached(), n=False) as server:
+        command = ("eval", "--model", "m", "--endpoint", server.url, "--data", "forget.jsonl")
+        done = Command(*command, "--n", 200, "--fail-above", 0.2).call("--json")
+
+    gate = json.loads(done.stdout)["gate"]
+    assert done.exit_code == 1
+    assert gate["closed"] is True
+    assert gate["bound"] is None
+    assert "the probe draws" in gate["reason"]
+    assert "switch off its cache" in gate["reason"]
 
 
 def thinks(number, asked, answer):
