@@ -167,8 +167,11 @@ def filled(template: str, **values: str) -> str:
 
 
 def context_of(config: PretrainedConfig) -> int | None:
-    """The context size, for question and answer, of a model with this ``config``; None if unbounded."""
-    return getattr(config.get_text_config(), "max_position_embeddings", None)
+    """The context size, for question and answer, of a model with this ``config``; None if unbounded, as XLNet's -1."""
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if context is None or context < 0:
+        return None
+    return int(context)
 
 
 def read_template(path: str | os.PathLike) -> str:

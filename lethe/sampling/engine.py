@@ -12,7 +12,7 @@ import secrets
 import zlib
 from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -24,14 +24,16 @@ from pydantic_core import PydanticCustomError
 from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue, shortened
-from lethe.io.answer_ends import ASKED_AGAIN
+from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store, cache_key, content_digest, digest, module_of, versions
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.models import checkpoints
 from lethe.models.checkpoints import InMemory, Origin, Source, whole
 from lethe.models.encoding import context_of
+from lethe.progress import tell
 from lethe.registry import ENGINES
+from lethe.sampling.agreement import Agreement, agreement
 
 if TYPE_CHECKING:
     import torch
@@ -133,7 +135,19 @@ def answers_of(
         )
     text_of = dict(zip(distinct, decoded, strict=True))
     texts, lengths = [text_of[one] for one in tokens], [len(one) for one in tokens]
-    return Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences)
+    return ended(Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences))
+
+
+def ended(answers: Answers) -> Answers:
+    """The answers, whose texts without a known end are missing, by kind."""
+    pairs = zip(answers.finish_reasons, answers.texts, strict=True)
+    reasons = [end_of(stated, text) for stated, text in pairs]
+    if reasons == answers.finish_reasons and ANSWERED.issuperset(reasons):
+        return answers
+    texts: list[str | None] = []
+    for reason, text in zip(reasons, answers.texts, strict=True):
+        texts.append(text if reason in ANSWERED else None)
+    return replace(answers, texts=texts, finish_reasons=reasons)
 
 
 class Options(Direct):
@@ -158,6 +172,14 @@ class Options(Direct):
         )
 
 
+def asked_to_watch(
+    prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
+) -> tuple[list[Prompt], Settings]:
+    """Prompts and settings whose steps `lethe.sampling.agreement` compares with whole passes."""
+    asked = [Prompt(f"watched {place}", prompt) for place, prompt in enumerate(prompts)]
+    return asked, Settings(n=samples, max_new_tokens=tokens, greedy=False)
+
+
 class CannotOpen(BadFile):
     """This engine cannot run the model, but the engine ``instead`` can; "auto" then takes that one."""
 
@@ -167,23 +189,66 @@ class CannotOpen(BadFile):
         super().__init__(source, f"{why}, so the {engine} engine cannot run it", remedy)
 
 
-class NoKeys(BadFile):
-    """A model without a key-value cache, such as one with a recurrent state."""
+class NoEngine(BadFile):
+    """No engine draws from this model as its whole passes do."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Source, why: str):
         super().__init__(
-            str(source), "exact probabilities need a key-value cache", "Sample from it instead."
+            str(source),
+            f"no engine draws from this model: of transformers, {why}",
+            "Name another model, or install another release of transformers.",
         )
+
+
+class NoKeys(BadFile):
+    """A model without a key-value cache that agrees with whole passes, such as one with a recurrent state."""
+
+    def __init__(self, source: Source, why: str = ""):
+        reason = f", and {why}" if why else ""
+        super().__init__(
+            str(source),
+            f"exact probabilities need a key-value cache{reason}",
+            "Sample from it instead.",
+        )
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An engine that ``auto`` would have taken, and why it did not."""
+
+    engine: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Why an engine is believed on a model: the ``agreement`` with whole passes, the ``rows`` of a batch where they are
+    limited for it, and the engines that were ``refused``."""
+
+    agreement: Agreement
+    rows: int | None = None
+    refused: tuple[Refused, ...] = ()
+
+    def record(self) -> dict[str, object]:
+        """What the file beside the answers says of it."""
+        return {
+            "largest_difference": self.agreement.difference,
+            "limit": self.agreement.limit,
+            "unchecked": self.agreement.unchecked,
+            "rows_at_once": self.rows,
+            "refused": [vars(refused) for refused in self.refused],
+        }
 
 
 class Engine(Protocol):
     """``Engine(source, options)`` opens the model; ``answer`` yields each prompt's answers when complete. ``source`` is
     a model folder or, for engines whose ``in_memory`` is true, an `InMemory`. ``reason`` gives the reason for choosing
-    this engine."""
+    this engine, and ``belief`` why it is believed on this model."""
 
     name: str
     reason: str
     in_memory: bool
+    belief: Belief
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]: ...
 
@@ -205,16 +270,43 @@ def open_engine(
             "auto, prefix or transformers for a model in memory",
             "Or name the model's folder.",
         )
+    refused: list[Refused] = []
     try:
-        engine: Engine = opens(place, options)
+        engine = _believed(opens(place, options), place)
     except CannotOpen as error:
         if asked != AUTO:
             raise
+        refused.append(Refused(kind, error.why))
         kind, reason = error.instead, error.why
-        engine = ENGINES[kind](place, options)
+        tell(f"{source}: {reason}, so the engine {kind} draws.")
+        engine = _believed(ENGINES[kind](place, options), place)
     engine.reason = reason
+    engine.belief = replace(engine.belief, refused=tuple(refused))
     logger.info("engine %s: %s", kind, reason)
     return engine
+
+
+def _believed(engine: Engine, source: Source) -> Engine:
+    """The engine, once it agreed with whole passes of its model; raises `CannotOpen`, or `NoEngine` where none is left."""
+    described = getattr(engine, "checkpoint", None)
+    if described is None:
+        unchecked = f"the engine {engine.name} does not say which model it runs"
+        engine.belief = Belief(Agreement(unchecked=unchecked))
+        return engine
+    found = agreement(engine, source, described.vocabulary, described.context)
+    engine.belief = Belief(found)
+    if not found.is_refuted:
+        return engine
+    if engine.name != "transformers":
+        getattr(engine, "close", lambda: None)()
+        raise CannotOpen(str(source), engine.name, found.sentence(), "transformers")
+    alone = engine.with_rows(1)
+    of_rows = agreement(alone, source, described.vocabulary, described.context)
+    if of_rows.is_refuted:
+        raise NoEngine(source, of_rows.sentence())
+    tell(f"{source}: with several rows in a batch {found.sentence()}, so it draws a row at a time.")
+    alone.belief = Belief(of_rows, rows=1)
+    return alone
 
 
 def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
+from lethe.errors import of_the_machine
 from lethe.models.checkpoints import Source
+from lethe.sampling.agreement import Step, agreement, steps_of
 from lethe.sampling.engine import Checkpoint, NoKeys, Options, checkpoint, load
 
 if TYPE_CHECKING:
@@ -182,7 +184,9 @@ class Forward:
         try:
             with torch.inference_mode():
                 cache = self.prefill(np.zeros((1, 2), np.int64))
-        except (AttributeError, TypeError, ValueError, NotImplementedError):
+        except Exception as error:
+            if of_the_machine(error):
+                raise
             return False  # the model requested another kind of state from the cache
         return len(cache.layers) > 0 and all(
             isinstance(layer, DynamicLayer) and layer.get_seq_length() == 2
@@ -224,7 +228,9 @@ class Forward:
 
 class ModelPredictor:
     """A causal language model with a row cache; ``memory`` bounds the bytes of a step's rows: keys, values and
-    probabilities."""
+    probabilities. Raises `NoKeys` where the model's state is no key-value cache, or another one than whole passes show."""
+
+    name = "prefix"
 
     def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
         options = options or Options()
@@ -239,6 +245,29 @@ class ModelPredictor:
         )
         self.dtype = str(self.forward.model.dtype).removeprefix("torch.")
         self.cache, self.positions, self.length = RowCache(0), 0, 0
+        self.agreement = agreement(self, source, self.vocabulary, self.checkpoint.context)
+        if self.agreement.is_refuted:
+            raise NoKeys(source, self.agreement.sentence())
+        self.cache, self.positions, self.length = RowCache(0), 0, 0
+
+    def watched(
+        self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
+    ) -> Iterator[Step]:
+        """The steps of rows that part after the first token, as a tree's do, in the order of `fork`."""
+        random = np.random.default_rng(0)
+        for prompt in prompts:
+            prefixes = np.array([prompt])
+            self.begin(prefixes, len(prompt) + tokens)
+            for _ in range(tokens):
+                logits = self.step(prefixes[:, -1])
+                yield from steps_of(prefixes, torch.from_numpy(logits))
+                parents = np.resize(np.arange(len(prefixes)), samples)
+                order = self.fork(parents)
+                drawn = random.integers(self.vocabulary, size=(samples, 1))
+                prefixes = np.concatenate([prefixes[parents], drawn], axis=1)[order]
+
+    def whole_model(self) -> PreTrainedModel:
+        return self.forward.model
 
     def begin(self, prefixes: np.ndarray, positions: int) -> None:
         if not positions <= self.cache.positions <= positions + 2 * SPARE_POSITIONS:
@@ -282,7 +311,9 @@ def measured_allowance(
     in float64; for the first prompt also between cached steps of one row and of many."""
     random, model = np.random.default_rng(seed), predictor.forward.model
     exactly = model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO
-    references = [model, *([copy.deepcopy(model).double()] if exactly else [])]
+    references = [model]
+    if exactly and (doubled := _in_float64(model)) is not None:
+        references.append(doubled)
     errors = []
     for place, prompt in enumerate(prompts):
         whole, many = _drawn(predictor, prompt, length, random)
@@ -301,6 +332,20 @@ def measured_allowance(
                 others.append(np.stack(steps, axis=1))
             errors += [float(np.abs(other - many[[row]]).max()) for other in others]
     return max(LEAST_ALLOWANCE, SAFETY * max(errors))
+
+
+def _in_float64(model: PreTrainedModel) -> PreTrainedModel | None:
+    """A copy of the model in float64; None where a kernel of the model has no float64, as grouped products of experts."""
+    doubled = copy.deepcopy(model).double()
+    ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
+    try:
+        with torch.inference_mode():
+            doubled(input_ids=ids)
+    except (RuntimeError, NotImplementedError) as error:
+        if of_the_machine(error):
+            raise
+        return None
+    return doubled
 
 
 def _drawn(

@@ -11,6 +11,7 @@ import gc
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ import torch
 from lethe.errors import LetheError
 from lethe.io.artifacts import GREEDY
 from lethe.models.checkpoints import Source
+from lethe.sampling.agreement import Step, steps_of
 from lethe.sampling.draws import check_numbers, draw, random_table, weigh
 from lethe.sampling.engine import (
     Answers,
@@ -26,11 +28,15 @@ from lethe.sampling.engine import (
     Prompt,
     Settings,
     answers_of,
+    asked_to_watch,
     check_prompts,
     checkpoint,
     load,
 )
 from lethe.sampling.predictor import PREFILL_ROWS, Forward, RowCache, slots
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +68,26 @@ class PrefixEngine:
         check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
         yield from Decoding(self, prompts, settings).run()
 
+    def watched(
+        self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
+    ) -> Iterator[Step]:
+        asked, settings = asked_to_watch(prompts, samples, tokens)
+        decoding = Decoding(self, asked, settings)
+        decoding.endless()
+        decoding.watch = []
+        for _ in decoding.run():
+            yield from decoding.watch
+            decoding.watch.clear()
+
+    def whole_model(self) -> PreTrainedModel:
+        return self.forward.model
+
 
 class Decoding:
-    """One call of `answer`: prompts wait until the running rows reach their length, then join."""
+    """One call of `answer`: prompts wait until the running rows reach their length, then join. ``watch`` takes the steps
+    where there is one."""
+
+    watch: list[Step] | None = None
 
     def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
         self.engine, self.prompts, self.settings = engine, prompts, settings
@@ -84,6 +107,10 @@ class Decoding:
         number = np.arange(-self.settings.greedy, self.settings.of(prompt).n)
         tokens = np.array([prompt.token_ids], np.int64)
         return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
+
+    def endless(self) -> None:
+        """Let no token end an answer."""
+        self.frontier = Frontier((), self.settings.max_new_tokens, self.forward.vocabulary)
 
     def run(self) -> Iterator[Answers]:
         longest = max((len(prompt.token_ids) for prompt in self.prompts), default=0)
@@ -138,6 +165,8 @@ class Decoding:
         frontier = self.frontier
         self.cache.set_length(frontier.length - 1)
         logits = self.forward.step(frontier.tokens[:, -1], self.cache)
+        if self.watch is not None:
+            self.watch += steps_of(frontier.tokens, logits)
         top, drawn = self._draw(logits)
         forced = frontier.number == GREEDY
         if self.settings.adaptive_threshold is not None:

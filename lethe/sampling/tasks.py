@@ -135,6 +135,9 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
         if hasattr(engine, "served")
         else {"dtype": described and described.dtype}
     )
+    belief = getattr(engine, "belief", None)
+    if belief is not None:
+        facts["engine_check"] = belief.record()
     language = None if sample.language is None else content_digest(Path(sample.language))[:12]
     return {
         "schema": SCHEMA_VERSION,

@@ -1,11 +1,17 @@
 """The reference engine: `model.generate`, one row per sample."""
 
+from __future__ import annotations
+
+import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from lethe.models.checkpoints import Source
+from lethe.sampling.agreement import Step, steps_of
 from lethe.sampling.draws import check_numbers, force_top, top_probability
 from lethe.sampling.engine import (
     Answers,
@@ -13,10 +19,14 @@ from lethe.sampling.engine import (
     Prompt,
     Settings,
     answers_of,
+    asked_to_watch,
     check_prompts,
     checkpoint,
     load,
 )
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class TransformersEngine:
@@ -24,6 +34,7 @@ class TransformersEngine:
 
     name = "transformers"
     in_memory = True
+    watch: list[Step] | None = None  # takes the steps where there is one
 
     def __init__(self, source: Source, options: Options):
         self.checkpoint, self.max_rows = checkpoint(source, options), options.max_rows
@@ -33,6 +44,28 @@ class TransformersEngine:
         check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
         for prompt in prompts:
             yield self._answers(prompt, settings.of(prompt))
+
+    def watched(
+        self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
+    ) -> Iterator[Step]:
+        described, watch = self.checkpoint, list[Step]()
+        asked, settings = asked_to_watch(prompts, samples, tokens)
+        self.checkpoint, self.watch = replace(described, end_ids=()), watch
+        try:
+            for _ in self.answer(asked, settings):
+                yield from watch
+                watch.clear()
+        finally:
+            self.checkpoint, self.watch = described, None
+
+    def whole_model(self) -> PreTrainedModel:
+        return self.model
+
+    def with_rows(self, rows: int) -> TransformersEngine:
+        """The same engine with at most so many rows in a batch."""
+        other = copy.copy(self)
+        other.max_rows = rows
+        return other
 
     def _answers(self, prompt: Prompt, settings: Settings) -> Answers:
         numbers = settings.sample_numbers()
@@ -59,7 +92,7 @@ class TransformersEngine:
 
         device, watch = (
             self.model.device,
-            ConfidenceProcessor(settings.adaptive_threshold, greedy_row),
+            ConfidenceProcessor(settings.adaptive_threshold, greedy_row, self.watch),
         )
         inputs = torch.tensor([prompt.token_ids], device=device).expand(rows, -1)
         config = GenerationConfig(
@@ -102,13 +135,15 @@ class TransformersEngine:
 class ConfidenceProcessor:
     """Records confidences before any warper and makes rows greedy: row 0 if ``greedy_row``, and rows above ``threshold``."""
 
-    def __init__(self, threshold: float | None, greedy_row: bool):
-        self.threshold, self.greedy_row = threshold, greedy_row
+    def __init__(self, threshold: float | None, greedy_row: bool, watch: list[Step] | None = None):
+        self.threshold, self.greedy_row, self.watch = threshold, greedy_row, watch
         self.confidences: list[torch.Tensor] = []  # one (rows,) tensor per step
         self._sum: torch.Tensor | float = 0.0
 
     def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         self.confidences.append(check_numbers(top_probability(logits)))
+        if self.watch is not None:
+            self.watch += steps_of(input_ids, logits)
         self._sum = self._sum + self.confidences[-1]
         greedy = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         if self.threshold is not None:

@@ -16,23 +16,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import BadValue, LetheError
+from lethe.io.answer_ends import end_of
+from lethe.models.checkpoints import load_weights
 from lethe.models.first_token import LONGEST_ON_CPU, on_cpu_at_most, prepare_vllm, start_vllm
+from lethe.sampling.agreement import Step
 from lethe.sampling.engine import (
     Answers,
     Options,
     Prompt,
     Settings,
     answers_of,
+    asked_to_watch,
     check_prompts,
     checkpoint,
+    parameter_count,
     resolve_device,
 )
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
     from vllm import LLM, CompletionOutput, SamplingParams
     from vllm.logprobs import FlatLogprobs
 
 MOST_SEQUENCES = 1024  # concurrent sequences; more bring no gain
+STATED = 20  # the most log-probabilities of a step that vLLM gives by default
+SHARE_OF_MEMORY = 0.8  # that a second copy of the model may take, for whole passes
 
 
 class VllmEngine:
@@ -90,6 +98,58 @@ class VllmEngine:
             for group in groups:
                 yield from self._answer(self.model, group, settings)
 
+    def close(self) -> None:
+        """Give the memory back, before another engine takes the model."""
+        if isinstance(self.model, Replicas):
+            self.model.pool.shutdown()
+        else:
+            self.model.llm_engine.engine_core.shutdown()
+
+    def watched(
+        self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
+    ) -> Iterator[Step]:
+        asked, settings = asked_to_watch(prompts, samples, tokens)
+        if isinstance(self.model, Replicas):
+            yield from self.model.steps(asked, settings)
+        else:
+            yield from self.steps(asked, settings)
+
+    def steps(self, prompts: Sequence[Prompt], settings: Settings) -> list[Step]:
+        """What the model in this process computes after each prefix of its answers, which no token ends."""
+        import torch
+        from vllm import SamplingParams, TokensPrompt
+
+        assert not isinstance(self.model, Replicas)
+        params = SamplingParams(
+            n=settings.n,
+            seed=0,
+            max_tokens=settings.max_new_tokens,
+            ignore_eos=True,
+            logprobs=min(STATED, self.checkpoint.vocabulary),
+            flat_logprobs=True,
+            detokenize=False,
+        )
+        tokens = [TokensPrompt(prompt_token_ids=list(prompt.token_ids)) for prompt in prompts]
+        with torch.random.fork_rng(devices=[]):
+            outputs = self.model.generate(tokens, params, use_tqdm=False)
+        steps = []
+        for prompt, output in zip(prompts, outputs, strict=True):
+            for completion in output.outputs:
+                drawn = tuple(completion.token_ids)
+                stated = stated_probabilities(completion.logprobs, self.checkpoint.vocabulary)
+                for place, probabilities in enumerate(stated):
+                    steps.append(Step((*prompt.token_ids, *drawn[:place]), probabilities))
+        return steps
+
+    def whole_model(self) -> PreTrainedModel | None:
+        """The model by transformers, on the CPU; None where it does not fit into the free memory."""
+        folder, dtype = Path(str(self.checkpoint.source)), self.checkpoint.dtype
+        size = 2 if dtype.endswith("float16") else 4
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if parameter_count(folder) * size > SHARE_OF_MEMORY * free:
+            return None
+        return load_weights(folder, dtype)
+
     def _answer(self, llm: LLM, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         import torch
         from vllm import TokensPrompt
@@ -114,7 +174,7 @@ class VllmEngine:
                 prompt,
                 settings.of(prompt).sample_numbers(),
                 [tuple(completion.token_ids) for completion in own],
-                [completion.finish_reason for completion in own],
+                [end_of(completion.finish_reason, "") for completion in own],
                 [mean_top_probability(completion.logprobs) for completion in own],
             )
 
@@ -153,6 +213,16 @@ class VllmEngine:
             )
 
 
+def stated_probabilities(logprobs: FlatLogprobs, vocabulary: int) -> list[np.ndarray]:
+    """The (V,) next-token probabilities of each step, NaN for the tokens that vLLM does not state."""
+    steps = []
+    for start, end in zip(logprobs.start_indices, logprobs.end_indices, strict=True):
+        probabilities = np.full(vocabulary, np.nan)
+        probabilities[logprobs.token_ids[start:end]] = np.exp(logprobs.logprobs[start:end])
+        steps.append(probabilities)
+    return steps
+
+
 def mean_top_probability(logprobs: FlatLogprobs) -> float:
     """The mean largest probability; vLLM gives the raw log probabilities of the drawn and the likeliest token."""
     steps = zip(logprobs.start_indices, logprobs.end_indices, strict=True)
@@ -187,6 +257,9 @@ class Replicas:
                 "A vLLM process ended unexpectedly; its output is printed above."
             ) from error
 
+    def steps(self, prompts: Sequence[Prompt], settings: Settings) -> list[Step]:
+        return self.pool.submit(replica_steps, prompts, settings).result()
+
 
 def device_shares(options: Options) -> list[str | None]:
     """The CUDA_VISIBLE_DEVICES of each replica: ``tensor_parallel`` GPUs each; None on a CPU."""
@@ -220,6 +293,10 @@ def start_replica(model_folder: Path, options: Options, shares: multiprocessing.
     if share is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = share
     _replica = VllmEngine(model_folder, options)
+
+
+def replica_steps(prompts: Sequence[Prompt], settings: Settings) -> list[Step]:
+    return _replica.steps(prompts, settings)
 
 
 def replica_answer(prompts: Sequence[Prompt], settings: Settings) -> list[Answers]:
