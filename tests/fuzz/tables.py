@@ -301,6 +301,8 @@ def no_rows(rows: Rows, chance: random.Random) -> Rows:
 
 
 def many_rows(rows: Rows, chance: random.Random) -> Rows:
+    if rows and len(rows[0]) > 100:  # not many rows and many columns, which takes minutes to write
+        return rows
     return (rows * (LONG // max(1, len(rows)) + 1))[:LONG]
 
 

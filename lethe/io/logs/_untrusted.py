@@ -25,9 +25,12 @@ ZSTANDARD = 93
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTANDARD)
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name, length of the extra field
 CHUNK = 1 << 20
-LARGEST_EXPANSION = 1000  # logs of real runs stay below 100; a bomb is far above
-ALWAYS_LEGAL = 1 << 30  # total bytes to which an archive of any size may expand
-ENTRY_ALWAYS_LEGAL = 1 << 26  # bytes to which an entry of any size may expand
+LARGEST_EXPANSION = 400  # logs of real runs stay below 100; a bomb is far above
+ALWAYS_LEGAL = 1 << 26  # total bytes to which an archive of any size may expand
+ENTRY_ALWAYS_LEGAL = 1 << 23  # bytes to which an entry of any size may expand
+# JSON values that an archive may hold, by its bytes and at any size: three bytes of text (`[],`) become 64 in memory.
+VALUES_PER_BYTE = 16
+VALUES_ALWAYS_LEGAL = 1_000_000
 ENCRYPTED = 1
 
 
@@ -172,6 +175,7 @@ def too_large(path: Path, size: int, what: str = "") -> BadFile:
 class Archive:
     def __init__(self, path: Path):
         self.path = path
+        self._values = 0
         self._file: BinaryIO = path.open("rb")
         try:
             self._zip = zipfile.ZipFile(self._file)
@@ -207,9 +211,8 @@ class Archive:
         total = sum(entry.file_size for entry in self.entries)
         size = self.path.stat().st_size
         if total > max(ALWAYS_LEGAL, LARGEST_EXPANSION * size):
-            raise BadFile(
-                self.path, f"its {size:,} bytes expand to {total:,}; a log expands far less"
-            )
+            expansion = f"its {size:,} bytes expand to {total:,}; a log expands far less"
+            raise BadFile(self.path, f"is a zip bomb: {expansion}")
         placed = sorted(self.entries, key=lambda entry: entry.header_offset)
         ends = 0
         for entry in placed:
@@ -224,7 +227,16 @@ class Archive:
             )
 
     def value(self, entry: zipfile.ZipInfo) -> Json:
-        return decode(self.path, self.read(entry), entry=entry.filename)
+        """The JSON value of an entry; the values of all entries that are read have a limit, before they are made."""
+        content = self.read(entry)
+        self._values += sum(map(content.count, (b",", b"[", b"{")))
+        size = self.path.stat().st_size
+        if self._values > max(VALUES_ALWAYS_LEGAL, VALUES_PER_BYTE * size):
+            raise BadFile(
+                self.path,
+                f"its {size:,} bytes expand to more than {self._values:,} JSON values; a log expands far less",
+            )
+        return decode(self.path, content, entry=entry.filename)
 
     def read(self, entry: zipfile.ZipInfo) -> bytes:
         what = f"its entry {entry.filename[:100]!r} "

@@ -1,6 +1,7 @@
 """A sample of `make fuzz`: some hundred broken files for all readers; and the files that once broke a reader."""
 
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -55,6 +56,22 @@ def test_a_sample_that_is_no_number_is_refused_by_its_row(tmp_path, values):
     pd.DataFrame({"prompt_id": ["a", "a"], "sample": values, "text": ["x", "y"]}).to_parquet(path)
     with pytest.raises(BadRow, match="line 1: column sample"):
         read_draws(path, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("lists", "reason"),
+    [(20_000_000, "zip bomb"), (1_200_000, "JSON values; a log expands far less")],
+)
+def test_a_small_archive_of_many_values_is_refused_before_they_are_made(tmp_path, lists, reason):
+    answer = json.dumps(sample()).encode()
+    answer = answer[:-1] + b', "more": [' + b"[]," * lists + b"[]]}"
+    head = json.dumps(header(["q"], epochs=1)).encode()
+    path = tmp_path / "a.eval"
+    path.write_bytes(pack([("header.json", head), ("samples/q_epoch_1.json", answer)], 8))
+    assert path.stat().st_size < 1 << 16
+
+    with pytest.raises(BadFile, match=reason):
+        read_log(path)
 
 
 @pytest.mark.parametrize("method", [8, 93])
