@@ -13,13 +13,15 @@ from ruamel.yaml import YAML
 from flows import workspace
 from lethe import config
 from lethe.audits.unlearning_game.text_game import Params as TextGame
+from lethe.config.evaluating import NO_BINARY
 from lethe.config.load import read_preset as preset_in
 from lethe.config.load import section_of
-from lethe.config.schema import ANSWERS, CALIBRATION, LABELS, PLAIN, Params
+from lethe.config.schema import PLAIN, Params
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash
 from lethe.evaluation.labels import read_labels
 from lethe.io.files import Json, write_text
+from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, filled
 from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
 
@@ -201,7 +203,7 @@ def _check_judged(params: Params, root: Path) -> None:
     """Labelled answers are a file or a split that the stage prepare writes; a calibration is a file or made of them."""
     made = []
     for name, judge in params.judges.items():
-        path = judge.labelled
+        path = filled(judge.labelled, root)
         if path is None:
             continue
         if not (root / path).is_file() and Path(os.path.normpath(path)).parent != Path(
@@ -210,18 +212,25 @@ def _check_judged(params: Params, root: Path) -> None:
             legal = f"a file that exists, a split of the dataset (data/dataset/SPLIT.jsonl), or {ANSWERS}"
             raise BadParam(f"judges.{name}.labelled", path, legal)
         made.append(f"data/judged/{name}/calibration.csv")
-    path = params.metrics.calibration
+    path = filled(params.metrics.calibration, root)
     if path is not None and os.path.normpath(path) not in made and not (root / path).is_file():
         more = f", or what a stage makes of labelled answers ({', '.join(made)})" if made else ""
         raise BadParam(
             "metrics.calibration", path, f"a file that exists, such as {CALIBRATION}{more}"
         )
+    if path is not None and params.metrics.binary is None:
+        raise ParamsClash("metrics", f"calibration is {path!r}, {NO_BINARY}")
 
 
 def _check_labels(params: Params, root: Path) -> None:
-    folder = params.metrics.labels.folder
+    folder = filled(params.metrics.labels.folder, root)
     if folder is None:
         return
+    if params.sample.stop != "fixed":
+        raise ParamsClash(
+            "metrics.labels.folder",
+            f"labels in {folder} need sample.stop 'fixed' (got {params.sample.stop!r})",
+        )
     if not any((root / folder / f"{name}.jsonl").is_file() for name in params.models):
         legal = f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or {LABELS}"
         raise BadParam("metrics.labels.folder", folder, legal)

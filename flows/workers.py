@@ -24,9 +24,9 @@ from ruamel.yaml import YAML
 from flows import remote, worker_side, workspace
 from flows.dvc_child import reproduce, silence
 from flows.workspace import Reproduced, no_source
-from lethe.config.load import read_yaml
 from lethe.errors import BadFile, LetheError
 from lethe.io.files import Json
+from lethe.io.yaml import read_yaml
 from lethe.process import die_with_parent, no_telemetry
 
 if TYPE_CHECKING:

@@ -195,7 +195,7 @@ class Graph:
 
 def check_stages(root: Path, wanted: Sequence[str], params: str) -> None:
     """Refuse a wanted stage that dvc.yaml would not have under this content of params.yaml, without DVC's graph."""
-    from lethe.config.load import load_yaml, read_yaml
+    from lethe.io.yaml import load_yaml, read_yaml
 
     stages, values = read_yaml(root / "dvc.yaml").get("stages"), load_yaml(params)
     for name in wanted:

@@ -62,6 +62,18 @@ class Registry(Mapping[str, Member]):
         """Return the module of a member in this library without an import; None for any other member."""
         return self._built_in.get(name)
 
+    def modules(self, *names: str) -> dict[str, str]:
+        """Return, without an import, the module of each of these members, or of all, with the version of another package.
+
+        A member of this process alone has no module.
+        """
+        module_of_name = {name: point.module for name, point in self._foreign.items()}
+        module_of_name |= self._built_in
+        chosen = names or (*module_of_name,)
+        return {
+            module_of_name[name]: self.version(name) for name in chosen if name in module_of_name
+        }
+
     def version(self, name: str) -> str:
         """Return the project and version of another package's member; empty for a member of this process."""
         project = self._foreign[name].dist if name in self._foreign else None

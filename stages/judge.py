@@ -9,7 +9,9 @@ from lethe.config import Params
 from lethe.errors import plural
 from lethe.io.artifacts import SECOND, Tables, read_items, read_references
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
-from lethe.io.tables import read_labelled, read_table, write_parquet
+from lethe.io.judged_answers import read_labelled
+from lethe.io.label_places import filled
+from lethe.io.tables import read_table, write_parquet
 from lethe.models.checkpoints import prepare_torch
 from lethe.registry import JUDGES
 from lethe.scoring import asked_of
@@ -53,7 +55,8 @@ def run(settings: Params, root: Path, name: str) -> None:
         judge, questions
     )  # of all models together: equal answers are judged once
     verdicts = iter(judged(judge, distinct, store, f"judge {name}"))
-    columns, counts, missing = chosen.columns(name), 0, 0
+    columns = [name + ending for ending in chosen.endings]
+    counts, missing = 0, 0
     with atomic_folder(root / "judged" / name) as folder:
         for model, file, table, places in tables:
             values = np.full((len(table), len(columns)), np.nan)
@@ -72,8 +75,8 @@ def run(settings: Params, root: Path, name: str) -> None:
             "distinct": len(distinct.answers),
             "missing": missing,
         }
-        if chosen.labelled is not None:
-            about |= _calibrate(judge, Path(chosen.labelled), folder / "calibration.csv", store)
+        if (labelled := filled(chosen.labelled)) is not None:
+            about |= _calibrate(judge, Path(labelled), folder / "calibration.csv", store)
         write_json(folder / "about.json", about)
     print(
         f"{name}: {plural(counts, 'answer')}, {about['distinct']} distinct, {missing} without a verdict"

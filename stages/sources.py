@@ -1,74 +1,191 @@
-"""Stage `sources`: hash the code behind every stage, and behind each member that a stage loads by its name.
+"""Stage `sources`: the identity of each entry of each stage, which dvc.yaml takes from data/sources.json beside the raw keys.
 
-Each other stage of dvc.yaml takes its own hashes from data/sources.json as params. So an edit of a module makes only the
-stages run again that can load the module.
+An identity hashes the code that the stage can run, the modules of the members that its settings name, and the settings that
+dvc.yaml lists for the stage, with their defaults and what `lethe.config` computes of them (`lethe.identity`). So an edit
+makes only the entries run again whose output it can change.
 """
 
-import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
-from lethe.io.cache import Sources, digest
-from lethe.io.files import write_json
+from lethe.config import Params, load
+from lethe.identity import Sources
+from lethe.io.files import Json, write_json
+from lethe.io.yaml import read_yaml
 from lethe.process import run_stage
-from lethe.registry import AUDITS, DATASETS, GAMES, JUDGES, METHODS, MODEL_ATTACKS, Registry
+from lethe.registry import (
+    AUDITS,
+    DATASETS,
+    DIVERSITY,
+    ENGINES,
+    GAMES,
+    JUDGES,
+    LIKELIHOODS,
+    METHODS,
+    MODEL_ATTACKS,
+    ONE_RUN_METHODS,
+    SCORERS,
+    TEXT_ATTACKS,
+    Registry,
+)
 
-# The registry of which a stage loads the one member that its entry in params.yaml names.
-LOADED: dict[str, Registry] = {
-    "prepare": DATASETS,
-    "unlearn": METHODS,
-    "attack": MODEL_ATTACKS,
-    "judge": JUDGES,
-    "audit": AUDITS,
-    "game": GAMES,
+Members = dict[str, str]  # modules, each with the version of the package that it comes from
+# What a stage reads beside the keys that dvc.yaml lists: values that the settings compute of them.
+COMPUTED = {
+    "train": ("train.recipes.${key}",),
+    "sample": ("sample.most", "sample.longest"),
+    "compare": ("report.retrains",),
 }
 NAMES = "lethe.results.quantities"  # no closure has it; these two stages write what it names
 WITH_NAMES = ("metrics", "report")
 
 
-def code(sources: Sources, *modules: str, without: tuple[str, ...] = ()) -> str:
-    """Return the hash of modules, of all that they can import, and of the templates beside these files."""
-    hashes = {}
-    for module in sources.closure(*modules, by_name=True, without=without):
-        hashes[module] = hashlib.sha256(sources.source(module)).hexdigest()
-        place = sources.place(module)
-        if place is not None and place.name == "__init__.py":
-            for path in place.parent.iterdir():
-                if path.is_file() and path.suffix not in (".py", ".pyc"):
-                    hashes[f"{module}/{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return digest(hashes)
-
-
-def members(sources: Sources, registry: Registry) -> dict[str, str]:
-    """Return a hash per member of a registry; of another package's member, the hash of the package's version."""
-    hashes = {}
-    for name in registry.names():
-        module = registry.source(name)
-        hashes[name] = (
-            code(sources, module, without=registry.folders)
-            if module
-            else digest(registry.version(name))
-        )
+def identities(root: Path, settings: Params) -> dict[str, object]:
+    """Return by stage of ``root/dvc.yaml`` its identity, or those of its entries by their names."""
+    sources = Sources(root)
+    hashes: dict[str, object] = {}
+    for stage, definition in _stages(root).items():
+        keys = keys_of(root)[stage]
+        if "foreach" not in definition:
+            hashes[stage] = identity(sources, settings, stage, "", keys)
+            continue
+        entries = _at(settings, definition["foreach"].removeprefix("${").removesuffix("}"))
+        hashes[stage] = {name: identity(sources, settings, stage, name, keys) for name in entries}
     return hashes
 
 
-def run(root: Path, out: Path) -> None:
-    """Write ``out``: a hash per stage in ``root/stages``, and one per member of each registry in `LOADED`."""
-    sources = Sources(root)
-    hashes: dict[str, object] = {
-        registry.kind: members(sources, registry) for registry in LOADED.values()
-    }
-    for path in sorted((root / "stages").glob("[a-z]*.py")):
-        stage = path.stem
-        if stage == "sources":
-            continue
-        names = (NAMES,) if stage in WITH_NAMES else ()
-        without = LOADED[stage].folders if stage in LOADED else ()
-        hashes[stage] = code(sources, f"stages.{stage}", *names, without=without)
-    write_json(out, hashes)
+def keys_of(root: Path) -> dict[str, list[str]]:
+    """Return by stage the keys of params.yaml that dvc.yaml lists, and the values computed of them."""
+    keys_of_stage: dict[str, list[str]] = {}
+    for stage, definition in _stages(root).items():
+        params = definition.get("do", definition)["params"]
+        listed = [key for key in params if isinstance(key, str)]
+        keys_of_stage[stage] = [*listed, *COMPUTED.get(stage, ())]
+    return keys_of_stage
+
+
+def identity(sources: Sources, settings: Params, stage: str, name: str, keys: list[str]) -> str:
+    """Return the identity of one entry of a stage."""
+    modules = filter(sources.place, modules_of(settings, stage, name))
+    versions = sorted(members(settings, stage, name).values())
+    values = values_of(settings, name, keys)
+    return sources.identity(*modules, settings=values, versions=versions)
+
+
+def modules_of(settings: Params, stage: str, name: str) -> list[str]:
+    """Return the modules with which the code of one entry begins: the stage's own and those of its members."""
+    names = [NAMES] if stage in WITH_NAMES else []
+    return [f"stages.{stage}", *sorted(members(settings, stage, name)), *names]
+
+
+def members(settings: Params, stage: str, name: str) -> Members:
+    """Return the modules that one entry of a stage loads by a name, which no import statement shows."""
+    return MEMBERS[stage](settings, name) if stage in MEMBERS else {}
+
+
+def values_of(settings: Params, name: str, keys: list[str]) -> dict[str, Json]:
+    """Return the values of keys such as ``models.${key}`` for one entry."""
+    of_entry = [key.replace("${key}", name) for key in keys]
+    return {key: _at(settings, key) for key in of_entry}
+
+
+def _prepare(settings: Params, name: str) -> Members:
+    return DATASETS.modules(settings.data.kind)
+
+
+def _unlearn(settings: Params, name: str) -> Members:
+    return METHODS.modules(settings.unlearn.methods[name].loss)
+
+
+def _sample(settings: Params, name: str) -> Members:
+    if settings.sample.stop != "sequential":
+        return ENGINES.modules()
+    return ENGINES.modules() | _scorer(settings.sample.sequential.scorer)
+
+
+def _judge(settings: Params, name: str) -> Members:
+    return JUDGES.modules(settings.judges[name].judge)
+
+
+def _score(settings: Params, name: str) -> Members:
+    modules = LIKELIHOODS.modules()
+    for scorer in settings.score.names:
+        modules |= _scorer(scorer)
+    return modules
+
+
+def _exact(settings: Params, name: str) -> Members:
+    return {} if settings.exact is None else _scorer(settings.exact.scorer)
+
+
+def _metrics(settings: Params, name: str) -> Members:
+    """What measures the diversity of answers, and the binary scorer, which says about which rows it can speak."""
+    binary = settings.metrics.binary
+    if binary is None:
+        return DIVERSITY.modules()
+    if binary in settings.judges:
+        return DIVERSITY.modules() | _judge(settings, binary)
+    return DIVERSITY.modules() | _scorer(binary)
+
+
+def _attack(settings: Params, name: str) -> Members:
+    attack = settings.attacks[name]
+    attacking = MODEL_ATTACKS.modules(attack.after.kind)
+    return ENGINES.modules() | attacking | _scorer(attack.scorer)
+
+
+def _audit(settings: Params, name: str) -> Members:
+    return AUDITS.modules(settings.audits[name].kind) | ONE_RUN_METHODS.modules()
+
+
+def _game(settings: Params, name: str) -> Members:
+    """The game, its attacks, and the dataset, methods and scorer that the entry names."""
+    game = settings.games[name]
+    modules = GAMES.modules(game.kind) | TEXT_ATTACKS.modules() | ENGINES.modules()
+    if (data := getattr(game, "data", None)) is not None:
+        modules |= DATASETS.modules(data.kind)
+    for method in getattr(game, "methods", {}).values():
+        modules |= METHODS.modules(method.loss)
+    if (leakage := getattr(game, "leakage", None)) is not None:
+        modules |= _scorer(leakage.scorer)
+    return modules
+
+
+def _scorer(name: str) -> Members:
+    registry: Registry = JUDGES if name in JUDGES else SCORERS
+    return registry.modules(name)
+
+
+# Other stages load no member.
+MEMBERS: dict[str, Callable[[Params, str], Members]] = {
+    "prepare": _prepare,
+    "unlearn": _unlearn,
+    "sample": _sample,
+    "judge": _judge,
+    "score": _score,
+    "exact": _exact,
+    "metrics": _metrics,
+    "attack": _attack,
+    "audit": _audit,
+    "game": _game,
+}
+
+
+def _stages(root: Path) -> dict[str, Json]:
+    stages: Json = read_yaml(root / "dvc.yaml")["stages"]
+    return {stage: definition for stage, definition in stages.items() if stage != "sources"}
+
+
+def _at(settings: Params, key: str) -> Json:
+    """The value of a dotted key, whose parts are names of entries or of settings."""
+    value: Json = settings
+    for part in key.split("."):
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value
 
 
 def main() -> None:
-    run(Path.cwd(), Path("data/sources.json"))
+    write_json(Path("data/sources.json"), identities(Path.cwd(), load()))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    recipe = settings.train.recipe_of(name)
+    recipe = settings.train.recipes[name]
     if not in_processes(recipe.compute, "stages.train", name):
         train(name, recipe, settings.train.models[name].rows, root)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lethe.io import cache
-from lethe.io.cache import library  # a test replaces the module's own
+from lethe import identity
+from lethe.identity import library  # a test replaces the module's own
 
 ROOT = Path(__file__).parent.parent
 COPIED = (
@@ -147,13 +147,13 @@ def run_in_one_process(folder: Path, *stages: str, timeout: float = 600) -> None
         run(folder, "tests.one_process", *stages, timeout=timeout)
 
 
-def touched(module: str) -> cache.Sources:
+def touched(module: str) -> identity.Sources:
     """The library's sources, with one more comment in one module."""
-    known, sources = library(), cache.Sources(ROOT)
+    known, sources = library(), identity.Sources(ROOT)
     sources.sources = {**known.sources, module: known.source(module) + b"\n# touched\n"}
-    sources.names = {
-        key: names for key, names in known.names.items() if key[0] != module
-    }  # parsed already
+    sources.imported = {  # parsed already
+        name: imported for name, imported in known.imported.items() if name != module
+    }
     return sources
 
 

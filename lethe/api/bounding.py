@@ -18,7 +18,8 @@ from lethe.evaluation import prompts as bounded
 from lethe.evaluation import scores as scored
 from lethe.evaluation.labels import Drawn, label_rows
 from lethe.evaluation.scores import Missing, Scores
-from lethe.io.tables import judge_in, read_calibration, read_table
+from lethe.io.judged_answers import judge_in, read_calibration
+from lethe.io.tables import read_table
 from lethe.results import licence
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.results.views import ALONE

@@ -19,7 +19,7 @@ from lethe.config.fields import Direct
 from lethe.errors import BadFile, BadInput, BadValue, check
 from lethe.evaluation import certificate
 from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
-from lethe.io.cache import cache_key, content_digest, digest, module_of
+from lethe.identity import cache_key, content_digest, digest, module_of
 from lethe.io.files import Json, read_text
 from lethe.progress import progress
 from lethe.registry import SCORERS

@@ -1,7 +1,7 @@
 """The result of every audit and game: the stage writes it, MLflow and the report show it.
 
 Finished models stay on disk, so that a killed game resumes. Each is a folder under a scratch folder, whose name is the
-`lethe.io.cache.cache_key` of everything that decides the model: the points, the recipe, the seed, the code. A folder moves
+`lethe.identity.cache_key` of everything that decides the model: the points, the recipe, the seed, the code. A folder moves
 to its place when it is complete, so every folder of that name is a finished model.
 """
 

@@ -7,8 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from lethe.config import fields
+from lethe.io.label_places import CALIBRATION, LABELS
 from lethe.registry import ENGINES, JUDGES, SCORERS
 
+NO_BINARY = "which measures the error of the scorer binary, and binary is null"
 MOST_DRAWN = 1 << 16  # the largest number of answers per question that ``sample.n: auto`` draws
 SERVED = "lethe/models/served"
 SEEDED = "seeded"
@@ -265,8 +267,10 @@ class JudgeEntry(fields.Section):
     def model(self) -> str:
         return str(getattr(self.params, "model", ""))
 
-    def columns(self, name: str) -> list[str]:
-        return [name + ending for ending in JUDGES[self.judge].COLUMNS]
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Of the columns that the judge fills: each column has the name of the entry and an ending."""
+        return tuple(JUDGES[self.judge].COLUMNS)
 
 
 class LabelsByAPerson(fields.Section):
@@ -304,9 +308,8 @@ class Metrics(fields.Section):
 
     @model_validator(mode="after")
     def _verdicts_are_calibrated(self) -> Self:
-        if self.calibration is not None and self.binary is None:
-            what = "which measures the error of the scorer binary, and binary is null"
-            raise ValueError(f"calibration is {self.calibration!r}, {what}")
+        if self.calibration not in (None, CALIBRATION) and self.binary is None:
+            raise ValueError(f"calibration is {self.calibration!r}, {NO_BINARY}")
         return self
 
 
@@ -319,7 +322,7 @@ def check_together(
     """Check that scorers and judges fill every measured column, 0 and 1 where needed, and that readers agree on answers."""
     judges = judges or {}
     columns = [column for name in score.names for column in columns_of(name)]
-    columns += [column for name, entry in judges.items() for column in entry.columns(name)]
+    columns += [name + ending for name, entry in judges.items() for ending in entry.endings]
     if doubled := sorted({column for column in columns if columns.count(column) > 1}):
         raise ValueError(
             f"{', '.join(doubled)} is a column of two scorers or judges: rename the entry of judges"
@@ -335,7 +338,7 @@ def check_together(
         legal += [name for kind in (JUDGES, SCORERS) for name in sorted(kind) if is_binary(name)]
         stated = f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1"
         raise ValueError(f"{stated}; metrics.binary must be one of {', '.join(legal)} or null")
-    if metrics.labels.folder is not None and sample.stop != "fixed":
+    if metrics.labels.folder not in (None, LABELS) and sample.stop != "fixed":
         stated = f"metrics.labels.folder is {metrics.labels.folder!r}"
         raise ValueError(f"{stated}; then sample.stop must be 'fixed' (got {sample.stop!r})")
     if score.parts is not None and (sample.stop != "fixed" or judges):

@@ -3,13 +3,13 @@
 import copy
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from lethe.config import evaluating, fields
 from lethe.io.files import Json
+from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, PLACES
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
 
 FILE = "params.yaml"
@@ -156,7 +156,7 @@ class Train(fields.Section):
     def _own_recipes_are_legal(self) -> Self:
         for name in self.models:
             try:
-                self.recipe_of(name)
+                self._recipe_of(name)
             except ValidationError as error:
                 first = error.errors()[0]
                 key = ".".join(map(str, first["loc"]))
@@ -165,8 +165,12 @@ class Train(fields.Section):
                 ) from None
         return self
 
-    def recipe_of(self, name: str) -> TrainRecipe:
-        """The recipe of one model: the common one with the model's own keys."""
+    @property
+    def recipes(self) -> dict[str, TrainRecipe]:
+        """The recipe of each model: the common one with the model's own keys."""
+        return {name: self._recipe_of(name) for name in self.models}
+
+    def _recipe_of(self, name: str) -> TrainRecipe:
         return TrainRecipe.model_validate(self.recipe.model_dump() | self.models[name].recipe)
 
 
@@ -296,15 +300,11 @@ class Notify(fields.Section):
 # What params.yaml names where there is no model, language or label: DVC tracks each of these places, and a null has none.
 FRESH = "lethe/models/fresh"
 PLAIN = "flows/languages/plain.yaml"
-LABELS, CALIBRATION, ANSWERS = (
-    "data/labels",
-    "data/labels/calibration.csv",
-    "data/labels/answers.jsonl",
-)
 CHAT_FILE = "lethe/models/prompts/chat.txt"
 NEUTRAL = {
     "train.recipe.start_from": FRESH,
     "sample.language": PLAIN,
+    # Whether somebody put labels there is for the stages to see (`lethe.io.label_places.filled`): it is no setting.
     "metrics.calibration": CALIBRATION,
     "metrics.labels.folder": LABELS,
     "judges.*.labelled": ANSWERS,
@@ -327,18 +327,6 @@ def _sections(values: Json, key: str) -> Iterator[tuple[str, dict[str, Json], st
     for path, section in sections:
         if isinstance(section, dict) and last in section:
             yield f"{path}{last}", section, last
-
-
-def _holds_nothing(place: str) -> bool:
-    """Whether a neutral place is as it was committed: a user may put labels into it."""
-    path = Path(place)
-    if place == LABELS:
-        return not any(file.name != Path(ANSWERS).name for file in path.glob("*.jsonl"))
-    if place in (CALIBRATION, ANSWERS):
-        return not path.is_file() or len(path.read_text(encoding="utf-8").splitlines()) <= (
-            place == CALIBRATION
-        )
-    return True
 
 
 class Params(fields.Section):
@@ -372,7 +360,7 @@ class Params(fields.Section):
                     raise ValueError(
                         f"{path} is null, which DVC cannot track; write {path}: {place}"
                     )
-                if section[last] == place and _holds_nothing(place):
+                if section[last] == place and place not in PLACES:
                     section[last] = None
         for key in PROMPTS:
             for path, section, last in _sections(values, key):

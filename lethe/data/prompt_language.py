@@ -25,14 +25,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 
-from lethe.config.fields import Draws, Positive, Real, Section
-from lethe.config.load import read_yaml, validate
+from lethe.config.fields import Draws, Positive, Real, Section, bad_param
 from lethe.data.rows import Text
 from lethe.errors import BadFile
 from lethe.io.artifacts import Reference, Row
 from lethe.io.files import Json
+from lethe.io.yaml import read_yaml
 
 PARTS = ("system", "shots", "wording", "prefix", "turns")
 PLAIN = {"system": "", "shots": "", "wording": "{question}", "prefix": "", "turns": ""}
@@ -172,9 +179,11 @@ class Production:
 
 
 def read_language(path: str | os.PathLike) -> Language:
-    file = validate(
-        {part: [text or None] for part, text in PLAIN.items()} | read_yaml(path), str(path), _File
-    )
+    content = {part: [text or None] for part, text in PLAIN.items()} | read_yaml(path)
+    try:
+        file = _File.model_validate(content)
+    except ValidationError as error:
+        raise bad_param(error, content, str(path), _File) from None
     parts: dict[str, tuple[Choice, ...]] = {}
     for part in PARTS:
         choices = [

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lethe.errors import BadFile, BadInput, plural, shortened
-from lethe.io.cache import digest
+from lethe.identity import digest
 from lethe.io.files import Json, read_json, write_json
 from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.config.evaluating import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
-from lethe.config.load import read_yaml
 from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.evaluation.prompts import refuted_by_order
 from lethe.evaluation.scores import EARLY, PromptScores, could_stop, read_scores, scores_of
@@ -21,6 +20,7 @@ from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.files import Json, meant, read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import read_table
+from lethe.io.yaml import read_yaml
 from lethe.process import git
 from lethe.registry import JUDGES, SCORERS
 from lethe.results import table as results
@@ -430,7 +430,7 @@ def _declared(params: Mapping[str, Json], metric: str) -> bool | None:
             name: JudgeEntry.model_validate(entry)
             for name, entry in _section(params, "judges").items()
         }
-        columns = {column for name, entry in judges.items() for column in entry.columns(name)}
+        columns = {name + ending for name, entry in judges.items() for ending in entry.endings}
         columns |= {column for name in JUDGES for column in columns_of(name)} | set(SCORERS)
         if metric not in columns:
             return None

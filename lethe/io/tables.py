@@ -9,13 +9,13 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.errors import BadFile, BadRow, BadValue, check_columns, shortened
+from lethe.errors import BadFile, BadRow, check_columns, shortened
 from lethe.io.files import (
     STAMP,
     Json,
@@ -38,8 +38,6 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
 AGAIN = "Write or copy the file again; delete a file that a stage wrote, and `lethe run` makes it again."
 LARGEST_CELL = 1 << 30  # characters
-LABEL, VERDICT, JUDGE = "label", "verdict", "judge"
-HOW_MISSING_COUNTS = "Choose how a missing value counts: --missing worst or --missing drop."
 MISSING = (
     "",
     "NA",
@@ -309,104 +307,6 @@ def _number(value: Json, path: str | os.PathLike, column: str, place: int) -> fl
             file_line(path, place),
             f"column {column}: got {shortened(value)}, expected a number",
         ) from None
-
-
-class JudgedAnswers(NamedTuple):
-    """Labels (m,), 0 or 1, and verdicts (m,), 0, 1 or NaN (missing), of the same answers in file order; who judged."""
-
-    labels: np.ndarray
-    verdicts: np.ndarray
-    judge: str | None = None
-
-
-def read_calibration(
-    path: str | os.PathLike,
-    missing: Literal["refuse", "worst", "drop"] = "refuse",
-    judge: str | None = None,
-) -> JudgedAnswers:
-    if missing not in ("refuse", "worst", "drop"):
-        raise BadValue("missing", missing, "refuse, worst or drop")
-    table = read_table(path, required=[LABEL, VERDICT], text=[JUDGE])
-    own = judge_in(path, table)
-    if judge is not None and own not in (None, judge):
-        remedy = (
-            "Label answers of this judge's own verdicts, or name the calibration of this judge."
-        )
-        raise BadFile(
-            path, f"measures the judge {own}, and the verdicts are of the judge {judge}", remedy
-        )
-    labels, verdicts = numeric_column(table, LABEL, path), numeric_column(table, VERDICT, path)
-    _check(path, LABEL, labels, "Label the answer or remove the row.")
-    _check(path, VERDICT, verdicts, HOW_MISSING_COUNTS if missing == "refuse" else None)
-    if missing == "drop":
-        judged = ~np.isnan(verdicts)
-        labels, verdicts = labels[judged], verdicts[judged]
-    _check_both(path, labels, " with a verdict" if missing == "drop" else "")
-    return JudgedAnswers(labels=labels, verdicts=verdicts, judge=own)
-
-
-def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
-    if JUDGE not in table:
-        return None
-    names = table[JUDGE].dropna().astype(str).unique().tolist()
-    if len(names) > 1:
-        problem = f"has verdicts of {len(names)} judges ({JUDGE}: {', '.join(names[:3])})"
-        raise BadFile(path, problem, "Keep one judge.")
-    return names[0] if names else None
-
-
-class LabelledAnswer(NamedTuple):
-    text: str
-    label: int
-    item: Mapping[str, Json]
-
-
-def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
-    texts = ["question", "text", "answer"]
-    table = read_table(path, required=["question", "text", LABEL], text=texts)
-    labels = numeric_column(table, LABEL, path)
-    _check(path, LABEL, labels, "Label the answer or remove the row.")
-    answers = []
-    for place, (label, row) in enumerate(zip(labels, table.to_dict("records"), strict=True)):
-        item = {
-            str(key): value
-            for key, value in row.items()
-            if key not in ("text", LABEL) and _present(value)
-        }
-        if not isinstance(item.get("question"), str):
-            raise BadRow(
-                path, file_line(path, place), f"question: got {row['question']!r}; must be text"
-            )
-        # An empty cell of a CSV is an empty answer, which a judge judges like any other.
-        text = row["text"] if isinstance(row["text"], str) else ""
-        answers.append(LabelledAnswer(text, int(label), item))
-    _check_both(path, labels, "")
-    return answers
-
-
-def _present(value: object) -> bool:
-    return isinstance(value, (str, list, dict)) or (value is not None and value == value)
-
-
-def _check_both(path: str | os.PathLike, labels: np.ndarray, among: str) -> None:
-    for value, meaning in ((1, "that a person calls a leak"), (0, "that a person calls no leak")):
-        if not (labels == value).any():
-            remedy = "Label some such answers: the judge's error on them must be measured."
-            raise BadFile(path, f"has no answer{among} {meaning} ({LABEL} {value})", remedy)
-
-
-def _check(path: str | os.PathLike, column: str, values: np.ndarray, remedy: str | None) -> None:
-    """Check that every cell is 0 or 1; a missing cell is an error only with a ``remedy``."""
-    absent = np.isnan(values)
-    wrong = ~np.isin(values, (0, 1)) & ~(absent & (remedy is None))
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        line = file_line(path, place)
-        if absent[place]:
-            raise BadRow(path, line, f"{column} is missing", remedy or "")
-        raise BadRow(
-            path, line, f"{column}: got {values[place]:g}; must be 0 (no leak) or 1 (leak)"
-        )
 
 
 def read_losses(path: Path) -> np.ndarray:

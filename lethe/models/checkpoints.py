@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lethe.config.evaluating import Endpoint
 from lethe.config.schema import Lora, TrainRecipe
 from lethe.errors import BadFile, shortened
-from lethe.io.cache import digest, versions
+from lethe.identity import digest, versions
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
 from lethe.models.refusals import refusals
 

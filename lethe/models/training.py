@@ -20,8 +20,8 @@ import numpy as np
 
 from lethe.config.schema import Compute, Recipe, TrainRecipe
 from lethe.errors import LetheError
+from lethe.identity import cache_key, content_digest, digest, versions
 from lethe.io.artifacts import Row
-from lethe.io.cache import cache_key, content_digest, digest, versions
 from lethe.io.files import atomic_file
 from lethe.models import checkpoints
 from lethe.models.checkpoints import StepRecord

@@ -11,8 +11,8 @@ from lethe.evaluation.findings import Findings, findings
 from lethe.evaluation.prompts import SHOWN_QUERIES
 from lethe.evaluation.run import Model, Question, Run
 from lethe.evaluation.standing import MEANING, Standing, standings
+from lethe.identity import versions
 from lethe.instruction_set import in_use
-from lethe.io.cache import versions
 from lethe.io.files import SCHEMA_VERSION
 from lethe.process import git
 from lethe.report import columns, figures, first_screen, game_page, pages, picker, tables

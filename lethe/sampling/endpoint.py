@@ -14,9 +14,10 @@ from pathlib import Path
 
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, LetheError, plural
+from lethe.identity import digest
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, FAILED, FILTERED
 from lethe.io.artifacts import GREEDY
-from lethe.io.cache import digest, keep, recall
+from lethe.io.cache import keep, recall
 from lethe.io.files import restored
 from lethe.progress import progress
 from lethe.sampling.endpoint_client import (

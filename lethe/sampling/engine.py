@@ -24,9 +24,10 @@ from pydantic_core import PydanticCustomError
 from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue, shortened
+from lethe.identity import cache_key, content_digest, digest, module_of, versions
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
 from lethe.io.artifacts import GREEDY
-from lethe.io.cache import Store, cache_key, content_digest, digest, module_of, versions
+from lethe.io.cache import Store
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.models import checkpoints
 from lethe.models.checkpoints import InMemory, Origin, Source, whole

@@ -22,11 +22,11 @@ import pandas as pd
 from lethe.config.evaluating import Drawing, Endpoint, Model, Parts, Sample, Sequential
 from lethe.data.prompt_language import Language, Production, productions
 from lethe.errors import BadInput, LetheError
+from lethe.identity import content_digest, digest
 from lethe.io import artifacts
 from lethe.io.answer_ends import CUT_OFF, NO_CONTEXT
 from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.artifacts import Asked as AskedRow
-from lethe.io.cache import content_digest, digest
 from lethe.io.files import SCHEMA_VERSION
 from lethe.models.checkpoints import Origin, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder, messages_before, read_template, spelled_out, worded

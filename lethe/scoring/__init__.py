@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lethe.config.evaluating import Parts, ScorerParams, scorer_params
+from lethe.config.evaluating import Parts, ScorerParams
 from lethe.errors import BadInput, BadValue
 from lethe.io.artifacts import Reference, References, Row
 from lethe.registry import JUDGES, SCORERS, Member
@@ -66,12 +66,12 @@ def open_scorer(
     """
     member = _member(name)
     if name in JUDGES:
-        judge = member(params or scorer_params(name))
+        judge = member(params or member.Params())
         store = VerdictStore(judge, folder) if folder else None
         return Scorer(functools.partial(judged, judge, store=store, label=name), judge.COLUMNS)
     score = member.score
     if hasattr(member, "Params"):
-        score = functools.partial(score, params=params or scorer_params(name))
+        score = functools.partial(score, params=params or member.Params())
     return Scorer(lambda questions: [score(one.answers, one.item)[:, None] for one in questions])
 
 

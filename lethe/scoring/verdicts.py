@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lethe.errors import BadInput
+from lethe.identity import cache_key, content_digest, digest, module_of, versions
 from lethe.io import cache
-from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.io.files import Json
 from lethe.models.checkpoints import default_device
 from lethe.progress import memory_used, progress, tell

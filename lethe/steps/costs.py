@@ -231,7 +231,7 @@ def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None)
         return {"stage": stage, "name": name, **numbers}
 
     for name, entry in params.train.models.items():
-        recipe = params.train.recipe_of(name)
+        recipe = params.train.recipes[name]
         yield cost("train", name, recipe.epochs * tokens(*ROWS[entry.rows], *recipe.knowledge), 0)
     answers = [row["answer"] for split in ("forget", "retain") for row in splits.get(split, [])]
     for name, method in params.unlearn.methods.items():

@@ -22,10 +22,10 @@ from lethe.evaluation.findings import findings
 from lethe.evaluation.labels import read_labels
 from lethe.evaluation.run import load
 from lethe.evaluation.standing import doubt, standings
+from lethe.identity import digest
 from lethe.io.artifacts import Asked, Row, read_parts, write_splits
-from lethe.io.cache import digest
 from lethe.io.files import SCHEMA_VERSION, Json, alone, read_artifact, write_json
-from lethe.io.tables import read_calibration
+from lethe.io.judged_answers import read_calibration
 from lethe.models.checkpoints import InMemory, Origin, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.progress import tell

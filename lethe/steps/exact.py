@@ -23,8 +23,8 @@ from lethe.config.evaluating import (
 )
 from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
+from lethe.identity import module_of
 from lethe.io.artifacts import Row, read_split
-from lethe.io.cache import module_of
 from lethe.models.checkpoints import Source, default_prompt, prepare_torch
 from lethe.models.encoding import CHAT
 from lethe.progress import duration, tell

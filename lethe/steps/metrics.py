@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from lethe.config.evaluating import JudgeEntry, Metrics
+from lethe.config.evaluating import NO_BINARY, JudgeEntry, Metrics
+from lethe.errors import ParamsClash
 from lethe.evaluation import labels
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure, measure_language, measure_stopped
 from lethe.io.artifacts import GREEDY, KEYS, SECOND, Tables, read_split
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
-from lethe.io.tables import read_calibration, read_table
+from lethe.io.judged_answers import read_calibration
+from lethe.io.label_places import filled
+from lethe.io.tables import read_table
 from lethe.results import quantities, table
 from lethe.results.licence import licensed, of_drawing, reasons_of
 from lethe.results.table import Result, Rows, in_language
@@ -85,21 +88,29 @@ def _rows(
 
 
 def _calibration(metrics: Metrics, root: Path) -> Calibration | None:
-    if metrics.calibration is None:
+    calibration = filled(metrics.calibration)
+    if calibration is None:
         return None
+    if metrics.binary is None:  # the settings allow the place of the calibration while it is empty
+        raise ParamsClash("metrics", f"calibration is {calibration!r}, {NO_BINARY}")
     about = root / "judged" / (metrics.binary or "") / "about.json"
     judge = read_artifact(about).get("identity") if about.is_file() else None
-    labelled = read_calibration(metrics.calibration, missing="worst", judge=judge)
+    labelled = read_calibration(calibration, missing="worst", judge=judge)
     return Calibration.of(labelled.labels, labelled.verdicts, judge=labelled.judge)
 
 
 def _add_labelled(
     rows: Rows, generations: Tables, scores: Tables, metrics: Metrics, root: Path
 ) -> None:
-    folder = metrics.labels.folder
+    folder = filled(metrics.labels.folder)
     place = Path(folder or "", f"{rows.model}.jsonl")
     if folder is None or not place.is_file():
         return
+    if (root / "generations" / rows.model / "sequential.json").is_file():
+        raise ParamsClash(
+            "metrics.labels.folder",
+            f"{place} labels answers of questions that could stop early; then sample.stop must be 'fixed'",
+        )
     labels.refuse_references(root / "generations" / rows.model)
     drawn = generations["forget"]
     table = drawn[drawn["sample"] != GREEDY].sort_values("sample", kind="stable")

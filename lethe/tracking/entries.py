@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lethe.config.load import load_yaml
 from lethe.io.files import Json, flat_numbers, read_artifact
+from lethe.io.yaml import load_yaml
 from lethe.results import table
 from lethe.results.licence import reasons_of
 from lethe.results.table import Numbers, Result

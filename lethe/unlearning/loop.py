@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from lethe.config.schema import Entropy, UnlearnRecipe
+from lethe.identity import digest, module_of
 from lethe.io.artifacts import Row
-from lethe.io.cache import digest, module_of
 from lethe.models.checkpoints import StepRecord
 from lethe.models.encoding import Example, collate
 from lethe.models.likelihood import forward

@@ -37,7 +37,7 @@ from lethe.config.schema import GameParams
 from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
-from lethe.io.cache import digest, versions
+from lethe.identity import digest, versions
 from lethe.statistics.unlearning_game import Split, group_bound
 from studies.image_game.models import (
     DEFENDERS,

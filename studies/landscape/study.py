@@ -22,7 +22,7 @@ from lethe.config import validate
 from lethe.config.fields import Alpha, Count, Positive, Section, Seed
 from lethe.config.load import parse, read_preset, section_of
 from lethe.errors import BadFile, BadParam, BadValue, MissingColumn, plural
-from lethe.io.cache import cache_key, digest, versions
+from lethe.identity import cache_key, digest, versions
 from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, read_json, write_json
 from lethe.io.tables import read_table
 from lethe.report.svg import COLOURS, MARKS, picture

@@ -12,8 +12,9 @@ from flows.cli import commands
 from lethe import config
 from lethe.cli.app import IN_A_PIPELINE
 from lethe.config.load import section_of
-from lethe.config.schema import CALIBRATION, NEUTRAL
+from lethe.config.schema import NEUTRAL
 from lethe.errors import BadFile, BadInput, BadParam, BadValue
+from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, PLACES, filled
 from tests.cases import cases
 from tests.flows.miniature import wait_until
 from tests.small import ROOT
@@ -148,14 +149,45 @@ def test_a_null_path_is_refused_with_the_place_that_stands_for_it(key, project):
     assert (project / NEUTRAL[key]).exists()
 
 
-def test_a_calibration_with_rows_counts(tmp_path, monkeypatch):
+def test_a_place_of_labels_counts_once_somebody_put_labels_there(tmp_path):
+    (tmp_path / LABELS).mkdir(parents=True)
+    assert filled(CALIBRATION, tmp_path) is filled(ANSWERS, tmp_path) is None
+    (tmp_path / CALIBRATION).write_text("label,verdict\n")
+    (tmp_path / ANSWERS).write_text("")
+
+    assert [filled(place, tmp_path) for place in PLACES] == [None, None, None]
+    assert filled("data/mine.csv", tmp_path) == "data/mine.csv"
+
+    (tmp_path / CALIBRATION).write_text("label,verdict\n1,1\n0,0\n")
+    (tmp_path / ANSWERS).write_text('{"text": "a", "label": 1}\n')
+    assert [filled(place, tmp_path) for place in PLACES] == [None, CALIBRATION, ANSWERS]
+    (tmp_path / LABELS / "npo.jsonl").write_text("{}\n")
+    assert filled(LABELS, tmp_path) == LABELS
+
+
+def test_labels_do_not_change_the_settings(tmp_path, monkeypatch):
+    """Or the identity of the stage `metrics`, which hashes its settings, would depend on when it was computed."""
     monkeypatch.chdir(tmp_path)
     place = tmp_path / CALIBRATION
     place.parent.mkdir(parents=True)
     place.write_text("label,verdict\n")
-    assert changed("metrics.calibration", CALIBRATION).metrics.calibration is None
+    before = config.validate(GOOD)
+
     place.write_text("label,verdict\n1,1\n0,0\n")
-    assert changed("metrics.calibration", CALIBRATION).metrics.calibration == CALIBRATION
+
+    assert config.validate(GOOD) == before
+
+
+def test_a_calibration_without_a_binary_scorer_is_refused_once_it_has_labels(tmp_path):
+    params = changed("metrics.binary", None)
+    (tmp_path / CALIBRATION).parent.mkdir(parents=True)
+    (tmp_path / CALIBRATION).write_text("label,verdict\n")
+    settings._check_judged(params, tmp_path)
+
+    (tmp_path / CALIBRATION).write_text("label,verdict\n1,1\n0,0\n")
+
+    with pytest.raises(BadInput, match="the scorer binary"):
+        settings._check_judged(params, tmp_path)
 
 
 def test_a_method_without_a_model_is_refused_with_the_line_to_add():

@@ -89,7 +89,8 @@ def _tables() -> list[Reader]:
     from lethe.audits.unlearning_game.swap import advantages
     from lethe.evaluation.labels import read_draws
     from lethe.evaluation.scores import read_scores
-    from lethe.io.tables import read_calibration, read_labelled, read_losses
+    from lethe.io.judged_answers import read_calibration, read_labelled
+    from lethe.io.tables import read_losses
 
     scores = pd.DataFrame(
         {

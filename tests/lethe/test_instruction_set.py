@@ -87,5 +87,5 @@ def test_a_command_on_your_model_takes_the_machine_s_kernels_unless_portable(
 
 
 def test_results_of_different_kernels_have_different_keys():
-    script = "from lethe.io.cache import cache_key, versions\nprint(cache_key(settings=1, libraries=versions('numpy')))"
+    script = "from lethe.identity import cache_key, versions\nprint(cache_key(settings=1, libraries=versions('numpy')))"
     assert run({}, script) == run({CHOICE: "other"}, script) != run({CHOICE: "machine"}, script)

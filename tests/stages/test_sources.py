@@ -1,98 +1,185 @@
-"""The stage `sources`: an edit of a module runs again the stages that can load the module, and no other."""
+"""The stage `sources`: an edit runs again the entries whose output it can change, and no other."""
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from dvc.repo import Repo
 
+from lethe import config
 from lethe.instruction_set import CHOICE, VARIABLES
-from lethe.io.cache import Sources
+from lethe.io.label_places import ANSWERS
+from lethe.io.yaml import read_yaml
 from stages import sources as hashed
 from tests.cases import cases
-from tests.small import ROOT, make_repository, python, run, small_params
+from tests.small import ROOT, make_repository, python, run, small_params, stages_of, tiny_params
 
-STAGES = {path.stem for path in (ROOT / "stages").glob("[a-z]*.py")}
+STAGES = {path.stem for path in (ROOT / "stages").glob("[a-z]*.py")} - {"sources"}
+# Entries of the sections that the demonstration leaves empty, each with a member that another stage does not use.
+MORE = {
+    "attacks": {"noisy": {"path": "data/models/base", "after": {"kind": "noise"}}},
+    "audits": {
+        "told": {
+            "kind": "guesses",
+            "source": "data/source",
+            "r": [10],
+            "delta": 0.0,
+            "alpha": 0.05,
+            "method": "all",
+            "seed": 0,
+            "mechanism": "gaussian",
+            "claimed_epsilon": None,
+        }
+    },
+    "judges": {"said": {"judge": "nli", "model": "data/models/base", "labelled": ANSWERS}},
+}
+
+
+def params_of_all_stages() -> dict[str, Any]:
+    params = small_params()
+    methods = read_yaml(ROOT / "params.yaml")["unlearn"]["methods"]
+    params["unlearn"]["methods"]["grad_diff"] = methods["grad_diff"]
+    params["models"]["grad_diff"] = {"path": "data/models/grad_diff"}
+    params["extract"] = {"near": 1}
+    params["games"] = read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]
+    return params | MORE
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The real graph of stages, whose commands only make their outputs."""
-    params = small_params()
-    params["unlearn"]["methods"]["grad_diff"] = yaml.safe_load((ROOT / "params.yaml").read_text())[
-        "unlearn"
-    ]["methods"]["grad_diff"]
-    folder = make_repository(tmp_path_factory.mktemp("sources") / "lethe", params, git=False)
+    """The real graph of stages, whose commands only make their outputs, after one run."""
+    place = tmp_path_factory.mktemp("sources") / "lethe"
+    folder = make_repository(place, params_of_all_stages(), git=False)
     (folder / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     graph = yaml.safe_load((folder / "dvc.yaml").read_text())
     for name, stage in graph["stages"].items():
-        own = stage.get("do", stage)
-        if name != "sources":
-            outs = [*own["outs"], *own.get("metrics", ())]
-            own["cmd"] = [f"mkdir -p $(dirname {out}) && echo '{{}}' > {out}" for out in outs]
+        definition = stage.get("do", stage)
+        if name == "sources":
+            continue
+        outs = [*definition["outs"], *definition.get("metrics", ())]
+        definition["cmd"] = [f"mkdir -p $(dirname {out}) && echo '{{}}' > {out}" for out in outs]
     (folder / "dvc.yaml").write_text(yaml.safe_dump(graph, sort_keys=False))
-    run(folder, "dvc", "repro")
     return folder
 
 
-def stale(folder) -> set[str]:
-    hashed.run(folder, folder / "data/sources.json")
-    with Repo(str(folder)) as repo:
-        return {name.rpartition(":")[2] for name in repo.status()} - {"sources"}
+@pytest.fixture(scope="module")
+def identities(folder) -> dict[str, Any]:
+    return identities_of(folder)
 
 
-def names(folder) -> list[str]:
-    with Repo(str(folder)) as repo:
-        return [stage.name for stage in repo.index.stages if stage.name != "sources"]
+def identities_of(folder: Path) -> dict[str, Any]:
+    run(folder, "stages.sources")
+    return json.loads((folder / "data/sources.json").read_text())
 
 
-def test_every_stage_of_dvc_yaml_has_a_script_and_takes_its_own_hash():
+def identities_here(folder: Path) -> dict[str, Any]:
+    return hashed.identities(folder, config.load(folder / "params.yaml"))
+
+
+@contextlib.contextmanager
+def edited(folder: Path, file: str, change: str) -> Iterator[None]:
+    """An edit of a file of the copy: "OLD -> NEW" replaces text, any other text is added at the end."""
+    place = folder / file
+    before = place.read_bytes() if place.is_file() else None
+    content = (before or b"").decode()
+    old, arrow, new = change.partition(" -> ")
+    if arrow:
+        assert content.count(old) == 1, f"{file} holds {old!r} {content.count(old)} times"
+        content = content.replace(old, new)
+    else:
+        content += f"\n{change}\n"
+    place.write_text(content)
+    try:
+        yield
+    finally:
+        if before is None:
+            place.unlink()
+        else:
+            place.write_bytes(before)
+
+
+def changed_stages(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """The stages of which an entry changed; ``unlearn@npo_entropy`` where others of its entries did not."""
+    changed = set()
+    for stage, entries in after.items():
+        if before[stage] == entries:
+            continue
+        if isinstance(entries, str):
+            changed.add(stage)
+            continue
+        names = {name for name in entries if before[stage][name] != entries[name]}
+        changed |= {stage} if names == set(entries) else {f"{stage}@{name}" for name in names}
+    return changed
+
+
+def test_every_stage_of_dvc_yaml_has_a_script_and_takes_its_own_identity():
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    assert set(stages) == STAGES
-    for name in STAGES - {"sources"}:
-        own = stages[name].get("do", stages[name])
-        (hashes,) = [
-            entry["data/sources.json"] for entry in own["params"] if isinstance(entry, dict)
+
+    assert set(stages) == STAGES | {"sources"}
+    for name in STAGES:
+        definition = stages[name].get("do", stages[name])
+        (taken,) = [
+            entry["data/sources.json"] for entry in definition["params"] if isinstance(entry, dict)
         ]
-        assert hashes[0] == name
+        assert taken == ([f"{name}.${{key}}"] if "foreach" in stages[name] else [name])
     assert len((ROOT / "dvc.yaml").read_text().splitlines()) <= 300
 
 
+@pytest.mark.slow
 @cases
-def test_an_edit_runs_exactly_the_stages_whose_closure_has_the_module(folder, module):
-    sources = Sources(folder)
-    members = {
-        "unlearn@npo_entropy": ("lethe.unlearning.methods.npo", "lethe.unlearning.methods"),
-        "unlearn@grad_diff": ("lethe.unlearning.methods.ascent", "lethe.unlearning.methods"),
-        "prepare": ("lethe.data.kinds.authors", "lethe.data.kinds"),
-    }
-    expected = set()
-    for stage in names(folder):
-        member, package = members.get(stage, (None, ""))
-        modules = [f"stages.{stage.partition('@')[0]}", *([member] if member else [])]
-        if module in sources.closure(*modules, by_name=True, without=(package,) if package else ()):
-            expected.add(stage)
-    place = sources.place(module)
-    content = place.read_bytes()
-    place.write_bytes(content + b"\n# edited\n")
-    try:
-        assert stale(folder) == expected
-    finally:
-        place.write_bytes(content)
+def test_an_edit_changes_the_identity_of_the_stages_whose_output_it_can_change(
+    folder, identities, file, change, stages
+):
+    of_settings = file.startswith("lethe/config/") or not (folder / file).exists()
+
+    with edited(folder, file, change):
+        # Settings and lists of members are those of the process; for an edit of other code this process does.
+        after = identities_of(folder) if of_settings else identities_here(folder)
+
+    every, _, but = stages.partition(" but ")
+    expected = STAGES - set(but.split()) if every == "all" else set(stages.split())
+    assert changed_stages(identities, after) == expected
 
 
-def test_a_template_counts_with_the_modules_beside_it(folder):
-    place = folder / "lethe/report/style.css"
-    content = place.read_bytes()
-    place.write_bytes(content + b"\n")
-    try:
-        assert stale(folder) == {"report"}
-    finally:
-        place.write_bytes(content)
-    assert stale(folder) == set()
+@pytest.mark.slow
+@cases
+def test_an_edit_makes_dvc_run_exactly_the_entries_whose_identity_it_changes(
+    folder, file, change, entries
+):
+    run(folder, "dvc", "repro")
+
+    with edited(folder, file, change):
+        identities_of(folder)
+        with Repo(str(folder)) as repo:
+            stale = {name.rpartition(":")[2] for name in repo.status()} - {"sources"}
+
+    assert stale == set(entries.split())
+    identities_of(folder)
+    with Repo(str(folder)) as repo:
+        assert set(repo.status()) == set()
+
+
+@pytest.mark.slow
+def test_a_stage_runs_no_code_that_its_identity_lacks(tmp_path):
+    """`tests.traced` runs the stages and prints, for each, the files and the computed settings that it used unhashed."""
+    params = tiny_params() | {"attacks": MORE["attacks"]}
+    params["attacks"]["noisy"]["n"] = 4
+    folder = make_repository(tmp_path / "lethe", params, git=False)
+    stages = [*stages_of(params), "attack@noisy"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        done = run(folder, "tests.traced", *stages)
+
+    unhashed = json.loads(done.stdout.splitlines()[-1])
+    assert unhashed == {stage: [] for stage in stages}
 
 
 def test_a_stage_fixes_its_kernels_before_it_loads_a_numerical_library(project):

@@ -25,7 +25,7 @@ from lethe.audits.unlearning_game.result import (
     GameResult,
     results_by_method,
 )
-from lethe.io.cache import cache_key
+from lethe.identity import cache_key
 from lethe.models.checkpoints import default_device
 from lethe.progress import progress
 from lethe.statistics.two_sample import auc, fit_threshold

@@ -36,8 +36,8 @@ from lethe.evaluation.prompts import (
     worst_of,
 )
 from lethe.evaluation.scores import as_prompts
+from lethe.identity import digest, module_of, versions
 from lethe.io.artifacts import Row
-from lethe.io.cache import digest, module_of, versions
 from lethe.models.checkpoints import load_tokenizer, prepare_torch
 from lethe.models.encoding import CHAT, Encoder
 from lethe.models.likelihood import AnswerTokens

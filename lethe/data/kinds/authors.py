@@ -13,10 +13,10 @@ import numpy as np
 from pydantic import Field
 
 from lethe.config.fields import Integer, Section
-from lethe.config.load import load_yaml
 from lethe.config.schema import SHARES, Data
 from lethe.io.artifacts import Row
 from lethe.io.files import Json
+from lethe.io.yaml import load_yaml
 
 PERTURBED, WRONG = (
     5,

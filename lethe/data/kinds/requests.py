@@ -16,9 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from lethe.config.fields import Count, Integer, Section, Share
-from lethe.config.load import load_yaml
 from lethe.config.schema import Data
 from lethe.io.artifacts import Row
+from lethe.io.yaml import load_yaml
 
 AIM = "refuse"
 PLACES = [

@@ -140,6 +140,8 @@ DIFFERENT = {
     "sample.n": "the demonstration's small model draws four times as many answers in the time of one run",
     "sample.utility_questions": "ten models are asked in one run; `lethe eval` asks one",
     "sample.seed": "each stage of the pipeline has a stream of its own",
+    "metrics.calibration": "DVC tracks a place for it, which counts once somebody put labels there",
+    "metrics.labels": "DVC tracks a place for them, which counts once somebody put labels there",
     "exact.rows": "ten models are bounded in one run; `lethe exact` bounds one",
     "exact.seed": "each stage of the pipeline has a stream of its own",
 }

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadRow, MissingColumn
-from lethe.io.tables import read_calibration
+from lethe.io.judged_answers import read_calibration
 from lethe.statistics.judge_error import Calibration
 from tests.lethe.audits.test_one_run import write
 

@@ -12,10 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe import tracking
+from lethe import identity, tracking
 from lethe.errors import of_the_machine
-from lethe.io import cache, tables
-from lethe.io.cache import Levels, Sources, Store, cache_key, digest, keep, recall
+from lethe.identity import Sources, cache_key, digest
+from lethe.io import tables
+from lethe.io.cache import Levels, Store, keep, recall
 from lethe.models.training import Resumable, Saved
 from lethe.sampling.engine import Answers, AnswerStore, Prompt, Settings
 from lethe.statistics.bands import berk_jones_eta
@@ -199,15 +200,15 @@ RESULTS = read_cases(__file__)["results"]  # what is kept, with the modules that
 def test_each_module_of_a_closure_moves_the_key(result):
     modules = RESULTS[result]
     before = cache_key(*modules, settings={"n": 3})
-    closure = cache.library().closure(*modules)
+    closure = identity.library().closure(*modules)
     assert set(modules) <= set(closure)
     for module in closure:
-        assert touched(module).key(*modules, settings={"n": 3}) != before, module
+        assert touched(module).identity(*modules, settings={"n": 3}) != before, module
 
 
 @cases
 def test_a_helper_is_in_the_closure(result, helper):
-    assert helper in cache.library().closure(*RESULTS[result])
+    assert helper in identity.library().closure(*RESULTS[result])
 
 
 def test_an_edit_in_a_file_moves_the_key_of_the_next_process(tmp_path):
@@ -215,12 +216,12 @@ def test_an_edit_in_a_file_moves_the_key_of_the_next_process(tmp_path):
         ROOT / "lethe", tmp_path / "lethe", ignore=shutil.ignore_patterns("__pycache__")
     )
     before = Sources(tmp_path)
-    key = before.key("lethe.statistics.bands")
+    key = before.identity("lethe.statistics.bands")
     assert key == cache_key("lethe.statistics.bands")
     with (tmp_path / "lethe/statistics/checks.py").open("a") as file:
         file.write("# touched\n")
-    assert before.key("lethe.statistics.bands") == key
-    assert Sources(tmp_path).key("lethe.statistics.bands") != key
+    assert before.identity("lethe.statistics.bands") == key
+    assert Sources(tmp_path).identity("lethe.statistics.bands") != key
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from transformers import AutoTokenizer
 
+from lethe import identity
 from lethe.data.prompt_language import productions, read_language
 from lethe.errors import LetheError
-from lethe.io import artifacts, cache
+from lethe.io import artifacts
 from lethe.models.encoding import Encoder
 from lethe.sampling import engine as keeping
 from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Settings, finished_of, look
@@ -242,7 +243,7 @@ def test_the_models_content_and_the_versions_of_the_libraries_decide(weights, mo
 @cases
 def test_the_engines_code_decides(weights, monkeypatch, module, moves):
     before = place(weights)
-    monkeypatch.setattr(cache, "library", lambda: touched(module))
+    monkeypatch.setattr(identity, "library", lambda: touched(module))
     assert (place(weights) != before) == moves
 
 

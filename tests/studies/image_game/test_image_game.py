@@ -16,7 +16,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lethe import config
+from lethe import config, identity
 from lethe.audits.unlearning_game.result import (
     AttackOutcome,
     Confusion,
@@ -25,7 +25,6 @@ from lethe.audits.unlearning_game.result import (
 )
 from lethe.cli.app import app
 from lethe.errors import BadInput
-from lethe.io import cache
 from lethe.io.files import restored
 from studies.commands import PRESETS
 from studies.image_game import play as tables
@@ -152,7 +151,7 @@ def test_edited_code_makes_the_models_anew_that_it_made(tmp_path, monkeypatch, m
         }
 
     before = places()
-    monkeypatch.setattr(cache, "library", lambda edited=touched(module): edited)
+    monkeypatch.setattr(identity, "library", lambda edited=touched(module): edited)
     after = places()
     assert {name for name in before if before[name] != after[name]} == moved
 

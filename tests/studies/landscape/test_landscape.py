@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from lethe import identity
 from lethe.cli.app import app
 from lethe.errors import BadFile, BadParam, BadRow, BadValue, LetheError, MissingColumn
-from lethe.io import cache
 from studies.landscape.study import (
     FILES,
     PURCHASE_CLASSES,
@@ -101,7 +101,7 @@ def test_learning_by_heart_costs_more_than_dp(result):
 def test_edited_code_makes_the_runs_anew_that_it_made(tmp_path, monkeypatch, module, moves):
     study = Landscape(read("digits", SMALL), tmp_path)
     before = study.place(study.strategies()[0], 0)
-    monkeypatch.setattr(cache, "library", lambda: touched(module))
+    monkeypatch.setattr(identity, "library", lambda: touched(module))
     assert (study.place(study.strategies()[0], 0) != before) == moves
 
 

@@ -1,0 +1,25 @@
+"""Where a pipeline keeps a person's labels. DVC tracks each of these places, also while it is as it was committed."""
+
+from pathlib import Path
+
+LABELS = "data/labels"
+CALIBRATION = "data/labels/calibration.csv"
+ANSWERS = "data/labels/answers.jsonl"
+PLACES = (LABELS, CALIBRATION, ANSWERS)
+
+
+def filled(place: str | None, root: Path = Path()) -> str | None:
+    """Return ``place``; None where it is null, or one of `PLACES` into which nobody has put a label."""
+    if place is None:
+        return None
+    path = root / place
+    if place == LABELS:
+        labelled = [file for file in path.glob("*.jsonl") if file.name != Path(ANSWERS).name]
+        return place if labelled else None
+    if place not in (CALIBRATION, ANSWERS):
+        return place
+    if not path.is_file():
+        return None
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    of_the_header = 1 if place == CALIBRATION else 0
+    return place if lines > of_the_header else None
