@@ -89,7 +89,7 @@ def run(
     fail_on: Annotated[
         Literal["worse"] | None,
         typer.Option(
-            help="worse: exit status 1 where a model is proved to leak more than before, or newly leaks."
+            help="worse: exit status 1 where a model is proved to leak more than in the run before."
         ),
     ] = None,
     pull: PullFlag = False,
@@ -112,9 +112,8 @@ def run(
     Example: `lethe run metrics@npo -S sample.n=128`
     """
     from flows import workspace
-    from flows.overview import standard
     from flows.server import temporary_server
-    from lethe.errors import BadInput, BadValue, visible
+    from lethe.errors import BadInput, BadValue
     from lethe.process import watch
 
     root = Path.cwd()
@@ -133,14 +132,25 @@ def run(
         order = workspace.Order(stages or (), pull, push, jobs, scheduler)
         news, experiment, error = _run_changed(root, set_ or [], preset, name, order)
     _conclude(news, experiment, error, as_json)
-    if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
-        standard().print(f"Gate closed: {visible(worse[0].sentence())}.")
+    if fail_on == "worse" and news:
+        _gate(news)
+
+
+def _gate(news: RunRecord) -> None:
+    """Say whether the gate is open; end with status 1 where it is closed."""
+    from flows.overview import standard
+    from lethe.errors import visible
+
+    level = f" {news.tries['sentence']}" if news.tries else ""
+    worse = [alarm for alarm in news.alarms if alarm.worse]
+    if worse:
+        standard().print(f"Gate closed: {visible(worse[0].sentence())}.{level}")
         raise typer.Exit(1)
-    if fail_on == "worse" and news and news.refused:
-        model, reasons = next(iter(news.refused.items()))
-        because = " ".join(reasons)
-        standard().print(f"Gate closed: nothing is claimed of {visible(model)}. {visible(because)}")
+    for model, reasons in news.refused.items():
+        because = visible(" ".join(reasons))
+        standard().print(f"Gate closed: nothing is claimed of {visible(model)}. {because}")
         raise typer.Exit(1)
+    standard().print(f"Gate open: no model is proved to leak more than before.{level}")
 
 
 def _run_changed(

@@ -203,9 +203,9 @@ def _bring_all(
             stage.name: record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2))
             for stage in stages
         }
-        news = record.write(
-            root, ends, complete, record.alarms(root, ends, params) if complete else ()
-        )
+        changed = record.alarms(root, ends, params) if complete else []
+        attempt = record.tried(root, params) if complete else None
+        news = record.write(root, ends, complete, changed, attempt)
         to_prefect(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))

@@ -20,7 +20,9 @@ from lethe.config.schema import Params
 from lethe.errors import LetheError, OtherSchema, plural, visible
 from lethe.evaluation.findings import judged_exactly
 from lethe.io.artifacts import measured
+from lethe.identity import content_digest
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, plain, read_artifact, write_json
+from lethe.io.tries import Try, begin
 from lethe.progress import duration
 from lethe.results import table
 from lethe.results.changes import judged_anew, proved_changes
@@ -34,6 +36,7 @@ LAST_RESULTS = SCRATCH / "last_results"  # the tables of `COMPARED` of the last 
 COMPARED = ("metrics", "exact")
 PATIENCE = 60  # seconds for the command of params
 WORSE, BETTER = ("leaks",), ("forgot", "intact")  # the words that make a change worse or better
+WEIGHTS = "these weights and questions"
 REPORT = DATA / "report" / "index.html"
 
 
@@ -59,7 +62,8 @@ class Alarm:
     Kind "scorer": another scorer judged the model, so that nothing else of it is compared. Kind "verdict": the word on
     ``metric`` ("forgetting" or "utility") was ``before`` and is ``after``. Kind "bound": it is proved that
     ``questions`` questions, or where ``question`` is None the average over all, leak more or less; ``before`` and ``after``
-    are the ends that prove it, of ``question``. ``worse`` closes the gate; both may be false.
+    are the ends that prove it, of ``question``. ``worse`` closes the gate; both may be false. A word is worse or better only
+    beside a proved change of its model: other draws of the same probabilities turn *open* into *leaks* too.
     """
 
     model: str
@@ -75,7 +79,7 @@ class Alarm:
     def sentence(self) -> str:
         if isinstance(self.before, str) or isinstance(self.after, str):
             metric = "verdict" if self.metric == "forgetting" else self.metric
-            return f"{self.model}: {metric} {self.before} -> {self.after}"
+            return f"{self.model}: {metric} {self.before} -> {self.after}{self._unshown()}"
         rose = self.after > self.before
         before, after = self._end(self.before, rose), self._end(self.after, not rose)
         what = "the average question" if self.question is None else visible(self.question)
@@ -86,6 +90,14 @@ class Alarm:
             else ""
         )
         return f"{self.model}: {what} {does} {after}, before {before}{more}"
+
+    def _unshown(self) -> str:
+        """That a changed word shows no change of the model; empty where one is proved, or where the words are no proof."""
+        if self.kind != "verdict" or self.worse or self.better:
+            return ""
+        if self.after in (*WORSE, *BETTER):
+            return " (now proved, no change shown)"
+        return " (not proved now, no change shown)"
 
     def _end(self, value: float, upper: bool) -> str:
         words, side = ("at most", "upper") if upper else ("at least", "lower")
@@ -122,6 +134,8 @@ class RunRecord:
     took: dict[str, tuple[str, float]] = dataclasses.field(default_factory=dict)
     # Of each model of which nothing may be claimed: the reasons.
     refused: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    # Which comparison with the run before this is, and the alpha that all of them share; None where nothing differs.
+    tries: dict[str, int | float | bool | str] | None = None
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
@@ -177,41 +191,90 @@ def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[A
     if last is None or last.metrics_of is None:
         return []
     words = _verdicts(last.verdicts, read_verdicts(root, stages))
-    if _same_tables(root):
+    attempt = tried(root, params)
+    if attempt is None:
         return words
-    models = [
+    models = _compared_models(root, params)
+    # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
+    old, new = (table.read(folder, models) for folder in (root / LAST_RESULTS, root / DATA))
+    anew = judged_anew(old, new, models)
+    scorers = [Alarm(name, "scorer", "scorer", *both, False, False) for name, both in anew.items()]
+    proved = _proved(old, new, models, params, attempt.level)
+    # The words of a model that another scorer judged are about other events: nothing is proved of it.
+    return [*scorers, *_beside(words, proved), *proved]
+
+
+def tried(root: Path, params: Params) -> Try | None:
+    """Which comparison of these weights and questions with the run before this is; None where no table differs.
+
+    Where dvc.lock does not say which weights answered, every comparison in this folder is one more.
+    """
+    if _same_tables(root):
+        return None
+    models = _compared_models(root, params)
+    results = table.read(root / DATA, models)
+    questions = {
+        name: sorted({str(row.item) for row in results.rows(name) if row.scope == "question"})
+        for name in models
+    }
+    tables = sorted((root / DATA / table.FOLDER).glob("*/*.parquet"))
+    draws = [[path.stem, content_digest(path)] for path in tables if path.parent.name in COMPARED]
+    tested = ["run", _weights(root, models, params), questions]
+    return begin(tested, draws, params.metrics.alpha, root / SCRATCH / "tries")
+
+
+def _compared_models(root: Path, params: Params) -> list[str]:
+    return [
         name
         for name in measured(root / DATA)
         if name in params.models and name != params.report.base
     ]
-    # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
-    old, new = (table.read(folder, models) for folder in (root / LAST_RESULTS, root / DATA))
-    anew = judged_anew(old, new, models)
-    # The words of a model that another scorer judged are about other events: neither is worse.
-    words = [
-        dataclasses.replace(one, worse=False, better=False) if one.model in anew else one
-        for one in words
-    ]
-    scorers = [Alarm(name, "scorer", "scorer", *both, False, False) for name, both in anew.items()]
-    return [*scorers, *words, *_proved(old, new, models, params)]
+
+
+def _weights(root: Path, models: Sequence[str], params: Params) -> dict[str, str | None]:
+    """The hash of the folder of each model as dvc.lock has it; None where it has none."""
+    from yaml import safe_load
+
+    path = root / "dvc.lock"
+    stages = safe_load(path.read_text(encoding="utf-8"))["stages"] if path.is_file() else {}
+    hashes: dict[str, str | None] = {}
+    for name in models:
+        place = str(params.models[name].path)
+        read_files = stages.get(f"sample@{name}", {}).get("deps", [])
+        hashes[name] = next((dep.get("md5") for dep in read_files if dep["path"] == place), None)
+    return hashes
 
 
 def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Alarm]:
+    """The changed words, none of them worse or better yet."""
     changes = []
     for model in after:
         for metric in ("forgetting", "utility") if model in before else ():
             old, new = getattr(before[model], metric), getattr(after[model], metric)
             if old != new:
-                changes.append(
-                    Alarm(model, metric, "verdict", old, new, new in WORSE, new in BETTER)
-                )
-    return sorted(changes, key=lambda one: not one.worse)
+                changes.append(Alarm(model, metric, "verdict", old, new, False, False))
+    return changes
 
 
-def _proved(old: Results, new: Results, models: Sequence[str], params: Params) -> list[Alarm]:
-    alpha, retrains = params.metrics.alpha, params.report.retrains
+def _beside(words: Sequence[Alarm], proved: Sequence[Alarm]) -> list[Alarm]:
+    """The changed words: worse or better only where a change of the model's leaks is proved in the same direction."""
+    leaks_more = {alarm.model for alarm in proved if alarm.worse}
+    leaks_less = {alarm.model for alarm in proved if alarm.better}
     changes = []
-    for one in proved_changes(old, new, models, alpha, judged_exactly(params)):
+    for word in words:
+        of_leaks = word.metric == "forgetting"
+        worse = of_leaks and word.after in WORSE and word.model in leaks_more
+        better = of_leaks and word.after in BETTER and word.model in leaks_less
+        changes.append(dataclasses.replace(word, worse=worse, better=better))
+    return sorted(changes, key=lambda alarm: not alarm.worse)
+
+
+def _proved(
+    old: Results, new: Results, models: Sequence[str], params: Params, level: float
+) -> list[Alarm]:
+    retrains = params.report.retrains
+    changes = []
+    for one in proved_changes(old, new, models, level, judged_exactly(params)):
         worse, better = (one.model not in retrains and one.worse is way for way in (True, False))
         ends = (one.before, one.after, worse, better)
         changes.append(Alarm(one.model, one.quantity, "bound", *ends, one.question, one.questions))
@@ -272,7 +335,11 @@ def notify(command: Sequence[str], value: dict[str, object]) -> str:
 
 
 def write(
-    root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequence[Alarm] = ()
+    root: Path,
+    stages: dict[str, StageEnd],
+    complete: bool,
+    changed: Sequence[Alarm] = (),
+    attempt: Try | None = None,
 ) -> RunRecord:
     """Write and return the record of a run that has ended; `alarms` must compare before this replaces the last tables."""
     last = read(root)
@@ -305,6 +372,7 @@ def write(
         verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
         took=(last.took if last else {})
         | {name: (finished, end.seconds) for name, end in stages.items() if end.why == "ran"},
+        tries=attempt and {**attempt.as_json(), "sentence": attempt.sentence(WEIGHTS)},
     )
     write_json(root / FILE, record.as_json())
     if not complete:

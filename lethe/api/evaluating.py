@@ -16,6 +16,7 @@ from lethe.api.runs import Run, load_run
 from lethe.config.evaluating import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE, Endpoint
 from lethe.errors import BadValue, check, plural
 from lethe.io.files import SCHEMA_VERSION
+from lethe.io.tries import Try
 from lethe.models.checkpoints import InMemory, default_prompt, lent, tokenizer_of
 from lethe.models.encoding import Encoder
 from lethe.results import views
@@ -185,7 +186,7 @@ class Evaluation(Run):
     """The result of `evaluate`: a `Run` of one model, the ``verdict`` as a sentence, its words ``forgetting`` (leaks,
     forgot, open, none) and ``utility`` (intact, damaged, destroyed, open), the HTML ``report`` if a folder was named, and
     the questions ``skipped`` as too long. Where there is a reason in ``refused``, nothing is claimed: forgetting is none,
-    and no number has an end.
+    and no number has an end. ``attempt`` is which set of draws of this model on these questions this is.
     """
 
     verdict: str
@@ -196,6 +197,7 @@ class Evaluation(Run):
     skipped: tuple[str, ...]
     refused: tuple[str, ...]
     numbers: Numbers
+    attempt: Try
 
     def sentences(self) -> list[str]:
         return [self.verdict]

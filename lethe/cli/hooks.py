@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -23,10 +23,17 @@ if TYPE_CHECKING:
     from lethe.api.result import View
     from lethe.evaluation.labels import Labels, Queue
     from lethe.io.logs._log import Log
+    from lethe.io.tries import Try
     from lethe.statistics.bound import Bound
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
 MISFIT = "the calibration {} of {} does not fit the verdicts, so no bound exists"
+JUDGED = (
+    "a calibration measures the judge on average, and a judge that is blind on one question leaves that question's bound "
+    "false. Label random draws of every question (--labels), whose bounds need no judge"
+)
+SIDES = "these questions (keep comparisons of other models in another folder)"
+BESIDE_THE_GATE = ("together", "pass_at", "calibration")  # of `lethe bounds`, which no gate needs
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
 END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input
 
@@ -69,41 +76,48 @@ def write_rows(path: Path, table: pd.DataFrame) -> None:
 
 
 def gate_of(
-    tau: float, alpha: float | None, bound: Bound | None, name: str | None = None, why: str = ""
+    tau: float,
+    attempt: Try,
+    bound: Bound | None,
+    name: str | None = None,
+    why: str = "",
+    about: str = "this model and data",
 ) -> Given:
-    """Whether a bound certifies that every question leaks at most ``tau``; closed for the reason ``why`` without a bound."""
-    facts: Given = {"tau": tau, "closed": True, "bound": None, "alpha": alpha, "prompt_id": None}
+    """Whether a bound at the level of the try certifies that every question leaks at most ``tau``; closed, for the reason
+    ``why``, without a bound.
+    """
+    facts: Given = {"tau": tau, "closed": True, "bound": None, "alpha": attempt.level}
+    facts |= {"prompt_id": None, "tries": attempt.as_json()}
     if bound is None:
         return facts | {"reason": f"The gate is closed: {why.rstrip('.')}."}
     closed, named = bound.value > tau, f" ({name})" if name else ""
     reason = (
         f"The gate is {'closed: it is not shown' if closed else 'open: it is shown'} that every question leaks at most "
-        f"{tau:g}; the bound is {bound.significant()}{named}, {bound.guarantee('the questions')} ({bound.method})."
+        f"{tau:g}; the bound is {bound.significant()}{named}, {bound.guarantee('the questions')} ({bound.method}). "
+        f"{attempt.sentence(about)}"
     )
     return facts | {"closed": closed, "bound": bound.value, "prompt_id": name, "reason": reason}
 
 
 def gated(
     result: Shown,
-    tau: float | None,
-    bound: Bound | None = None,
-    name: str | None = None,
-    *,
-    why: str = "",
-    alpha: float | None = None,
-    without: int = 0,
+    gate: Given | None,
     written: Given | None = None,
 ) -> Answer:
-    """An answer with what was ``written`` elsewhere and the gate, closed if questions are ``without`` a bound."""
+    """An answer with what was ``written`` elsewhere, and the gate if one was asked."""
     written = written or {}
-    if tau is None:
+    if gate is None:
         return Answer(result, written, [*written.values()])
-    if without:
-        why = f"no bound exists for {plural(without, 'question')}, too long, without a verdict or without labels"
-    gate = gate_of(tau, bound.alpha if bound else alpha, None if why else bound, name, why)
-    return Answer(
-        result, {**written, "gate": gate}, [*written.values(), gate["reason"]], int(gate["closed"])
-    )
+    notes = [*written.values(), gate["reason"]]
+    return Answer(result, {**written, "gate": gate}, notes, int(gate["closed"]))
+
+
+def without_bound(questions: int) -> str:
+    """Why a gate is closed that ``questions`` without a bound would pass; empty for none."""
+    if not questions:
+        return ""
+    some = plural(questions, "question")
+    return f"no bound exists for {some}, too long, without a verdict or without labels"
 
 
 def check_gate(fail_above: float | None) -> None:
@@ -160,18 +174,50 @@ def bounds(
             FromFile(source.name, counts, result.model.bounds, params, result.to_frame())
         )
         written = {"mlflow": logged}
-    alpha = result.settings.alpha
+    if fail_above is None:
+        return gated(result, None, written)
+    return gated(result, _gate_of_scores(call, given, result, fail_above), written)
+
+
+def _gate_of_scores(
+    call: Callable[..., bounding.Bounds], given: Given, result: bounding.Bounds, tau: float
+) -> Given:
+    """The gate on scores, or on a person's labels of the answers; verdicts with a calibration open none."""
+    from lethe.io import tries
+
+    log = result.log.log if result.log else None
+    named = [log.tool, log.task, log.model] if log else []
+    prompts = sorted(prompt.prompt_id for prompt in result.prompts)
+    tested = ["bounds", named, given.get("score"), prompts, bool(given.get("labels"))]
+    draws: list[object] = [prompt.scores.tolist() for prompt in result.prompts]
+    if given.get("labels"):
+        draws.append(given["labels"].read_text(encoding="utf-8"))
+    attempt = tries.begin(tested, draws, result.settings.alpha)
+    about = "this model and data"
+    if log is None or log.model is None:
+        about = (
+            "these prompts (the file names no model: keep another model's files in another folder)"
+        )
     if result.refused:
-        return gated(result, fail_above, why=because, alpha=alpha, written=written)
-    if given.get("labels"):  # a person's labels, not the verdicts, say whether an answer leaks
-        name, bound = result.worst_by_labels() or (None, None)
-        without = sum(own.upper("leak", "labelled") is None for own in result.questions.values())
-        return gated(result, fail_above, bound, name, alpha=alpha, without=without, written=written)
+        return gate_of(tau, attempt, None, why=" ".join(result.refused))
+
     judge = result.settings.calibration
-    if (worst := result.worst_by_judge() if judge else result.worst()) is None:
-        why = MISFIT.format(given["calibration"], (judge and judge.judge) or "the judge")
-        return gated(result, fail_above, why=why, alpha=alpha, written=written)
-    return gated(result, fail_above, worst.bound, worst.prompt_id, written=written)
+    if judge and result.worst_by_judge() is None:
+        why = MISFIT.format(given["calibration"], judge.judge or "the judge")
+        return gate_of(tau, attempt, None, why=why)
+    if judge and not given.get("labels"):
+        return gate_of(tau, attempt, None, why=JUDGED)
+
+    plain = {name: value for name, value in given.items() if name not in BESIDE_THE_GATE}
+    at_level = call(**{**plain, "alpha": attempt.level})
+    if not given.get("labels"):
+        worst = at_level.worst()
+        return gate_of(tau, attempt, worst.bound, worst.prompt_id, about=about)
+    by_labels = at_level.worst_by_labels()
+    if by_labels is None:
+        ends = [own.upper("leak", "labelled") for own in result.questions.values()]
+        return gate_of(tau, attempt, None, why=without_bound(ends.count(None)))
+    return gate_of(tau, attempt, by_labels.bound, by_labels.prompt_id, about=about)
 
 
 def parameters_of(log: Log | None) -> dict[str, object]:
@@ -225,31 +271,68 @@ def compare(
         )
         error = BadInput(f"{named}: no question could be compared ({reasons}).")
     json: Given = {"page": str(page)} if page else {}
-    notes, closed = [f"The page is {page}."] if page else [], []
-    if fail_on and comparison.per_question:
-        closed.append(comparison.worse)
-        worse, where = [str(row.item) for row in comparison.with_outcome("worse")], "on average"
-        if worse:
-            where = f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})"
-        state = (
-            f"closed: B is worse {where}"
-            if comparison.worse
-            else "open: B is not shown to be worse"
-        )
-        wrong = f"it closes without a true difference with probability at most {comparison.record['alpha']:g}"
-        notes.append(f"The gate is {state}; {wrong}.")
-    if require and (claim := comparison.of_all("not_worse")):
-        absent = [one for one in comparison.record["not_compared"] if one["id"] is not None]
-        closed.append(not claim.facts["holds"] or bool(absent))
-        problem = (
-            f"nothing is proved of {plural(len(absent), 'question')} that could not be compared"
-        )
-        notes += [f"--require not-worse: {problem}."] if absent else []
-    if fail_above is not None and (row := comparison.of_all("score_worst")):
-        json["gate"] = gate_of(fail_above, row.alpha_upper, row.upper_bound)
+    notes = [f"The page is {page}."] if page else []
+    if not asked or error:
+        return Answer(comparison, json, notes, error=error)
+    attempt, at_level = _tried(call, sides, given, comparison, worst=fail_above is not None)
+    json["tries"] = attempt.as_json()
+    notes.append(attempt.sentence(SIDES))
+    closed = []
+    if fail_on:
+        closed.append(at_level.worse)
+        notes.append(_whether_worse(at_level, attempt))
+    if require and (claim := at_level.of_all("not_worse")):
+        problem = _not_proved(claim.facts, comparison.record["not_compared"])
+        closed.append(bool(problem))
+        notes += [problem] if problem else []
+    if fail_above is not None and (row := at_level.of_all("score_worst")):
+        json["gate"] = gate_of(fail_above, attempt, row.upper_bound, about=SIDES)
         closed.append(json["gate"]["closed"])
         notes.append(f"B: {json['gate']['reason']}")
-    return Answer(comparison, json, notes, int(any(closed)), error)
+    return Answer(comparison, json, notes, int(any(closed)))
+
+
+def _not_proved(claim: Mapping[str, Json], not_compared: Sequence[Mapping[str, Json]]) -> str:
+    """Why the gate --require not-worse is closed; empty where it is open."""
+    absent = [entry for entry in not_compared if entry["id"] is not None]
+    if absent:
+        some = plural(len(absent), "question")
+        return f"--require not-worse: nothing is proved of {some} that could not be compared."
+    if not claim["holds"]:
+        by = f"worse by at most {claim['by']:g}"
+        return f"The gate is closed: at the level of this try B is not proved {by}."
+    return ""
+
+
+def _tried(
+    call: Callable[..., runs.Comparison],
+    sides: Sequence[Json],
+    given: Given,
+    comparison: runs.Comparison,
+    worst: bool,
+) -> tuple[Try, runs.Comparison]:
+    """The try of the gates on these draws, and the comparison at its level."""
+    from lethe.io import tries
+
+    record, rows = comparison.record, comparison.rows()
+    questions = sorted(str(row.item) for row in rows if row.scope == "question")
+    draws = [[row.item, row.quantity, row.estimate, row.facts.get("p_value")] for row in rows]
+    if row := comparison.of_all("score_worst"):
+        draws.append([row.upper])
+    attempt = tries.begin(["compare", record["metric"], questions], draws, record["alpha"])
+    return attempt, call(*sides, **{**given, "alpha": attempt.level, "worst": worst})
+
+
+def _whether_worse(comparison: runs.Comparison, attempt: Try) -> str:
+    worse, where = [str(row.item) for row in comparison.with_outcome("worse")], "on average"
+    if worse:
+        more = ", …" if len(worse) > 1 else ""
+        where = f"on {plural(len(worse), 'question')} ({worse[0]}{more})"
+    state = "open: B is not shown to be worse at the level of this try"
+    if comparison.worse:
+        state = f"closed: B is worse {where}"
+    wrong = f"it closes without a true difference with probability at most {attempt.level:g}"
+    return f"The gate is {state}; {wrong}."
 
 
 def _refused_comparison(
@@ -263,7 +346,9 @@ def _refused_comparison(
     json: Given = {"page": str(page)} if page else {}
     notes = [f"The page is {page}."] if page else []
     if fail_above is not None:
-        json["gate"] = gate_of(fail_above, alpha, None, why=because)
+        from lethe.io.tries import Try
+
+        json["gate"] = gate_of(fail_above, Try(1, alpha), None, why=because)
     if asked:
         notes.append(f"The gate is closed: {because}")
     return Answer(comparison, json, notes, int(asked))
@@ -323,7 +408,6 @@ def evaluate(
     """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them."""
     check_gate(fail_above)
     from lethe.models import hub
-    from lethe.results import quantities
     from lethe.steps.evaluate import Interrupted, evaluated_model
 
     model: Path = given["model"]
@@ -343,25 +427,45 @@ def evaluate(
         evaluation = call(**{**given, "name": name}, folder=folder)
     except KeyboardInterrupt:
         raise Interrupted(folder / "answers") from None
-    ends = evaluation.numbers.bounds
-    # The first that a run has: by labels, with a judge's error, n fixed, stopped early.
-    largest = quantities.upper_bounds("model", ("leak_worst",), ("labelled", "judged", "sampled"))
-    largest += quantities.upper_bounds("model", ("score_worst",), ("anytime",))
-    worst = next((ends[key] for key in largest if key in ends), None)
     if fail_above is None:
         return Answer(evaluation)
+    return gated(evaluation, _gate_of_answers(evaluation, given, folder, fail_above))
+
+
+def _gate_of_answers(
+    evaluation: evaluating.Evaluation, given: Given, folder: Path, tau: float
+) -> Given:
+    """The gate on sampled answers, or on a person's labels of them; a calibration of the scorer opens none."""
+    from lethe.results import table
+    from lethe.results.ends import Ends
+
+    attempt, values = evaluation.attempt, evaluation.numbers.values
     if evaluation.refused:
-        because, alpha = " ".join(evaluation.refused), evaluation.numbers.value("alpha")
-        return gated(evaluation, fail_above, why=because, alpha=alpha)
-    if evaluation.numbers.values.get("judge_fits") is False and largest[0] not in ends:
-        why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
-        return gated(evaluation, fail_above, why=why, alpha=evaluation.numbers.value("alpha"))
+        return gate_of(tau, attempt, None, why=" ".join(evaluation.refused))
+    if given.get("calibration") and not given.get("labels"):
+        why = JUDGED
+        if values.get("judge_fits") is False:
+            why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
+        return gate_of(tau, attempt, None, why=why)
+    basis = "labelled" if given.get("labels") else "sampled"
+    worst = evaluation.numbers.upper("leak_worst", basis)
     if worst is None:
         raise BadInput(
             "--fail-above: this run has no bound of the worst question's leak probability."
         )
-    unjudged = 0 if largest[0] in ends else int(evaluation.questions["binary_share"].isna().sum())
-    return gated(evaluation, fail_above, worst, without=len(evaluation.skipped) + unjudged)
+    unjudged = len(evaluation.skipped)
+    if basis == "sampled":
+        unjudged += int(evaluation.questions["binary_share"].isna().sum())
+    if unjudged:
+        return gate_of(tau, attempt, None, why=without_bound(unjudged))
+
+    every = table.read(folder, [evaluation.models[0]]).rows(evaluation.models[0])
+    rows = [row for row in every if row.basis == basis and row.upper is not None]
+    items = [str(row.item) for row in rows if row.scope == "question" and row.quantity == "leak"]
+    uppers = Ends.of_rows(rows, items).upper(attempt.level)
+    largest = int(uppers.argmax())
+    bound = replace(worst, value=float(uppers[largest]), alpha=attempt.level)
+    return gate_of(tau, attempt, bound, items[largest])
 
 
 def sample(
@@ -423,14 +527,31 @@ def exact(
     result = call(**given, scratch=SCRATCH)
     if fail_above is None:
         return Answer(result)
-    worst = max(result.certificates.trees, key=lambda tree: tree.bounds["upper"].value)
-    return gated(
-        result,
-        fail_above,
-        worst.bounds["upper"],
-        worst.id,
-        without=len(result.certificates.skipped),
-    )
+    return gated(result, _gate_of_trees(result, given, fail_above))
+
+
+def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) -> Given:
+    from lethe.io import tries
+    from lethe.results.ends import Ends
+    from lethe.sampling.engine import model_digest
+
+    certificates = result.certificates
+    trees, rows = certificates.trees, result.rows()
+    model = given["model"]
+    named = model_digest(model) if model.is_dir() else str(model)
+    questions = sorted([*(tree.id for tree in trees), *certificates.skipped])
+    evidence = [row.facts for row in rows if row.scope == "question"]
+    alpha = trees[0].alpha if trees else EXACT.alpha
+    attempt = tries.begin(["exact", named, questions], evidence, alpha)
+    if certificates.skipped:
+        return gate_of(tau, attempt, None, why=without_bound(len(certificates.skipped)))
+    uppers = Ends.of_rows(rows, [tree.id for tree in trees]).upper(attempt.level)
+    largest = int(uppers.argmax())
+    worst = trees[largest]
+    bound = worst.bounds["upper_certain"]
+    if uppers[largest] < worst.upper_certain:
+        bound = replace(worst.bounds["upper"], value=float(uppers[largest]), alpha=attempt.level)
+    return gate_of(tau, attempt, bound, worst.id)
 
 
 def extract(

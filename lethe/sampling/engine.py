@@ -28,7 +28,6 @@ from lethe.identity import cache_key, content_digest, digest, module_of, version
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
-from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.models import checkpoints
 from lethe.models.checkpoints import InMemory, Origin, Source, whole
 from lethe.models.encoding import context_of
@@ -496,16 +495,6 @@ def model_digest(source: Origin) -> str:
     if not isinstance(source, Path):
         return secrets.token_hex(16)
     return content_digest(whole(source))  # an adapter's answers depend on its base model too
-
-
-def look(place: Path, asked: str, n: int) -> int:
-    """Which look at a model's answers a word on ``n`` answers is: each further number is one more."""
-    looks: dict[str, list[int]] = read_artifact(place)["looks"] if place.is_file() else {}
-    numbers = looks.setdefault(asked, [])
-    if n not in numbers:
-        numbers.append(n)
-        write_json(place, {"schema": SCHEMA_VERSION, "looks": looks})
-    return numbers.index(n) + 1
 
 
 def finished_of(

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import secrets
 import shutil
 import sys
 from collections import defaultdict
@@ -22,23 +23,35 @@ from lethe.evaluation.findings import findings
 from lethe.evaluation.labels import read_labels
 from lethe.evaluation.run import load
 from lethe.evaluation.standing import doubt, standings
-from lethe.identity import digest
+from lethe.io import tries
 from lethe.io.artifacts import Asked, Row, read_parts, write_splits
-from lethe.io.files import SCHEMA_VERSION, Json, alone, read_artifact, write_json
+from lethe.io.files import (
+    SCHEMA_VERSION,
+    Json,
+    alone,
+    read_artifact,
+    read_text,
+    write_json,
+    write_text,
+)
 from lethe.io.judged_answers import read_calibration
 from lethe.models.checkpoints import InMemory, Origin, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.progress import tell
 from lethe.results.verdict import level_of
 from lethe.sampling.answer_tree.asking import check_scorer
-from lethe.sampling.engine import checkpoint, look, model_digest
+from lethe.sampling.engine import checkpoint, model_digest
 from lethe.sampling.forecast import rows_within
 from lethe.scoring import MARKS, marks_of
 from lethe.scoring.text.rouge import has_words
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.steps import likelihood, metrics, report, sample, score
 
-LOOKS = "looks.json"  # which numbers of answers a word was read on
+DRAWS = "draws.txt"  # names the draws of a server, beside its answers
+# Settings of the machine, and those by which draws of one law differ.
+MACHINE = {"max_rows", "utility_n", "utility_questions", "row_budget", "vllm_from"}
+MACHINE |= {"tensor_parallel", "data_parallel"}
+COUNTED = {"n", "seed", "engine", "dtype"}
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
 
 ABOVE = "above"  # the 0/1 scorer made of a graded one
@@ -84,6 +97,9 @@ def evaluate(
         )  # as the page names the data
         write_splits(splits, named, root / "dataset")
         # The stages' messages are for people; standard output is reserved for the result.
+        attempt = tries.Try(1, params.metrics.alpha)
+        if page:  # a folder that ends with this call keeps no count
+            attempt = _begin(params, source, splits["forget"], scratch)
         with contextlib.redirect_stdout(sys.stderr):
             forget = len(splits["forget"])
             print(
@@ -105,7 +121,8 @@ def evaluate(
                 params = _marked(params, root)
             score.run(name, params.score, root, verdicts=scratch / "verdicts")
             metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
-            params = _looked(params, source, splits["forget"], root)
+            report_params = params.report.model_copy(update={"look": attempt.number})
+            params = params.model_copy(update={"report": report_params})
             if page:
                 report.run(params, root)
         run = load(params, root, {})
@@ -117,21 +134,30 @@ def evaluate(
         "utility": standing.utility.word,
     }
     found = {"numbers": model.numbers, "tau": tau, "skipped": skipped, "refused": model.refused}
-    return found | words
+    return found | words | {"attempt": attempt}
 
 
-def _looked(
-    params: EvaluationParams, source: Origin, forget: Sequence[Row], root: Path
-) -> EvaluationParams:
-    """The params with the number of this look at the model's answers; a model in memory is always new."""
+def _begin(
+    params: EvaluationParams, source: Origin, forget: Sequence[Row], scratch: Path
+) -> tries.Try:
+    """The try of these draws, written before any answer is drawn; draws of another seed or number are another try.
+
+    A model in memory is always new. A server draws other answers wherever those of an earlier call are gone, so the draws of
+    a server are named by a text beside its answers.
+    """
+    alpha = params.metrics.alpha
     if isinstance(source, InMemory):
-        return params
-    settings = params.sample.model_dump(exclude={"n", "utility_n"})
-    asked = digest(model_digest(source), [dict(row) for row in forget], settings)
-    report = params.report.model_copy(
-        update={"look": look(root / LOOKS, asked, params.sample.most)}
-    )
-    return params.model_copy(update={"report": report})
+        return tries.Try(1, alpha)
+    settings = params.sample.model_dump(mode="json", exclude=MACHINE)
+    law = {name: value for name, value in settings.items() if name not in COUNTED}
+    tested = ["eval", model_digest(source), [dict(row) for row in forget], law]
+    draws: list[object] = [settings]
+    if isinstance(source, Endpoint):
+        named = scratch / DRAWS
+        if not named.is_file():
+            write_text(named, secrets.token_hex(16))
+        draws.append(read_text(named))
+    return tries.begin(tested, draws, alpha)
 
 
 class Interrupted(LetheError):

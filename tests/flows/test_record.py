@@ -5,6 +5,7 @@ import dataclasses
 import json
 import sys
 
+import numpy as np
 import pytest
 import typer
 
@@ -37,28 +38,84 @@ def run(root, words: dict[str, dict], leaks: dict[str, list[int]]) -> list[Alarm
     """The alarms of a complete run with these verdicts and these leaking answers of 1,024 to each question."""
     write_json(root / "data/report/summary.json", {"models": words})
     for model, counts in leaks.items():
-        rows = [
-            table.Result(
-                model, "question", "leak", "sampled", f"q{place}", lower=0.0, upper=1.0, alpha_lower=0.01,
-                alpha_upper=0.01, n=1024, evidence={"leaks": count, "n": 1024, "missing": 0},
-            )
-            for place, count in enumerate(counts)
-        ]  # fmt: skip
-        table.write(table.place(root / "data", "metrics", model), rows)
+        leaks_of(root, model, counts)
     found = alarms(root, RAN, PARAMS)
     record.write(root, RAN, complete=True, changed=found)
     return found
 
 
+def leaks_of(root, model: str, counts: list[int]) -> None:
+    """Write the leaking answers of 1,024 to each question."""
+    rows = [
+        table.Result(
+            model, "question", "leak", "sampled", f"q{place}", lower=0.0, upper=1.0, alpha_lower=0.01,
+            alpha_upper=0.01, n=1024, evidence={"leaks": count, "n": 1024, "missing": 0},
+        )
+        for place, count in enumerate(counts)
+    ]  # fmt: skip
+    table.write(table.place(root / "data", "metrics", model), rows)
+
+
 @cases
-def test_a_changed_word_is_an_alarm_and_only_leaks_is_worse(tmp_path, before, after, worse, better):
-    assert run(tmp_path, {"npo": said(before), "base": said("reference")}, {}) == [], (
-        "the first run"
-    )
-    assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == [
-        Alarm("npo", "forgetting", "verdict", before, after, worse, better)
-    ]
+def test_a_changed_word_without_a_proved_change_is_neither_worse_nor_better(
+    tmp_path, before, after, said_of_it
+):
+    run(tmp_path, {"npo": said(before), "base": said("reference")}, {})
+
+    (changed,) = run(tmp_path, {"npo": said(after), "base": said("reference")}, {})
+
+    assert changed == Alarm("npo", "forgetting", "verdict", before, after, False, False)
+    assert changed.sentence() == f"npo: verdict {before} -> {after} ({said_of_it}, no change shown)"
     assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == []
+
+
+def test_a_word_beside_a_proved_change_is_worse_or_better(tmp_path):
+    run(tmp_path, {"npo": said("open")}, {"npo": [0, 5]})
+
+    worse, more = run(tmp_path, {"npo": said("leaks")}, {"npo": [0, 400]})
+    better, less = run(tmp_path, {"npo": said("forgot")}, {"npo": [0, 0]})
+
+    assert (worse.kind, worse.worse, more.worse) == ("verdict", True, True)
+    assert worse.sentence() == "npo: verdict open -> leaks"
+    assert (better.better, better.worse, less.better) == (True, False, True)
+
+
+def test_a_word_beside_a_change_of_another_model_is_not_worse(tmp_path):
+    run(tmp_path, {"npo": said("open")}, {"npo": [0], "grad_diff": [0]})
+
+    found = run(tmp_path, {"npo": said("leaks")}, {"npo": [1], "grad_diff": [900]})
+
+    assert [(one.model, one.kind) for one in found if one.worse] == [("grad_diff", "bound")]
+
+
+def test_fresh_draws_of_the_same_weights_share_one_level_over_all_runs(tmp_path):
+    for leaks in (0, 1, 0, 2):
+        run(tmp_path, {}, {"npo": [leaks]})
+
+        found = record.tried(tmp_path, PARAMS)
+
+        assert found is None  # nothing changed since the run
+    write_json(tmp_path / "data/report/summary.json", {"models": {}})
+    leaks_of(tmp_path, "npo", [3])
+    assert record.tried(tmp_path, PARAMS).number == 4  # 1, 0 and 2 before
+
+
+def test_fresh_draws_of_the_same_probabilities_close_the_gate_in_at_most_alpha_of_histories(
+    tmp_path,
+):
+    """20 runs of the words and bounds of the same model: a word flips often, and the gate stays open."""
+    rng, closed, flipped = np.random.default_rng(43), 0, 0
+    for history in range(10):
+        root = tmp_path / str(history)
+        for _ in range(20):
+            leaks = rng.binomial(1024, [0.013, 0.02, 0.001]).tolist()
+            word = "leaks" if max(leaks) > 20 else "open"
+            found = run(root, {"npo": said(word)}, {"npo": leaks})
+            flipped += any(one.kind == "verdict" and one.after == "leaks" for one in found)
+            closed += any(one.worse for one in found)
+
+    assert flipped > 10
+    assert closed == 0
 
 
 def test_a_proved_increase_is_worse_and_other_answers_of_the_same_model_are_not(tmp_path):

@@ -10,3 +10,9 @@ from tests.lethe.small_checkpoint import save_small_checkpoint
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory) -> Path:
     return save_small_checkpoint(tmp_path_factory.mktemp("model") / "mine")
+
+
+@pytest.fixture(autouse=True)
+def no_earlier_tries(tmp_path, monkeypatch):
+    """The gates of a test begin at try 1."""
+    monkeypatch.setattr("lethe.io.tries.FOLDER", tmp_path / "tries")

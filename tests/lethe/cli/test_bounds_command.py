@@ -127,11 +127,11 @@ def test_the_gate_opens_where_the_bound_certifies(tmp_path):
     done = call(path, "--fail-above", "0.01")
     assert done.exit_code == 1
     assert (
-        " ".join(done.output.split()).rpartition("The gate is closed")[2].count("0.01)") == 1
-    )  # its level
+        " ".join(done.output.split()).rpartition("The gate is closed")[2].count("0.005)") == 1
+    )  # its level: the first try takes half of alpha
     gate = result(path, "--fail-above", "0.05")["gate"]
-    assert (gate["tau"], gate["closed"], gate["alpha"]) == (0.05, False, 0.01)
-    assert gate["bound"] == result(path)["worst_prompt"]["bound"]
+    assert (gate["tau"], gate["closed"], gate["alpha"]) == (0.05, False, 0.005)
+    assert gate["bound"] == result(path, "--alpha", 0.005)["worst_prompt"]["bound"]
 
 
 def test_a_table_that_a_rule_could_stop_has_anytime_bounds_alone(tmp_path):

@@ -238,11 +238,11 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
 
 
 def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
-    for tau, status in ((0.44, 0), (0.43, 1)):
+    for tau, status in ((0.49, 0), (0.48, 1)):
         done = call(checkpoint, "--name", "x", "--fail-above", str(tau), "--json")
         gate = json.loads(done.stdout)["gate"]
         assert (done.exit_code, gate["closed"]) == (status, bool(status)), done.output
-        assert gate["bound"] == binary_upper(0, 8, 0.01) == json.loads(done.stdout)["m_bin_worst"]
+        assert gate["bound"] == binary_upper(0, 8, 0.005)  # the first try takes half of alpha
     (place / "calibration.csv").write_text("label,verdict\n" + "1,1\n1,0\n0,0\n0,0\n" * 20)
     done = call(
         checkpoint,
@@ -251,12 +251,12 @@ def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
         "--calibration",
         "calibration.csv",
         "--fail-above",
-        "0.44",
+        "0.99",
         "--json",
     )
     found = json.loads(done.stdout)
-    assert found["gate"]["bound"] == found["judged_worst"] > 0.44
-    assert done.exit_code == 1
+    assert (done.exit_code, found["gate"]["bound"]) == (1, None)  # a judge may be blind on one
+    assert "--labels" in found["gate"]["reason"]
     (place / "calibration.csv").write_text(
         "label,verdict\n" + "1,1\n0,1\n" * 200
     )  # no judge that says no
@@ -311,3 +311,25 @@ def test_sampled_answers_are_scored(checkpoint, place):
     drawn = table[table["sample"] >= 0]
     assert found["leaks"] == drawn.groupby("prompt_id", sort=False)["leak"].sum().to_dict()
     assert "--data" in sample.refused("Who is Ada?")
+
+
+def test_other_seeds_of_a_gate_are_further_tries_and_the_same_seed_is_none(checkpoint, place):
+    def tries(*more):
+        done = call(checkpoint, "--name", "x", *more, "--fail-above", "0.9", "--json")
+        return json.loads(done.stdout)["gate"]["tries"]["count"]
+
+    assert [tries("--seed", seed) for seed in (0, 1, 0, 2)] == [1, 2, 1, 3]
+
+
+def test_an_evaluation_that_ends_before_its_gate_is_a_try(checkpoint, place, monkeypatch):
+    from lethe.steps import score
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(score, "run", interrupted)
+        call(checkpoint, "--name", "x", "--seed", 1, "--fail-above", "0.9")
+
+    done = call(checkpoint, "--name", "y", "--seed", 2, "--fail-above", "0.9", "--json")
+    assert json.loads(done.stdout)["gate"]["tries"]["count"] == 2

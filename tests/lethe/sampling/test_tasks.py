@@ -15,7 +15,7 @@ from lethe.errors import LetheError
 from lethe.io import artifacts
 from lethe.models.encoding import Encoder
 from lethe.sampling import engine as keeping
-from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Settings, finished_of, look
+from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Settings, finished_of
 from lethe.sampling.prefix_engine import PrefixEngine
 from lethe.sampling.tasks import (
     Asking,
@@ -245,9 +245,3 @@ def test_the_engines_code_decides(weights, monkeypatch, module, moves):
     before = place(weights)
     monkeypatch.setattr(identity, "library", lambda: touched(module))
     assert (place(weights) != before) == moves
-
-
-def test_another_number_of_answers_is_a_further_look_and_a_rerun_is_none(tmp_path):
-    place = tmp_path / "looks.json"
-    assert [look(place, "npo", n) for n in (64, 256, 64, 1024, 256)] == [1, 2, 1, 3, 2]
-    assert look(place, "another model", 256) == 1
