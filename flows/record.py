@@ -19,9 +19,9 @@ from flows.workspace import SCRATCH
 from lethe.config.schema import Params
 from lethe.errors import LetheError, OtherSchema, plural, visible
 from lethe.evaluation.findings import judged_exactly
-from lethe.io.artifacts import measured
 from lethe.identity import content_digest
-from lethe.io.files import SCHEMA_VERSION, atomic_folder, plain, read_artifact, write_json
+from lethe.io.artifacts import measured
+from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, plain, read_artifact, write_json
 from lethe.io.tries import Try, begin
 from lethe.progress import duration
 from lethe.results import table
@@ -135,7 +135,7 @@ class RunRecord:
     # Of each model of which nothing may be claimed: the reasons.
     refused: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     # Which comparison with the run before this is, and the alpha that all of them share; None where nothing differs.
-    tries: dict[str, int | float | bool | str] | None = None
+    tries: dict[str, Json] | None = None
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
@@ -357,6 +357,9 @@ def write(
     }
     reasons = {name: list(reasons_of(results.model(name))) for name in names}
     former, former_of = (last.metrics, last.metrics_of) if last else (None, None)
+    tries = None
+    if attempt is not None:
+        tries = {**attempt.as_json(), "sentence": attempt.sentence(WEIGHTS)}
     finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     record = RunRecord(
         finished=finished,
@@ -372,7 +375,7 @@ def write(
         verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
         took=(last.took if last else {})
         | {name: (finished, end.seconds) for name, end in stages.items() if end.why == "ran"},
-        tries=attempt and {**attempt.as_json(), "sentence": attempt.sentence(WEIGHTS)},
+        tries=tries,
     )
     write_json(root / FILE, record.as_json())
     if not complete:

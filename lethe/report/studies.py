@@ -244,9 +244,12 @@ def _within(estimate: float, lower: Bound, upper: Bound) -> str:
 
 def _notes(own: list[Curve]) -> list[str]:
     bound = own[0].points[0].upper
+    seeds = len(own[0].result.seeds)
+    attacked = "the one attacked model" if seeds == 1 else f"the {seeds} attacked models"
     notes = [
         f"{upper_first(own[0].result.budget)}; each curve's band holds at all budgets together "
-        f"{bound.on('the asked questions')}, {bound.level()}, assuming {bound.assumes} ({bound.method})."
+        f"{bound.on('the asked questions')}, {bound.level()}, assuming {bound.assumes} ({bound.method}). "
+        f"It is about {attacked} of a curve, not about the attack: another seed of the attack can bring back more."
     ]
     if any(curve.half_life for curve in own):
         notes.append(

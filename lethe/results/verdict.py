@@ -17,8 +17,10 @@ Utility, by the mean score on questions that the model should still answer, agai
 What holds. A model whose every true difference is at most tau can only be falsely called *leaks*; any other model can only be
 falsely called *forgot*. Either has probability at most the level of the model and the look (`level_of`), by Holm (1979) over
 the questions for *leaks* and as an intersection-union test for *forgot*. The levels add up to alpha, so over all models and
-looks any false word has probability at most alpha. "Above chance" and the worst question's ends are two further families,
-each with the same level. A wider interval never earns *leaks* or *forgot*.
+looks a false *leaks* or *forgot* has probability at most alpha. Nothing else is covered: "above chance", the worst question's
+ends, leaks of the thinking or of later turns, and utility are families of their own with an alpha each (docs/verdict.md).
+Beside one Retrain a word is about this Retrain, not about every model that never saw the forget set. A wider interval never
+earns *leaks* or *forgot*.
 """
 
 import math
