@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 
 from lethe.config.evaluating import Endpoint
-from lethe.errors import BadInput, LetheError, plural
+from lethe.errors import BadInput, LetheError, plural, visible
 from lethe.identity import digest
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, FAILED, FILTERED
 from lethe.io.artifacts import GREEDY
@@ -25,6 +25,7 @@ from lethe.sampling.endpoint_client import (
     Client,
     Drawn,
     Failed,
+    Probe,
     Probes,
     ServerGone,
     drift,
@@ -32,6 +33,7 @@ from lethe.sampling.endpoint_client import (
     probe,
     run,
 )
+from lethe.sampling.endpoint_reply import cleaned_within
 from lethe.sampling.engine import Answers, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
@@ -73,7 +75,8 @@ class Journal:
         content = place.read_bytes() if place.is_file() else b""
         for line in content.split(b"\n"):
             try:
-                values = json.loads(line)
+                # An earlier release kept texts as the server sent them.
+                values = cleaned_within(json.loads(line))
                 number = values.pop("sample")
                 self.take({number: Drawn(**{**values, "spent": tuple(values["spent"])})})
             except (ValueError, KeyError, TypeError, AttributeError):
@@ -137,7 +140,7 @@ class EndpointEngine:
         except ServerGone as gone:
             if not again:
                 raise
-            print(gone, file=sys.stderr)
+            print(visible(str(gone)), file=sys.stderr)
         if self.capped and not again:
             drawn = sum(len(journal.answers) for journal in self.journals.values())
             raise CapReached(self.endpoint.max_tokens_total or 0, drawn, planned)
@@ -153,10 +156,8 @@ class EndpointEngine:
             probes = restored(Probes, finished)
         else:
             probes = run(probe(self.client))
-            if not probes.models:
-                raise LetheError(f"{self.endpoint} answered none of the probes: nothing was drawn.")
             keep(place, asdict(probes))
-        print(*probes.each, sep="\n", file=sys.stderr)
+        _show(probes.each)
         self.spent, self.client.whole = self.spent + probes.spent, probes.whole
         return probes
 
@@ -168,7 +169,7 @@ class EndpointEngine:
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
         if place not in self.journals:
             self.journals[place] = Journal(place)
-            self.spent += sum(sum(own.spent) for own in self.journals[place].answers.values())
+            self.spent += sum(sum(drawn.spent) for drawn in self.journals[place].lines.values())
         return self.journals[place]
 
     def _missing(self, prompt: Prompt, settings: Settings) -> set[int]:
@@ -238,28 +239,36 @@ class EndpointEngine:
         try:
             drawn = (await self.client.ask(job.ask, str(job)))[: len(job.numbers)]
             if not drawn:
-                raise Failed("no answer in it")
+                raise Failed("no answer in it", answered=True)
         except Failed as failure:
             kind = str(failure)
-            if kind != FILTERED:
-                journals[job.prompt.prompt_id].add(
-                    dict.fromkeys(job.numbers, replace(NONE, model=kind))
-                )
-                self.in_a_row += 1
-                if self.in_a_row >= max(MOST_AT_ONCE, 2 * self.endpoint.concurrency):
-                    raise ServerGone(
-                        self.endpoint, str(job), f"{self.in_a_row} requests in a row failed: {kind}"
-                    ) from None
-                return len(job.numbers)
-            drawn = [replace(NONE, reason=FILTERED, model=self.endpoint.name)] * len(job.numbers)
+            missing = replace(NONE, model=kind)
+            if kind == FILTERED:
+                missing = replace(NONE, reason=FILTERED, model=self.endpoint.name)
+            if (
+                failure.answered
+            ):  # the server may charge for it, and says nothing that can be believed
+                missing = replace(missing, spent=(most / len(job.numbers), 0.0))
+            drawn = [missing] * len(job.numbers)
         finally:
             self.reserved -= most
-        self.in_a_row = 0
-        self.spent += sum(sum(own.spent) for own in drawn)
+        self.spent += sum(sum(answer.spent) for answer in drawn)
         journals[job.prompt.prompt_id].add(dict(zip(job.numbers, drawn, strict=False)))
+        self._count_failures(job, drawn)
         for number in job.numbers[len(drawn) :]:
             jobs.append(Job(job.prompt, (number,), replace(job.ask, n=1)))
         return len(drawn)
+
+    def _count_failures(self, job: Job, drawn: Sequence[Drawn]) -> None:
+        """Raise `ServerGone` after so many requests in a row that brought no answer."""
+        if any(answer.reason != FAILED for answer in drawn):
+            self.in_a_row = 0
+            return
+        self.in_a_row += 1
+        if self.in_a_row < max(MOST_AT_ONCE, 2 * self.endpoint.concurrency):
+            return
+        why = f"{self.in_a_row} requests in a row failed: {drawn[-1].kind.removeprefix('failed: ')}"
+        raise ServerGone(self.endpoint, str(job), why)
 
     def plan(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> str:
         each = [(prompt, settings) for prompts, settings in work for prompt in prompts]
@@ -300,7 +309,7 @@ class EndpointEngine:
             for one in ordered
         ]
         probes = (*self.probes.each, identity(models), drift(in_time))
-        print(*probes[-2:], sep="\n", file=sys.stderr)
+        _show(probes[-2:])
         first, last = (
             (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
         )
@@ -340,6 +349,11 @@ def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
     return Answers(
         prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns)
     )
+
+
+def _show(probes: Sequence[Probe]) -> None:
+    for tried in probes:
+        print(visible(str(tried)), file=sys.stderr)
 
 
 def time_of(seconds: float) -> str:

@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -19,14 +19,30 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from lethe.config.evaluating import Endpoint
-from lethe.errors import BadInput, BadValue, LetheError
-from lethe.io.answer_ends import ANSWERED, FAILED, FILTERED, REFUSED, TOOL_CALLS, end_of
+from lethe.errors import BadInput, BadValue, LetheError, plural
+from lethe.io.answer_ends import (
+    ANSWERED,
+    ASKED_AGAIN,
+    FAILED,
+    FILTERED,
+    REFUSED,
+    TOOL_CALLS,
+    end_of,
+)
 from lethe.io.files import Json
+from lethe.sampling.endpoint_reply import (
+    BadReply,
+    ChatChoice,
+    ChatReply,
+    PlainChoice,
+    PlainReply,
+    Usage,
+    read,
+)
 
 if TYPE_CHECKING:
     from openai import APIStatusError
 
-REASONING = ("reasoning_content", "reasoning")  # the fields in which servers put the thinking
 CHARACTERS = 3  # of a token, for an estimate before the server has counted
 # What overrides a server's own settings, such as those of a model's generation_config.json, which cut rare answers off.
 WHOLE = {"top_k": -1, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -45,7 +61,11 @@ class ServerGone(LetheError):
 
 
 class Failed(Exception):
-    """A request without an answer; its text is the kind that is counted."""
+    """A request without an answer; its text is the kind that is counted. ``answered``: the server may charge for it."""
+
+    def __init__(self, kind: str, answered: bool = False):
+        super().__init__(kind)
+        self.answered = answered
 
 
 @dataclass(frozen=True)
@@ -110,6 +130,9 @@ class Client:
     async def __aenter__(self) -> Client:
         import openai
 
+        from lethe.sampling.endpoint_http import LimitedClient
+
+        self.http = LimitedClient(self.endpoint.timeout)
         self.openai = openai.AsyncOpenAI(
             base_url=self.endpoint.endpoint,
             api_key=self._key,
@@ -117,6 +140,7 @@ class Client:
             default_headers={"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit},  # type: ignore[dict-item]
             timeout=self.endpoint.timeout,
             max_retries=self.endpoint.retries,  # the client waits longer each time, or as long as Retry-After says
+            http_client=self.http,
         )
         return self
 
@@ -125,11 +149,30 @@ class Client:
 
     async def ask(self, ask: Ask, request: str) -> list[Drawn]:
         """The answers to one request; ``request`` names it in errors."""
+        self.http.expect(ask.n * ask.max_tokens, ask.logprobs or 0)
+        content = await self.received(self._send(ask), request)
+        reply: ChatReply | PlainReply
+        try:
+            if self.chat:
+                reply = read(ChatReply, content)
+            else:
+                reply = read(PlainReply, content)
+        except BadReply as wrong:
+            raise Failed(str(wrong), answered=True) from None
+        if len(reply.choices) > ask.n:
+            raise Failed("more answers than asked for", answered=True)
+        return [self._drawn(choice, reply, ask) for choice in reply.choices]
+
+    async def received(self, sent: Awaitable[bytes], request: str) -> bytes:
+        """The content of a reply that has come whole; `Failed`, `BadInput` or `ServerGone` where none came."""
         import openai
 
+        from lethe.sampling.endpoint_http import Unreadable
+
         try:
-            response = await self._send(ask)
-            return [self._drawn(choice, response, ask) for choice in response.choices]
+            return await sent
+        except Unreadable as unread:
+            raise Failed(str(unread), answered=True) from None
         except openai.APITimeoutError:
             raise Failed("timeout") from None
         except openai.APIConnectionError:
@@ -137,81 +180,101 @@ class Client:
             raise Failed("connection") from None
         except openai.APIStatusError as error:
             raise self._refused(error) from None
-        except (openai.OpenAIError, AttributeError, TypeError, ValueError, IndexError):
-            raise Failed("not the JSON of an answer") from None
+        except Exception:  # whatever a library raises of a reply that was made to break it
+            raise Failed("a reply that cannot be read", answered=True) from None
 
-    async def _send(self, ask: Ask) -> Json:
-        cuts = WHOLE if self.whole else {}
-        cuts = cuts | {
-            key: getattr(ask, key)
-            for key, none in (("top_p", 1), ("top_k", 0))
-            if getattr(ask, key) != none
-        }
-        given: dict[str, Json] = {
+    async def post(self, address: str, body: Mapping[str, Json]) -> bytes:
+        """The content of the reply, unread; ``address`` continues that of the endpoint, unless it is whole."""
+        import httpx2
+
+        response = await self.openai.post(address, body=body, cast_to=httpx2.Response)
+        return response.content
+
+    async def _send(self, ask: Ask) -> bytes:
+        body: dict[str, Json] = {
             "model": self.endpoint.name,
             "temperature": ask.temperature,
             self.limit: ask.max_tokens,
-            **({"n": ask.n} if ask.n > 1 else {}),
-            **({"extra_body": cuts} if cuts else {}),
-            **({"seed": ask.seed} if ask.seed is not None else {}),
         }
-        if ask.logprobs:
-            given |= (
-                {"logprobs": True, "top_logprobs": ask.logprobs}
-                if self.chat
-                else {"logprobs": ask.logprobs}
-            )
+        if self.whole:
+            body |= WHOLE
+        if ask.top_p != 1:
+            body["top_p"] = ask.top_p
+        if ask.top_k != 0:
+            body["top_k"] = ask.top_k
+        if ask.n > 1:
+            body["n"] = ask.n
+        if ask.seed is not None:
+            body["seed"] = ask.seed
         if not self.chat:
-            return await self.openai.completions.create(prompt=ask.text, **given)
+            if ask.logprobs:
+                body["logprobs"] = ask.logprobs
+            return await self.post("/completions", body | {"prompt": ask.text})
+
         from openai import BadRequestError
 
-        messages: Json = [
-            {"role": role, "content": text} for role, text in (*ask.before, ("user", ask.text))
-        ]
+        if ask.logprobs:
+            body |= {"logprobs": True, "top_logprobs": ask.logprobs}
+        turns = (*ask.before, ("user", ask.text))
+        body["messages"] = [{"role": role, "content": text} for role, text in turns]
         try:
-            return await self.openai.chat.completions.create(messages=messages, **given)
+            return await self.post("/chat/completions", body)
         except BadRequestError as error:
             if error.param != "max_tokens" or self.limit != "max_tokens":
                 raise
             self.limit = "max_completion_tokens"  # newer models take this name alone
             return await self._send(ask)
 
-    def _drawn(self, choice: Json, response: Json, ask: Ask) -> Drawn:
-        text, reason = (choice.message.content if self.chat else choice.text), choice.finish_reason
-        thought = [getattr(choice.message, field, None) for field in REASONING] if self.chat else []
-        thinking = next((own for own in thought if own and isinstance(own, str)), None)
-        refusal = getattr(choice.message, "refusal", None) if self.chat else None
-        called = getattr(choice.message, "tool_calls", None) if self.chat else None
-        if text is not None and not isinstance(text, str):
-            raise TypeError(text)
+    def _drawn(
+        self, choice: ChatChoice | PlainChoice, reply: ChatReply | PlainReply, ask: Ask
+    ) -> Drawn:
+        refused, called, thinking = False, False, None
+        if isinstance(choice, ChatChoice):
+            text = choice.message.content
+            thinking = choice.message.reasoning_content or choice.message.reasoning or None
+            refused = bool(choice.message.refusal)
+            called = bool(choice.message.tool_calls)
+        else:
+            text = choice.text
         if thinking and not text:
             text = None  # thinking without an answer after it left none, which is not an empty one
-        if refusal:
+        if refused:
             reason = REFUSED
         elif called and not text:
             reason = TOOL_CALLS
         else:
-            reason = end_of(reason, thinking if text is None else text)
+            reason = end_of(choice.finish_reason, thinking if text is None else text)
         if reason not in ANSWERED:
             text = None
-        steps = _steps(choice.logprobs, self.chat)
-        usage, share = response.usage, max(1, len(response.choices))
-        read = usage.prompt_tokens if usage else len(ask.text) / CHARACTERS
-        wrote = (usage.completion_tokens if usage else len(text or "") / CHARACTERS) / share
-        sure = [math.exp(max([own, *tops.values()])) for _, own, tops in steps]
+
+        usage = reply.usage or Usage()
+        read_tokens: float | None = usage.prompt_tokens
+        if read_tokens is None:
+            read_tokens = len(ask.text) / CHARACTERS
+        share = len(reply.choices)
+        written: float = len(text or "") / CHARACTERS
+        if usage.completion_tokens is not None:
+            written = usage.completion_tokens / share
+
+        steps = choice.logprobs.steps if choice.logprobs else []
+        stated = [step.log_probability for step in steps]
+        sure = [
+            math.exp(min(0.0, max([step.log_probability, *step.likeliest.values()])))
+            for step in steps
+        ]
         return Drawn(
             text,
             reason,
-            len(steps) or round(wrote),
+            len(steps) or round(written),
             math.fsum(sure) / len(sure) if sure else None,
-            str(response.model),
-            response.system_fingerprint,
+            reply.model,
+            reply.system_fingerprint,
             time.time(),
-            (read / share, wrote),
-            steps[0][0] if steps else None,
-            steps[0][2] or None if steps else None,
-            math.exp(math.fsum(own for _, own, _ in steps)) if steps else None,
-            thinking,
+            (read_tokens / share, written),
+            first=steps[0].token if steps else None,
+            stated=steps[0].likeliest or None if steps else None,
+            mass=math.exp(min(0.0, math.fsum(stated))) if steps else None,
+            thinking=thinking,
         )
 
     def _refused(self, error: APIStatusError) -> Exception:
@@ -230,36 +293,30 @@ class Client:
             return BadInput(
                 f"{url} has no model {self.endpoint.name!r}, or no {kind} at this address (status 404)."
             )
+        if 300 <= status < 400:
+            return BadInput(
+                f"{url} redirects to another address (status {status}), and Lethe sends the questions nowhere else. Give "
+                "the address that answers."
+            )
         if getattr(error, "code", None) == "content_filter":
             return Failed(FILTERED)
         return Failed(f"status {status}")
 
     async def alive(self, request: str, retries: int = 1) -> None:
         """Raise `ServerGone` where the server takes no connection at all."""
+        import httpx2
         import openai
 
         try:
-            await self.openai.with_options(max_retries=retries).models.list()
+            await self.openai.with_options(max_retries=retries).get(
+                "/models", cast_to=httpx2.Response
+            )
         except openai.APIStatusError:
             return
         except openai.APIConnectionError:
             raise ServerGone(self.endpoint, request, "no connection") from None
-        except (openai.OpenAIError, ValueError):
+        except Exception:  # an answer that no library reads is one
             return
-
-
-def _steps(logprobs: Json, chat: bool) -> list[tuple[str, float, dict[str, float]]]:
-    """Each token of an answer: the token, its log-probability, and those of the likeliest tokens."""
-    if logprobs is None:
-        return []
-    if chat:
-        return [
-            (step.token, step.logprob, {top.token: top.logprob for top in step.top_logprobs or ()})
-            for step in logprobs.content or ()
-        ]
-    tops = logprobs.top_logprobs or [{}] * len(logprobs.tokens or ())
-    chosen = zip(logprobs.tokens or (), logprobs.token_logprobs or (), tops, strict=True)
-    return [(token, own, dict(top or {})) for token, own, top in chosen]
 
 
 def run(work: Coroutine[object, None, Done]) -> Done:
@@ -269,7 +326,10 @@ def run(work: Coroutine[object, None, Done]) -> Done:
         try:
             return asyncio.run(work)
         except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
+            first: BaseException = group
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            raise first from None
 
     try:
         asyncio.get_running_loop()
@@ -290,6 +350,7 @@ DRIFT, SHUFFLES, BLOCK = (
     200,
 )  # level of the test for a change, its permutations, answers of a block
 SEED = 7
+MOST_NAMES = 4  # of a server, in a sentence
 
 
 @dataclass(frozen=True)
@@ -304,6 +365,14 @@ class Probe:
     def __str__(self) -> str:
         word = {True: "ok", False: "FAILED" if self.needed else "no", None: "unknown"}[self.passed]
         return f"probe {self.name}: {word}: {self.sentence}"
+
+
+class NoProbe(LetheError):
+    """A server that answered none of the first probes."""
+
+    def __init__(self, endpoint: Endpoint, failures: Mapping[str, int]):
+        kinds = ", ".join(failures)
+        super().__init__(f"{endpoint} answered none of the probes ({kinds}): nothing was drawn.")
 
 
 @dataclass(frozen=True)
@@ -321,11 +390,16 @@ async def probe(client: Client) -> Probes:
     """Try the server with some sixty short requests."""
     spent, models = 0.0, dict[tuple[str, str | None], None]()
 
+    failures = Counter[str]()
+
     async def one(name: str, ask: Ask) -> list[Drawn]:
         try:
-            return await client.ask(ask, f"the probe {name}")
-        except Failed:  # no answers
+            drawn = await client.ask(ask, f"the probe {name}")
+        except Failed as failure:  # no answers
+            failures[str(failure)] += 1
             return []
+        failures.update(answer.kind for answer in drawn if answer.reason in ASKED_AGAIN)
+        return [answer for answer in drawn if answer.reason not in ASKED_AGAIN]
 
     async def ask(name: str, asks: Sequence[Ask]) -> list[Drawn]:
         nonlocal spent, models
@@ -343,6 +417,8 @@ async def probe(client: Client) -> Probes:
         cut = await ask("cuts", [Ask(OPEN, top_k=1)] * CUT)
         client.whole = bool(cut)
         repeated = await ask("draws", [Ask(OPEN)])
+        if not (cut or repeated):  # a server that lets each request time out would take hours
+            raise NoProbe(client.endpoint, failures)
         repeated += await ask("draws", [Ask(OPEN)] * (REPEATED - 1))
         varied = await ask(
             "draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)]
@@ -479,7 +555,10 @@ def _seed(drawn: Sequence[Sequence[Drawn]], random: bool) -> Probe:
 
 def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
     names = [f"{model} ({fingerprint})" if fingerprint else model for model, fingerprint in models]
-    text = f"the server says that it is {' and '.join(names)}"
+    shown = names[:MOST_NAMES]
+    if len(names) > MOST_NAMES:
+        shown.append(plural(len(names) - MOST_NAMES, "other name"))
+    text = f"the server says that it is {' and '.join(shown)}"
     return Probe("identity", len(names) == 1 if names else None, text)
 
 

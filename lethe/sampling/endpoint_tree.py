@@ -8,7 +8,9 @@ Tokens are sent and named by their ids (vLLM), because a text can be spelled in 
 import asyncio
 import heapq
 import math
+import re
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from lethe.errors import BadInput
 from lethe.io.answer_ends import CUT_OFF, STOPPED, end_of
@@ -16,7 +18,16 @@ from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models.encoding import CHAT, read_template, worded
 from lethe.sampling.answer_tree.asking import Rule
-from lethe.sampling.endpoint_client import Client, ServerGone
+from lethe.sampling.endpoint_client import Client, Failed
+from lethe.sampling.endpoint_reply import (
+    ROUNDING,
+    BadReply,
+    Detokenized,
+    PlainChoice,
+    PlainReply,
+    Tokenized,
+    read,
+)
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
 from lethe.statistics.leak_trees import AS_STATED, AnswerTree, HeavyLeak
 
@@ -24,7 +35,9 @@ NAMED, TOP = (
     "token_id:",
     20,
 )  # how vLLM writes an id; the most log-probabilities that it gives by default
+TOKEN_NAME = re.compile(f"{NAMED}(0|[1-9][0-9]{{0,9}})")
 SHOWN = 5  # heavy leaks of a question
+TokenReply = TypeVar("TokenReply", Tokenized, Detokenized)
 
 
 class Walker:
@@ -67,7 +80,9 @@ class Walker:
         while open_prefixes and self.requests - started < most:
             room = min(self.client.endpoint.concurrency, most - self.requests + started)
             heaviest = [heapq.heappop(open_prefixes) for _ in range(min(room, len(open_prefixes)))]
-            await asyncio.gather(*(grow(-mass, prefix) for mass, prefix in heaviest))
+            async with asyncio.TaskGroup() as group:
+                for mass, prefix in heaviest:
+                    group.create_task(grow(-mass, prefix))
         masses = Masses(tuple(leak), tuple(clean))
         return AnswerTree.of(
             row["id"],
@@ -87,25 +102,27 @@ class Walker:
                 "messages": [{"role": "user", "content": given["prompt"]}],
                 "add_generation_prompt": True,
             }
-        return list((await self._post("tokenize", given))["tokens"])
+        return (await self._asked("tokenize", given, Tokenized)).tokens
 
     async def _text(self, ids: Sequence[int]) -> str:
-        return str((await self._post("detokenize", {"tokens": list(ids)}))["prompt"]) if ids else ""
+        if not ids:
+            return ""
+        return (await self._asked("detokenize", {"tokens": list(ids)}, Detokenized)).prompt
 
-    async def _post(self, path: str, given: Mapping[str, Json]) -> Mapping[str, Json]:
-        import openai
-
+    async def _asked(
+        self, path: str, given: Mapping[str, Json], kind: type[TokenReply]
+    ) -> TokenReply:
         body = {"model": self.client.endpoint.name, **given}
+        self.client.http.expect(sum(map(len, map(str, given.values()))), 0)
         try:
-            answer: Json = await self.client.openai.with_options(max_retries=2).post(
-                f"{self.root}/{path}", body=body, cast_to=object
-            )
-            answer["tokens" if path == "tokenize" else "prompt"]
-        except (openai.OpenAIError, KeyError, TypeError, ValueError):
-            raise self._refusal(
-                f"has no /{path}, without which tokens cannot be told apart"
-            ) from None
-        return dict(answer)
+            sent = self.client.post(f"{self.root}/{path}", body)
+            return read(kind, await self.client.received(sent, f"/{path}"))
+        except (Failed, BadReply):
+            pass
+        except BadInput as error:
+            if "redirects" in str(error):
+                raise
+        raise self._refusal(f"has no /{path}, without which tokens cannot be told apart")
 
     def _refusal(self, fault: str) -> BadInput:
         return BadInput(
@@ -113,38 +130,50 @@ class Walker:
             "(lethe eval --endpoint)."
         )
 
-    async def _complete(self, ids: Sequence[int], **more: object) -> Json:
-        import openai
-
+    async def _complete(self, ids: Sequence[int], **more: object) -> PlainChoice:
         self.requests += 1
-        given = {"return_tokens_as_token_ids": True, "add_special_tokens": False, **more}
+        body = {
+            "model": self.client.endpoint.name,
+            "prompt": list(ids),
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "logprobs": TOP,
+            "return_tokens_as_token_ids": True,
+            "add_special_tokens": False,
+            **more,
+        }
         try:
-            response = await self.client.openai.completions.create(
-                model=self.client.endpoint.name,
-                prompt=list(ids),
-                max_tokens=1,
-                temperature=1.0,
-                logprobs=TOP,
-                extra_body=given,
-            )
-            return response.choices[0]
-        except openai.APIConnectionError:
-            await self.client.alive("a step of the walk")
-            raise ServerGone(
-                self.client.endpoint, "a step of the walk", "the connection broke"
-            ) from None
-        except openai.APIStatusError as error:
+            sent = self.client.post("/completions", body)
+            content = await self.client.received(sent, "a step of the walk")
+            reply = read(PlainReply, content)
+        except (Failed, BadReply) as failure:
             raise BadInput(
-                f"{self.client.endpoint}: a step of the walk failed with status {error.status_code}. Start vLLM's "
-                f"server with --max-logprobs {TOP}, and see that question and answer fit its context."
+                f"{self.client.endpoint}: a step of the walk failed ({failure}). Start vLLM's server with "
+                f"--max-logprobs {TOP}, and see that question and answer fit its context."
             ) from None
+        if len(reply.choices) != 1:
+            raise self._refusal(f"gives {len(reply.choices)} answers to a request for one")
+        return reply.choices[0]
 
     async def _next(self, ids: Sequence[int]) -> dict[int, float]:
         """The stated probabilities of the likeliest next tokens."""
-        stated = getattr((await self._complete(ids)).logprobs, "top_logprobs", None)
-        if not stated or not all(name.startswith(NAMED) for name in stated[0]):
+        logprobs = (await self._complete(ids)).logprobs
+        steps = logprobs.steps if logprobs else []
+        stated = steps[0].likeliest if steps else {}
+        named = {token: TOKEN_NAME.fullmatch(token) for token in stated}
+        if not stated or not all(named.values()):
             raise self._refusal("does not state log-probabilities by token id")
-        return {int(name.removeprefix(NAMED)): math.exp(value) for name, value in stated[0].items()}
+        shares = {
+            int(match[1]): math.exp(min(0.0, stated[token]))
+            for token, match in named.items()
+            if match
+        }
+        total = math.fsum(shares.values())
+        if total > 1 + ROUNDING:
+            raise self._refusal(
+                f"states probabilities of the next token that add up to {total:.3g}, more than 1"
+            )
+        return shares
 
     def _kind(self, token: int, ids: Sequence[int]) -> asyncio.Task[str]:
         """Whether a token ends an answer, adds text, or neither, which leaves what it opens unknown."""
@@ -154,7 +183,8 @@ class Walker:
 
     async def _forced(self, token: int, ids: Sequence[int]) -> str:
         choice = await self._complete(ids, allowed_token_ids=[token])
-        if (choice.logprobs.tokens or [""])[0] != f"{NAMED}{token}":
+        steps = choice.logprobs.steps if choice.logprobs else []
+        if not steps or steps[0].token != f"{NAMED}{token}":
             raise self._refusal(
                 "does not draw the token that it is allowed (allowed_token_ids), so the end of an answer cannot be told"
             )

@@ -1,5 +1,8 @@
 """Answers of a served model: which servers the probes catch, what is kept, what is missing, and what is never written."""
 
+import contextlib
+import functools
+import gzip
 import json
 import os
 import random
@@ -8,9 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -697,3 +703,146 @@ def test_wrong_use_is_refused_without_the_secret(tmp_path, given):
 def test_no_server_at_all(tmp_path):
     with pytest.raises(LetheError, match="9/v1"):
         lethe.evaluate("m", ROWS, n=4, folder=tmp_path / "out", endpoint="http://127.0.0.1:9/v1")
+
+
+def raw(served: Callable[[Any], None]) -> FaultServer:
+    """A server that writes its replies to the connection as ``served`` does; its list of models is sound."""
+
+    class RawServer(FaultServer):
+        def __enter__(self):
+            super().__enter__()
+            handler = self.server.RequestHandlerClass
+
+            def reply(request, code, content, headers=()):
+                if request.command == "GET":
+                    sound(request, code, content, headers)
+                    return
+                with contextlib.suppress(OSError):
+                    served(request)
+
+            sound, handler.reply = handler.reply, reply
+            return self
+
+    return RawServer()
+
+
+def drips(request: Any) -> None:
+    """A byte a tenth of a second, for ever."""
+    request.send_response(200)
+    request.send_header("Content-Type", "application/json")
+    request.end_headers()
+    while True:
+        request.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+def never_ends(request: Any) -> None:
+    request.send_response(200)
+    request.end_headers()
+    while True:
+        request.wfile.write(b" " * 65536)
+
+
+@functools.cache
+def bomb() -> bytes:
+    """A hundred megabytes in a hundred kilobytes."""
+    return gzip.compress(b" " * 100_000_000)
+
+
+def packs(request: Any) -> None:
+    request.send_response(200)
+    request.send_header("Content-Encoding", "gzip")
+    request.send_header("Content-Length", str(len(bomb())))
+    request.end_headers()
+    request.wfile.write(bomb())
+
+
+@pytest.mark.parametrize(
+    ("served", "kind"),
+    [
+        (drips, "timeout"),
+        (never_ends, "a reply of more than 1,056,768 bytes"),
+        (packs, "a compressed reply"),
+    ],
+)
+def test_a_reply_without_end_costs_a_bounded_time_and_memory(tmp_path, served, kind):
+    bomb()
+    began = time.monotonic()
+
+    with raw(served) as server, pytest.raises(LetheError, match="none of the probes") as refused:
+        drawn(engine_of(server, tmp_path, timeout=1.0))
+
+    assert kind in str(refused.value)
+    assert time.monotonic() - began < 20
+
+
+def test_a_redirect_takes_no_question_to_another_address(tmp_path):
+    with FaultServer() as other:
+        headers = [("Location", f"{other.url}/chat/completions")]
+        with (
+            FaultServer(fault=failing(307, headers=headers)) as server,
+            pytest.raises(BadInput, match="redirects"),
+        ):
+            drawn(engine_of(server, tmp_path))
+
+        assert other.bodies == []
+
+
+def test_a_negative_count_of_tokens_does_not_lift_the_cap(tmp_path):
+    def fault(number, asked, answer):
+        return answer | {"usage": {"prompt_tokens": -(10**6), "completion_tokens": -(10**6)}}
+
+    with FaultServer(fault=late(fault), n=False) as server:
+        engine = engine_of(server, tmp_path, max_tokens_total=3000, concurrency=1)
+        with pytest.raises(LetheError):
+            drawn(engine)
+
+    assert engine.spent > 0
+    assert len(server.bodies) < PROBES + 32
+
+
+def test_a_lone_surrogate_poisons_no_folder(tmp_path):
+    def fault(number, asked, answer):
+        answer["choices"][0]["message"]["content"] += "\ud800\x00"
+        return answer | {"model": "m\ud800"}
+
+    with FaultServer(fault=fault) as server:
+        first = drawn(engine_of(server, tmp_path))
+        again = drawn(engine_of(server, tmp_path))
+
+    assert first == again
+    assert first[0].texts[0].endswith("\ufffd")
+
+
+def test_a_folder_with_a_lone_surrogate_of_an_earlier_release_is_continued(tmp_path):
+    place = tmp_path / "a.jsonl"
+    line = {"sample": 0, **asdict(replace(NONE, text="red\ud800", reason="stop", model="m"))}
+    place.write_text(json.dumps(line) + "\n")
+
+    journal = Journal(place)
+
+    assert journal.answers[0].text == "red\ufffd"
+
+
+def test_the_name_of_a_server_moves_and_colours_no_terminal(tmp_path, capfd):
+    def fault(number, asked, answer):
+        return answer | {"model": "\x1b[31mm\u202e", "system_fingerprint": "\x9b2K"}
+
+    with FaultServer(fault=fault) as server:
+        engine = engine_of(server, tmp_path)
+        drawn(engine)
+        engine.served()
+
+    told = capfd.readouterr().err.replace("\n", "").replace("\r", "")
+    assert not any(unicodedata.category(letter) in ("Cc", "Cf") for letter in told)
+
+
+def test_many_names_of_a_server_are_counted_not_listed(tmp_path):
+    with FaultServer(fault=lambda number, asked, answer: answer | {"model": str(number)}) as server:
+        engine = engine_of(server, tmp_path)
+        drawn(engine)
+
+    (identity,) = (one for one in engine.served()["probes"] if one["name"] == "identity")
+    assert identity["passed"] is False
+    assert "other names" in identity["sentence"]
+    assert len(identity["sentence"]) < 200

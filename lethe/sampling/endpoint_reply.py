@@ -1,0 +1,222 @@
+"""What a server may answer: each field of a reply is checked here, and its texts are cleaned, before anything reads it.
+
+A server can lie, break or be somebody else. A reply that does not fit is no answer: `BadReply` names the field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from lethe.errors import one_line
+from lethe.io.files import Json
+
+LONGEST_NAME = 200  # characters of a model's name or fingerprint
+MOST_TOKENS = 10**9  # of one request; more is no count
+ROUNDING = 0.01  # by which a log-probability may exceed 0
+NO_NAME = "(no name)"
+SURROGATES = re.compile("[\ud800-\udfff]")
+CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"}
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+class BadReply(Exception):
+    """A reply that is not what the interface promises; its text names the field, in words of this file alone."""
+
+
+def cleaned(text: str) -> str:
+    """Return ``text`` without what no file and no terminal can hold.
+
+    A lone surrogate becomes the replacement character. A control character, but tab and line breaks, is removed rather
+    than replaced, so that a keyword around it is still found.
+
+    >>> cleaned("Po\\x00tter \\ud800\\n")
+    'Potter \ufffd\\n'
+    """
+    if text.isprintable():
+        return text
+    return SURROGATES.sub("\ufffd", text).translate(CONTROL)
+
+
+def cleaned_within(value: Json) -> Json:
+    """Return a value of JSON whose texts are all `cleaned`; for lines that an earlier release wrote."""
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, list):
+        return [cleaned_within(entry) for entry in value]
+    if isinstance(value, dict):
+        return {cleaned(key): cleaned_within(entry) for key, entry in value.items()}
+    return value
+
+
+def _cleaned_text(value: object) -> object:
+    return cleaned(value) if isinstance(value, str) else value
+
+
+def _short_name(value: object) -> object:
+    return one_line(cleaned(value))[:LONGEST_NAME] if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_cleaned_text)]
+ShortName = Annotated[str, BeforeValidator(_short_name)]
+Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+LogProb = Annotated[float, Field(le=ROUNDING)]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A token of an answer, its log-probability, and those of the likeliest tokens in its place."""
+
+    token: str
+    log_probability: float
+    likeliest: dict[str, float]
+
+
+class Part(BaseModel):
+    """A part of a reply: a type is never guessed from another, a number is finite, a further field is ignored."""
+
+    model_config = ConfigDict(
+        extra="ignore", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class Likely(Part):
+    token: Text
+    logprob: LogProb
+
+
+class ChatStep(Likely):
+    top_logprobs: list[Likely] | None = None
+
+
+class ChatLogprobs(Part):
+    content: list[ChatStep] | None = None
+
+    @property
+    def steps(self) -> list[Step]:
+        steps = []
+        for step in self.content or ():
+            likeliest = {likely.token: likely.logprob for likely in step.top_logprobs or ()}
+            steps.append(Step(step.token, step.logprob, likeliest))
+        return steps
+
+
+class PlainLogprobs(Part):
+    tokens: list[Text] | None = None
+    token_logprobs: list[LogProb] | None = None
+    top_logprobs: list[dict[Text, LogProb] | None] | None = None
+
+    @model_validator(mode="after")
+    def _one_entry_per_token(self) -> PlainLogprobs:
+        n_tokens = len(self.tokens or ())
+        if len(self.token_logprobs or ()) != n_tokens:
+            raise ValueError("token_logprobs")
+        if self.top_logprobs and len(self.top_logprobs) != n_tokens:
+            raise ValueError("top_logprobs")
+        return self
+
+    @property
+    def steps(self) -> list[Step]:
+        tokens = self.tokens or []
+        likeliest = self.top_logprobs or [None] * len(tokens)
+        stated = zip(tokens, self.token_logprobs or [], likeliest, strict=True)
+        return [Step(token, value, dict(tops or {})) for token, value, tops in stated]
+
+
+class Choice(Part):
+    index: Annotated[int, Field(ge=0)] | None = None
+    finish_reason: object = None  # `end_of` knows the few words that are an end
+
+
+class Message(Part):
+    content: Text | None = None
+    refusal: Text | None = None
+    reasoning_content: Text | None = None  # the two fields in which servers put the thinking
+    reasoning: Text | None = None
+    tool_calls: list[object] | None = None
+
+
+class ChatChoice(Choice):
+    message: Message
+    logprobs: ChatLogprobs | None = None
+
+
+class PlainChoice(Choice):
+    text: Text | None = None
+    logprobs: PlainLogprobs | None = None
+
+
+class Usage(Part):
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
+
+
+class Reply(Part):
+    model: ShortName = NO_NAME
+    system_fingerprint: ShortName | None = None
+    usage: Usage | None = None
+
+    @field_validator("choices", check_fields=False)
+    @classmethod
+    def _each_choice_once(cls, choices: list[Choice]) -> list[Choice]:
+        stated = [choice.index for choice in choices if choice.index is not None]
+        if len(set(stated)) != len(stated):
+            raise ValueError("two answers have one index")
+        return choices
+
+
+class ChatReply(Reply):
+    choices: list[ChatChoice]
+
+
+class PlainReply(Reply):
+    choices: list[PlainChoice]
+
+
+class Tokenized(Part):
+    tokens: list[Tokens]
+
+
+class Detokenized(Part):
+    prompt: Text
+
+
+def read(kind: type[Checked], content: bytes) -> Checked:
+    """Return the reply of this kind that ``content`` holds; raise `BadReply` where it holds none."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):  # the second of thousands of nested brackets
+        raise BadReply("not the JSON of an answer") from None
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        place = _place(error)
+        raise BadReply(f"not the JSON of an answer ({place})" if place else "no answer") from None
+
+
+FIELDS = frozenset(
+    name
+    for part in (Likely, ChatStep, ChatLogprobs, PlainLogprobs, Message, Usage, Tokenized)
+    for name in part.model_fields
+) | frozenset(
+    name for part in (ChatChoice, ChatReply, PlainChoice, Detokenized) for name in part.model_fields
+)
+
+
+def _place(error: ValidationError) -> str:
+    """The fields that lead to the first fault; a name that the server made up is left out."""
+    return ".".join(
+        part for part in error.errors()[0]["loc"] if isinstance(part, str) and part in FIELDS
+    )
