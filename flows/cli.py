@@ -243,7 +243,7 @@ def serve(
     with workspace.only_schedule(root), temporary_server(root, schedules=True):
         from flows import pipeline
 
-        how = {"jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler}
+        how = pipeline.Schedule(jobs, pull, push, scheduler)
         pipeline.serve(pipeline.parse_cron(cron), how)
 
 

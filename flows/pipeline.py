@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import dataclasses
+import json
 import os
 import queue
 import signal
@@ -18,7 +19,7 @@ import threading
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -84,8 +85,10 @@ class Run:
     state: State | None = None
     gone: bool = False
     error: Exception | None = None
+    scheduler: str | None = None
 
 
+SCHEDULE = "LETHE_SCHEDULE"
 RUN: contextvars.ContextVar[Run | None] = contextvars.ContextVar("RUN", default=None)
 
 
@@ -145,17 +148,35 @@ class Stage:
 
 
 @flow(name="lethe")
-def pipeline(
-    jobs: int | None = None,
-    scheduled: bool = False,
-    pull: bool = False,
-    push: bool = False,
-    scheduler: str | None = None,
-) -> State:
-    """Bring every stage up to date, ``jobs`` at once; ``scheduled``: in a process of `lethe serve`, with which it ends."""
+def pipeline(jobs: int | None = None, pull: bool = False, push: bool = False) -> State:
+    """Bring every stage up to date, ``jobs`` at once.
+
+    The address of a Dask scheduler is no parameter: whoever starts a flow run on Prefect's server sets the parameters,
+    and Lethe would unpickle what answers at that address.
+    """
+    return _recorded(Schedule(jobs, pull, push, this_run().scheduler), scheduled=False)
+
+
+@flow(name="lethe-schedule")
+def scheduled_pipeline() -> State:
+    """Bring every stage up to date in a process of `lethe serve`, with which it ends; it takes no parameters at all."""
+    return _recorded(Schedule(**json.loads(os.environ[SCHEDULE])), scheduled=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The options of `lethe serve` and of one run."""
+
+    jobs: int | None = None
+    pull: bool = False
+    push: bool = False
+    scheduler: str | None = None
+
+
+def _recorded(how: Schedule, scheduled: bool) -> State:
     this = this_run()
     try:
-        this.state = _bring_all(jobs, scheduled, pull, push, scheduler)
+        this.state = _bring_all(how.jobs, scheduled, how.pull, how.push, how.scheduler)
     except Exception as error:
         this.error = error
         raise
@@ -260,13 +281,12 @@ def run(order: workspace.Order) -> LetheError | None:
         standard().print(remote.pull(Path.cwd()))
     graph = workspace.read_graph(Path.cwd())
     require()  # the run's own server starts while DVC reads the repository; both take equally long
-    this = Run(graph.towards(order.wanted) if order.wanted else graph)
+    wanted = graph.towards(order.wanted) if order.wanted else graph
+    this = Run(wanted, scheduler=order.scheduler)
     token = RUN.set(this)
     try:
         with tags(folder_tag()):
-            state = pipeline(
-                order.jobs, False, order.pull, order.push, order.scheduler, return_state=True
-            )
+            state = pipeline(order.jobs, order.pull, order.push, return_state=True)
     except Exception as error:
         # Where Prefect's server goes before the record is whole, the flow's own last state counts.
         if (reason := lost(error)) is None:
@@ -469,8 +489,8 @@ def next_time(schedule: CronSchedule) -> datetime:
         raise BadValue("--cron", schedule.cron, "a date that the calendar has") from None
 
 
-def serve(schedule: CronSchedule, how: Mapping[str, object]) -> None:
-    """Run the pipeline at its times, one run at a time, until a signal ends it; ``how``: arguments of `pipeline`."""
+def serve(schedule: CronSchedule, how: Schedule) -> None:
+    """Run the pipeline at its times, one run at a time, until a signal ends it."""
     following = next_time(schedule)
     require()
     standard().print(
@@ -480,15 +500,17 @@ def serve(schedule: CronSchedule, how: Mapping[str, object]) -> None:
     name = f"schedule-{zlib.crc32(folder_tag().encode()):08x}"
     # The runs that were due while no process served the schedule go: a single run does the work of all of them.
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
-        client.delete_deployment(client.read_deployment_by_name(f"{pipeline.name}/{name}").id)
+        client.delete_deployment(
+            client.read_deployment_by_name(f"{scheduled_pipeline.name}/{name}").id
+        )
     # Prefect's own handler of SIGTERM causes this warning; the end of the process does what the handler leaves undone.
     warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited")
-    pipeline.serve(
+    os.environ[SCHEDULE] = json.dumps(dataclasses.asdict(how))  # for the processes of the runs
+    scheduled_pipeline.serve(
         name=name,
         schedules=[schedule],
         limit=1,
         pause_on_shutdown=False,  # the next start resumes the schedule
-        parameters={**how, "scheduled": True},
         tags=[folder_tag()],
         print_starting_message=False,
     )

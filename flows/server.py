@@ -10,14 +10,15 @@ import contextlib
 import fcntl
 import importlib.metadata
 import os
+import secrets
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar, TextIO
+from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from flows.workspace import SCRATCH
 from lethe.errors import LetheError
@@ -25,6 +26,10 @@ from lethe.io.files import make_folder
 from lethe.process import die_with_parent, no_telemetry
 from lethe.tracking import without_password
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+CLIENT_KEY, SERVER_KEY = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 MAKING, BEGUN = "making-tables", "begun"
 RESTARTS = 3
 OLD = 60  # seconds; a server that lived longer, and that a signal ended, did not die of its start
@@ -60,15 +65,30 @@ def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
         return
     home = Path(os.environ["PREFECT_HOME"])
     make_folder(home)
+    # Lethe's own clients have this key from the environment, which other users of the machine cannot read.
+    key = f"lethe:{secrets.token_urlsafe(32)}"
     # The socket listens from the start, so clients wait in its queue until the server answers and need not poll.
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-        server = OwnServer(listening, home / "server.log", schedules)
-        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+        server = OwnServer(listening, home / "server.log", schedules, key)
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
         try:
-            yield
+            with _in_environment({"PREFECT_API_URL": address, CLIENT_KEY: key}):
+                yield
         finally:
-            os.environ.pop("PREFECT_API_URL", None)
             server.stop()
+
+
+@contextlib.contextmanager
+def _in_environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 class OwnServer:
@@ -80,8 +100,8 @@ class OwnServer:
     running: ClassVar[OwnServer | None] = None
     given_up = False
 
-    def __init__(self, listening: socket.socket, log: Path, schedules: bool):
-        self.log, self._listening, self._schedules = log, listening, schedules
+    def __init__(self, listening: socket.socket, log: Path, schedules: bool, key: str):
+        self.log, self._listening, self._schedules, self._key = log, listening, schedules, key
         self._stopping, self._lock = False, threading.Lock()
         log.unlink(missing_ok=True)
         self._process = self._start()
@@ -100,7 +120,7 @@ class OwnServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(places), SERVER_KEY: self._key},
                 start_new_session=True,
             )
 
@@ -194,6 +214,23 @@ def tables_made(making: TextIO | None) -> None:
         making.close()
 
 
+class NoWebPage:
+    """Refuses requests of web pages, which name an Origin; Lethe's own clients name none."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.datastructures import Headers
+        from starlette.responses import PlainTextResponse
+
+        if scope["type"] in ("http", "websocket") and "origin" in Headers(scope=scope):
+            refusal = PlainTextResponse("This server answers no web page.", status_code=403)
+            await refusal(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
 def serve(descriptor: int, schedules: bool) -> None:
     die_with_parent()
     version = importlib.metadata.version("prefect")
@@ -204,8 +241,11 @@ def serve(descriptor: int, schedules: bool) -> None:
     ready = migrated.exists() and (home / "prefect.db").exists()
     os.environ["PREFECT_API_DATABASE_MIGRATE_ON_START"] = str(not ready).lower()
     os.environ["PREFECT_UI_ENABLED"] = "false"
+    address = socket.socket(fileno=os.dup(descriptor)).getsockname()
+    os.environ["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = f"http://{address[0]}:{address[1]}"
     import uvicorn
     from prefect.server.api.server import create_app
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -214,6 +254,9 @@ def serve(descriptor: int, schedules: bool) -> None:
             tables_made(making)
 
     app = create_app(ephemeral=not schedules, final=True)
+    app.add_middleware(NoWebPage)
+    # A page whose name a stranger's name server turns into 127.0.0.1 sends that name.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[address[0]], www_redirect=False)
     Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(
         sockets=[socket.socket(fileno=descriptor)]
     )

@@ -83,13 +83,13 @@ def main() -> int:
 @contextlib.contextmanager
 def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
     """One server for all runs whose own is no victim."""
-    from flows.server import require, temporary_server
+    from flows.server import CLIENT_KEY, require, temporary_server
 
     os.environ["PREFECT_HOME"] = str(folder / "prefect")
     os.environ.pop("PREFECT_API_URL", None)
     with temporary_server(folder):
         require()
-        yield {"PREFECT_API_URL": os.environ["PREFECT_API_URL"]}
+        yield {name: os.environ[name] for name in ("PREFECT_API_URL", CLIENT_KEY)}
 
 
 def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> int:

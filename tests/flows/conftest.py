@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server import temporary_server
+from flows.server import CLIENT_KEY, temporary_server
 from tests.flows.miniature import Repository, make, one_branch
 
 
@@ -18,7 +18,7 @@ def prefect(tmp_path_factory) -> dict[str, str]:
     os.environ["PREFECT_HOME"] = str(home)
     os.environ.pop("PREFECT_API_URL", None)
     with temporary_server(home):
-        found = {key: os.environ[key] for key in ("PREFECT_HOME", "PREFECT_API_URL")}
+        found = {key: os.environ[key] for key in ("PREFECT_HOME", "PREFECT_API_URL", CLIENT_KEY)}
         # Its socket queues us until the tables are made: a second server on the same records must not make them too.
         urllib.request.urlopen(found["PREFECT_API_URL"] + "/health", timeout=120).close()
         os.environ.clear()

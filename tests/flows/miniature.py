@@ -348,12 +348,12 @@ def task_runs(repository: Repository) -> list[TaskRun]:
 
 
 def _read(repository: Repository) -> tuple[list[FlowRun], list[TaskRun]]:
-    from flows.server import temporary_server
+    from flows.server import CLIENT_KEY, temporary_server
 
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
     address = {
         key: repository.environment[key]
-        for key in ("PREFECT_API_URL",)
+        for key in ("PREFECT_API_URL", CLIENT_KEY)
         if key in repository.environment
     }
     home = {"PREFECT_HOME": str(repository.prefect_home)}
@@ -364,7 +364,8 @@ def _read(repository: Repository) -> tuple[list[FlowRun], list[TaskRun]]:
         from prefect.client.orchestration import SyncPrefectClient
         from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-        with SyncPrefectClient(os.environ["PREFECT_API_URL"]) as client:
+        key = os.environ.get(CLIENT_KEY)
+        with SyncPrefectClient(os.environ["PREFECT_API_URL"], auth_string=key) as client:
             mine = [
                 run
                 for run in client.read_flow_runs()

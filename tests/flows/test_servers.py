@@ -246,7 +246,7 @@ with workspace.only_schedule(Path.cwd()), temporary_server(Path.cwd(), schedules
     from flows import pipeline
     from prefect.client.schemas.schedules import CronSchedule
 
-    pipeline.serve(CronSchedule(cron="* * * * * */10"), {"jobs": None})
+    pipeline.serve(CronSchedule(cron="* * * * * */10"), pipeline.Schedule())
 """
 
 
