@@ -39,8 +39,8 @@ class LimitedClient(openai.DefaultAsyncHttpxClient):
         try:
             async with asyncio.timeout(self.seconds):
                 return await super().send(request, **how)
-        except TimeoutError:
-            raise httpx2.ReadTimeout("the reply did not end", request=request) from None
+        except TimeoutError:  # asking again would take as long, and a server may charge for both
+            raise Unreadable("timeout") from None
 
     async def _limit(self, response: httpx2.Response) -> None:
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()

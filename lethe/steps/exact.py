@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from lethe.sampling.predictor import ModelPredictor
 
 MIB = 1 << 20
+STEP_SECONDS = 20.0  # of a request for one token
 PILOT = 64  # rows whose time gives that of all
 WORTH = 1 << 14  # rows; less work ends before an estimate helps
 READ = (
@@ -205,7 +206,8 @@ def certify_served(
     drawing = settings.max_new_tokens, settings.alpha, settings.queries
 
     async def walk() -> tuple[AnswerTree, ...]:
-        async with Client(endpoint, chat=False) as client:
+        hasty = endpoint.model_copy(update={"timeout": min(endpoint.timeout, STEP_SECONDS)})
+        async with Client(hasty, chat=False) as client:
             await client.alive("the first", retries=0)
             walker = Walker(client, settings.prompt or CHAT)
             return tuple([await walker.tree(row, rule, most, *drawing) for row, rule in questions])

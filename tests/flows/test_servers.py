@@ -253,3 +253,69 @@ with workspace.only_schedule(Path.cwd()), temporary_server(Path.cwd(), schedules
 def last_run(repository) -> dict:
     path = repository.folder / ".lethe/last_run.json"
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+@dataclass(frozen=True)
+class OwnApi:
+    """The Prefect server of a run: its address, and the key of Lethe's own clients."""
+
+    address: str
+    key: tuple[str, str]
+
+
+@pytest.fixture
+def own_api(prefect) -> OwnApi:
+    name, _, password = prefect[server.CLIENT_KEY].partition(":")
+    return OwnApi(f"{prefect['PREFECT_API_URL']}/flows/", (name, password))
+
+
+def test_the_server_of_a_run_answers_its_own_clients_alone(own_api):
+    created = {"name": "stranger"}
+
+    without_key = httpx.post(own_api.address, json=created, timeout=60)
+    with_key = httpx.post(own_api.address, json=created, auth=own_api.key, timeout=60)
+
+    assert without_key.status_code == 401
+    assert with_key.status_code == 201
+
+
+@pytest.mark.parametrize(
+    "header", [{"Host": "stranger.test"}, {"Origin": "http://stranger.test"}, {"Origin": "null"}]
+)
+def test_the_server_of_a_run_answers_no_page_even_with_the_key(own_api, header):
+    refused = httpx.post(
+        own_api.address, json={"name": "x"}, auth=own_api.key, headers=header, timeout=60
+    )
+
+    assert refused.status_code in (400, 403)
+    assert "access-control-allow-origin" not in refused.headers
+
+
+def test_a_request_cannot_give_the_flows_the_address_of_a_scheduler():
+    from flows import pipeline
+
+    assert pipeline.scheduled_pipeline.parameters.properties == {}
+    assert "scheduler" not in pipeline.pipeline.parameters.properties
+
+
+def test_the_key_is_in_the_environment_while_the_server_lives(tmp_path, monkeypatch):
+    """A key of the user's, for another server, comes back."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    monkeypatch.setenv(server.CLIENT_KEY, "of:another")
+    monkeypatch.setattr(server, "OwnServer", FakeServer)
+
+    with server.temporary_server(tmp_path):
+        within = server.os.environ[server.CLIENT_KEY]
+
+    assert within.startswith("lethe:")
+    assert len(within) > 40
+    assert server.os.environ[server.CLIENT_KEY] == "of:another"
+
+
+class FakeServer:
+    def __init__(self, *arguments: object):
+        pass
+
+    def stop(self) -> None:
+        pass

@@ -41,7 +41,7 @@ from lethe.errors import visible
 from lethe.instruction_set import fix_instruction_set
 from lethe.progress import progress
 
-KINDS = ("folders", "tables")
+KINDS = ("folders", "servers", "tables")
 SECONDS = 60.0  # of processor time, which a busy machine does not stretch
 WAITING = 150.0  # seconds on the clock, for a command that waits
 MEMORY = 2 << 30

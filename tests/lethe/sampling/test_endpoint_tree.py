@@ -139,3 +139,26 @@ def test_a_server_without_token_ids_or_with_turns_is_refused():
             lethe.exact("m", [{**ROWS[0], "followups": ["Sure?"]}], endpoint=server.url)
     with FaultServer() as server, pytest.raises(BadInput, match="tokenize"):
         walked(server)
+
+
+class LyingServer(TreeServer):
+    """States that each of several tokens is certain."""
+
+    def answer(self, asked, chat):
+        answer = super().answer(asked, chat)
+        for choice in answer.get("choices", ()):
+            (stated,) = choice["logprobs"]["top_logprobs"]
+            choice["logprobs"]["top_logprobs"] = [dict.fromkeys(stated, 0.0)]
+        return answer
+
+
+def test_probabilities_that_add_up_to_more_than_one_are_refused():
+    with LyingServer() as server, pytest.raises(BadInput, match="more than 1"):
+        walked(server)
+
+
+@pytest.mark.parametrize("tokens", ["seven", [-1], [7.5], {"a": 7}, None])
+def test_token_ids_that_are_none_are_refused(tokens):
+    with TreeServer(fault=lambda number, asked, answer: {"tokens": tokens}) as server:
+        with pytest.raises(BadInput, match="has no /tokenize"):
+            walked(server)
