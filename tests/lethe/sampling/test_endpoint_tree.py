@@ -159,6 +159,7 @@ def test_probabilities_that_add_up_to_more_than_one_are_refused():
 
 @pytest.mark.parametrize("tokens", ["seven", [-1], [7.5], {"a": 7}, None])
 def test_token_ids_that_are_none_are_refused(tokens):
-    with TreeServer(fault=lambda number, asked, answer: {"tokens": tokens}) as server:
-        with pytest.raises(BadInput, match="has no /tokenize"):
-            walked(server)
+    lying = TreeServer(fault=lambda number, asked, answer: {"tokens": tokens})
+
+    with lying as server, pytest.raises(BadInput, match="has no /tokenize"):
+        walked(server)
