@@ -133,10 +133,17 @@ def watch(pid: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+# The settings of a stranger's repository may name commands that git runs.
+NO_CODE_OF_A_REPOSITORY = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+
+
 def git(*arguments: str, root: Path = Path()) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30
+            ["git", *NO_CODE_OF_A_REPOSITORY, "-C", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -1,11 +1,13 @@
 """A command in a stranger's folder runs no code of that folder."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from lethe.cli.app import COMMANDS, GROUPS, IN_A_PIPELINE
+from lethe.process import git
 from tests.small import ROOT, python
 
 # Names that a command of Lethe imports, or that a library or Python itself looks for.
@@ -76,6 +78,26 @@ def test_no_command_but_those_of_a_pipeline_runs_code_of_the_folder(folder, tmp_
 def test_python_m_lethe_takes_no_library_from_the_folder(folder, call):
     python(folder, "-m", "lethe", *call, PYTHONPATH=str(ROOT))
 
+    assert ran(folder) == []
+
+
+def test_git_runs_no_command_that_the_folder_names(folder):
+    trap = folder / "trap.sh"
+    trap.write_text(f"#!/bin/sh\necho fsmonitor >> {folder / 'RAN'}\n")
+    trap.chmod(0o755)
+    hooks = folder / "hooks"
+    hooks.mkdir()
+    (hooks / "post-index-change").symlink_to(trap)
+    for arguments in (
+        ["init", "-q"],
+        ["config", "core.fsmonitor", str(trap)],
+        ["config", "core.hooksPath", str(hooks)],
+    ):
+        subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+
+    listed = git("status", "--porcelain", root=folder)
+
+    assert "scores.csv" in listed
     assert ran(folder) == []
 
 
