@@ -38,6 +38,9 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
 AGAIN = "Write or copy the file again; delete a file that a stage wrote, and `lethe run` makes it again."
 LARGEST_CELL = 1 << 30  # characters
+# Of a user's table; pandas takes a millisecond for each column, and no result shows more.
+MOST_COLUMNS = 2_000
+MOST_CELLS = 50_000_000  # of a Parquet file, which holds a column of equal cells in a few bytes
 MISSING = (
     "",
     "NA",
@@ -117,7 +120,9 @@ def read_table(
     elif suffix == ".parquet":
         table = _read_parquet(path)
     elif suffix in (".jsonl", ".json"):
-        table = pd.DataFrame([row for _, row in read_jsonl(path)])
+        rows = [row for _, row in read_jsonl(path)]
+        check_width(path, len(set(itertools.chain.from_iterable(rows))))
+        table = pd.DataFrame(rows)
     else:
         raise BadFile(
             path, f"ends in {suffix or 'nothing'!r}; must be one of {', '.join(TABLE_SUFFIXES)}"
@@ -164,6 +169,7 @@ def read_arrow(path: str | os.PathLike[str], prompts: Sequence[str] | None = Non
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     """Read a frame; a named index, which pandas stores in the file and restores as an index, becomes a column."""
+    _check_cells(path)
     arrow = read_arrow(path)
     try:
         table = arrow.to_pandas()
@@ -171,6 +177,27 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise broken_parquet(path, error) from None
     named = [name for name in table.index.names if name is not None and name not in table.columns]
     return table.reset_index(level=named) if named else table
+
+
+def check_width(path: Path, columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        problem = f"has {columns:,} columns; a table must have at most {MOST_COLUMNS:,}"
+        raise BadFile(path, problem, "Keep the columns that Lethe reads, and write the file again.")
+
+
+def _check_cells(path: Path) -> None:
+    """Refuse a Parquet file of more columns or cells than a table has, before it expands."""
+    import pyarrow.parquet as pq
+
+    try:
+        stated = pq.read_metadata(path)
+    except Exception as error:  # pyarrow raises several unrelated classes for a broken file
+        raise broken_parquet(path, error) from None
+    check_width(path, stated.num_columns)
+    cells = stated.num_rows * stated.num_columns
+    if cells > MOST_CELLS:
+        problem = f"has {stated.num_rows:,} rows, {cells:,} cells; a table must have at most {MOST_CELLS:,} cells"
+        raise BadFile(path, problem, "Split the table, or keep the columns that Lethe reads.")
 
 
 def broken_parquet(path: Path, error: Exception) -> BadFile:
@@ -223,6 +250,7 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
     header = next((names for _, names in _records(content)), None)
     if header is None:
         raise BadFile(path, "is empty, expected a header and rows")
+    check_width(path, len(header))
     if (name := doubled(name for name in header if name)) is not None:
         raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
     if len(header) == 1 and header[0] not in required and any(mark in header[0] for mark in ";\t|"):

@@ -389,7 +389,8 @@ def case(chance: random.Random, valid: Path, folder: Path) -> Case:
             place = model / "base"
         try:
             told.append(f"{change.name}: {change.made(place, chance)}")
-        except OSError as error:  # an earlier change removed the file
+        except (OSError, LookupError, ValueError, TypeError, AttributeError, struct.error) as error:
+            # An earlier change removed or broke the file.
             told.append(f"{change.name}: {type(error).__name__}")
     arguments = chance.choices(COMMANDS, WEIGHTS)[0]
     return Case("; ".join(told)[:400], _typed(arguments, "model", valid / "plain"))

@@ -9,6 +9,8 @@ import zipfile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lethe.config import read_yaml
@@ -72,6 +74,31 @@ def test_a_small_archive_of_many_values_is_refused_before_they_are_made(tmp_path
 
     with pytest.raises(BadFile, match=reason):
         read_log(path)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_table_of_a_hundred_thousand_columns_is_refused_at_once(tmp_path, form):
+    names = [f"c{number}" for number in range(100_000)]
+    path = tmp_path / f"a.{form}"
+    if form == "csv":
+        path.write_text(f"{','.join(names)}\n{','.join('0' * len(names))}\n")
+    elif form == "jsonl":
+        path.write_text(json.dumps(dict.fromkeys(names, 0)) + "\n")
+    else:
+        pq.write_table(pa.table({name: [0] for name in names[:5000]}), path)
+
+    with pytest.raises(BadFile, match="columns; a table must have at most 2,000"):
+        read_table(path)
+
+
+def test_a_small_parquet_file_of_many_rows_is_refused_before_it_expands(tmp_path):
+    path = tmp_path / "a.parquet"
+    rows = pa.table({"prompt_id": pa.nulls(60_000_000), "score": pa.nulls(60_000_000)})
+    pq.write_table(rows, path)
+    assert path.stat().st_size < 1 << 20
+
+    with pytest.raises(BadFile, match="120,000,000 cells"):
+        read_table(path)
 
 
 @pytest.mark.parametrize("method", [8, 93])
