@@ -70,7 +70,7 @@ golden: setup
 coverage: setup
 	$(BIN)/python -m tests.benchmarks coverage
 
-# Hours. KIND (logs, or tables, whose cases are whole commands), CASES, SEED and MINUTES choose others.
+# Hours. KIND (logs, or folders and tables, whose cases are whole commands), CASES, SEED and MINUTES choose others.
 SEED ?= 0
 KIND ?= logs
 fuzz: setup
