@@ -266,11 +266,14 @@ def of_drawing(about: Mapping[str, Json], rows: Iterable[Result]) -> Source:
         for probe in served.get("probes", ())
         if probe["needed"] and probe["passed"] is False
     ]
+    unchecked = (about.get("engine_check") or {}).get("unchecked")
+    if unchecked is not None:
+        unchecked = f"The engine was not compared with whole passes of this model ({unchecked})"
     return Source(
         failed_probes=tuple(failed),
         below_own_mean=below_own_mean(rows),
         unfinished=about.get("unfinished"),
-        unchecked_engine=about.get("unchecked_engine"),
+        unchecked_engine=unchecked,
     )
 
 

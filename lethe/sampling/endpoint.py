@@ -31,6 +31,7 @@ from lethe.sampling.endpoint_client import (
     drift,
     identity,
     probe,
+    repeats,
     run,
 )
 from lethe.sampling.endpoint_reply import cleaned_within
@@ -119,12 +120,15 @@ class EndpointEngine:
         self.journals: dict[Path, Journal] = {}
         self.in_a_row = 0  # failed requests since the last answer
         self.spent, self.reserved, self.capped = 0.0, 0, False
+        self.as_stated = True  # every answer was drawn from the law whose probabilities are stated
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         if settings.adaptive_threshold is not None:
             raise BadInput(
                 f"{self.endpoint}: a server has no adaptive temperature; leave adaptive_threshold out."
             )
+        plain = (settings.temperature, settings.top_p, settings.top_k) == (1, 1, 0)
+        self.as_stated = self.as_stated and plain
         journals = {prompt.prompt_id: self.remember(prompt, settings) for prompt in prompts}
         jobs = self._jobs(prompts, settings, journals)
         planned = sum(len(settings.of(prompt).sample_numbers()) for prompt in prompts)
@@ -308,8 +312,14 @@ class EndpointEngine:
             [own.text for at, own in one if at != GREEDY and own.text is not None]
             for one in ordered
         ]
-        probes = (*self.probes.each, identity(models), drift(in_time))
-        _show(probes[-2:])
+        # Where a setting changes the law, the probabilities that a server states may be of another one.
+        whole = [
+            [own for at, own in one if at != GREEDY and own.text is not None]
+            for one in ordered
+            if self.as_stated
+        ]
+        probes = (*self.probes.each, identity(models), drift(in_time), repeats(whole))
+        _show(probes[-3:])
         first, last = (
             (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
         )

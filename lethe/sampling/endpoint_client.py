@@ -344,6 +344,9 @@ OPEN = "Write ten words that come to mind."  # a question with many answers
 REPEATED, VARIED, COLD, FIRST, SEEDS, CUT = 8, 4, 6, 24, 4, 4
 TOP = 5  # log-probabilities of a token, the most that every server gives
 LEVEL = 1e-3  # of a test that could fail by chance
+# Of a test whose law is the server's own word: a text that can be spelled in several ways has a little more probability than
+# is stated of one spelling.
+STORED = 1e-6
 DRIFT, SHUFFLES, BLOCK = (
     0.01,
     1999,
@@ -574,6 +577,35 @@ def drift(answers: Sequence[Sequence[str]]) -> Probe:
         above += sum(_apart(generator.permuted(own, axis=1)) for own in coded) >= seen - 1e-9
     p = min(1.0, 3 * float(((1 + above) / (1 + SHUFFLES)).min()))
     return Probe("drift", p >= DRIFT, f"first against last answers: p = {p:.2g} of no change")
+
+
+def repeats(answers: Sequence[Sequence[Drawn]]) -> Probe:
+    """Whether late answers repeat early ones more often than the server's own probabilities allow, as from a store.
+
+    ``answers`` are those of each question, in time, with their stated probabilities (``mass``). Given the early half, a late
+    answer is in it with the probability that the server states of its distinct texts together: an exact binomial test for
+    each question, Bonferroni over the questions.
+    """
+    from scipy.stats import binom
+
+    p_values = []
+    for drawn in answers:
+        if len(drawn) < 4 or any(own.mass is None for own in drawn):
+            continue
+        half = len(drawn) // 2
+        mass_of_text: dict[str | None, float] = {}
+        for own in drawn[:half]:
+            mass_of_text[own.text] = max(own.mass or 0.0, mass_of_text.get(own.text, 0.0))
+        late = [own.text in mass_of_text for own in drawn[half:]]
+        together = min(1.0, sum(mass_of_text.values()))
+        p_values.append(float(binom.sf(sum(late) - 1, len(late), together)))
+    if not p_values:
+        return Probe("repeats", None, "the server states no probabilities of whole answers")
+    p = min(1.0, len(p_values) * min(p_values))
+    seen = (
+        f"late answers repeat early ones, p = {p:.2g} by the probabilities that the server states"
+    )
+    return Probe("repeats", p >= STORED, seen)
 
 
 def _coded(answers: Sequence[str]) -> np.ndarray:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from lethe.results.licence import Source, below_own_mean, refusals
+from lethe.results.licence import Source, below_own_mean, licensed, of_drawing, refusals
 from lethe.results.table import Rows
 from lethe.statistics.bound import Assumes, Bound, Covers
 
@@ -86,3 +86,45 @@ def test_a_bound_is_compared_with_the_mean_of_its_own_scores_alone():
     )
 
     assert below_own_mean(rows.rows) == ()
+
+
+def probe(name: str, passed: bool | None, needed: bool = True) -> dict[str, object]:
+    return {"name": name, "passed": passed, "needed": needed, "sentence": "seen"}
+
+
+def test_only_a_needed_probe_that_failed_refutes_the_draws_of_a_server():
+    probes = [
+        probe("draws", False),
+        probe("cuts", None),
+        probe("n", False, needed=False),
+        probe("seed", True),
+    ]
+
+    assert of_drawing({"served": {"probes": probes}}, ()).failed_probes == ("draws",)
+
+
+def test_an_engine_that_nothing_compared_with_whole_passes_is_unchecked():
+    check = {"unchecked": "the engine mine does not show its steps"}
+
+    known = of_drawing({"engine_check": check}, ())
+
+    assert "does not show its steps" in (known.unchecked_engine or "")
+    assert not refusals(of_drawing({"engine_check": {"unchecked": None}}, ()))
+
+
+def test_rows_without_a_licence_keep_their_estimates_and_say_why_nothing_is_claimed():
+    rows = Rows("m")
+    rows.add("question", "leak", "sampled", 0.1, None, upper(0.3), item="ada", split="forget")
+    rows.add("model", "leak_worst", "sampled", None, None, upper(0.3), split="forget")
+
+    estimate, reason = licensed("m", rows.rows, Source(failed_probes=("draws",)))
+
+    assert (estimate.estimate, estimate.upper, estimate.alpha_upper) == (0.1, None, None)
+    assert reason.facts["reasons"] == refusals(Source(failed_probes=("draws",)))
+
+
+def test_rows_with_a_licence_stay_as_they_are():
+    rows = Rows("m")
+    rows.add("question", "leak", "sampled", 0.1, None, upper(0.3), item="ada", split="forget")
+
+    assert licensed("m", rows.rows, Source()) == rows.rows

@@ -189,6 +189,50 @@ def test_a_model_that_changes_half_way_under_its_name_drifts(tmp_path):
         assert probes_of(engine)["drift"] is False
 
 
+def stored(size: int):
+    """Each request gets one of its first answers again, once there are ``size`` of them: the probes see several."""
+    kept: dict[str, list[dict]] = {}
+    generator = random.Random(1)
+
+    def fault(number, asked, answer):
+        answers = kept.setdefault(json.dumps(asked), [])
+        if len(answers) < size:
+            answers.append(answer)
+            return answer
+        return generator.choice(answers)
+
+    return fault
+
+
+def twelve(asked, generator):
+    """Answers of twelve words: few of them are equal by chance."""
+    if asked["temperature"] == 0 or asked.get("top_k") == 1:
+        return words(asked, generator)
+    limit = min(12, asked["max_tokens"])
+    return generator.choices(list(WORDS), list(WORDS.values()), k=limit), limit < 12
+
+
+@pytest.mark.parametrize(("fault", "passed"), [(stored(20), False), (None, True)])
+def test_a_server_that_draws_from_a_store_of_answers_repeats_more_than_it_states(
+    tmp_path, fault, passed
+):
+    with FaultServer(twelve, fault=fault, n=False) as server:
+        engine = engine_of(server, tmp_path)
+        drawn(engine, Settings(n=120, max_new_tokens=16))
+        probes = probes_of(engine)
+
+    assert probes["draws"] is True
+    assert probes["repeats"] is passed
+
+
+def test_repeats_are_not_tested_where_the_settings_change_the_law(tmp_path):
+    with FaultServer(n=False) as server:
+        engine = engine_of(server, tmp_path)
+        drawn(engine, Settings(n=40, max_new_tokens=16, temperature=0.5))
+
+        assert probes_of(engine)["repeats"] is None
+
+
 def test_four_answers_are_the_fewest_that_can_drift():
     assert [str(drift([["a"] * n])).split(": ")[1] for n in (3, 4)] == ["unknown", "ok"]
     assert drift([["a b"] * 40 + ["c"] * 40, ["a"] * 80]).passed is False
