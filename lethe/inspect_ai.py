@@ -144,12 +144,14 @@ def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
 
 
 def by_question(scores: Sequence[SampleScore]) -> list[tuple[str, np.ndarray]]:
-    """Return the id and the scores of each sample, NaN if a score has no numeric value; 7 and "7" are two samples."""
-    by_id: dict[tuple[str, str], list[float]] = {}
+    """Return the id and the scores of each sample, NaN if a score has no numeric value.
+
+    Inspect joins ids as text: 7 and "7" are one sample, as in its logs.
+    """
+    by_id: dict[str, list[float]] = {}
     for one in scores:
-        key = (type(one.sample_id).__name__, str(one.sample_id))
-        by_id.setdefault(key, []).append(_in_unit(score_value(one.score.value)))
-    return [(name, np.array(values)) for (_, name), values in by_id.items()]
+        by_id.setdefault(str(one.sample_id), []).append(_in_unit(score_value(one.score.value)))
+    return [(name, np.array(values)) for name, values in by_id.items()]
 
 
 def bounds_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +18,8 @@ from lethe.evaluation import prompts as bounded
 from lethe.evaluation import scores as scored
 from lethe.evaluation.labels import Drawn, label_rows
 from lethe.evaluation.scores import Missing, Scores
+from lethe.evaluation.stated import LEAKS, Stated
+from lethe.io.facts import DOCUMENTED
 from lethe.io.judged_answers import judge_in, read_calibration
 from lethe.io.tables import read_table
 from lethe.results import licence
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-PROMPT = "prompt_id"
 STOPPED = "anytime_upper"  # the metric after a stop
 SHOWN = 20  # prompts in a table for people
 QUANTITY = dict.fromkeys(("m_mu", "mean_upper", STOPPED), "the mean score") | {
@@ -50,6 +51,7 @@ COLUMNS = {
     "sd": "sd",
     "sd <= (betting)": "tighter_sd_upper",
 }
+OF_LEAKS = ("leak_at_k", "leak_at_k_worst")  # quantities that are about leaks and no score
 PLAIN = {"n": "n", "mean": "mean", "sd": "sd", "max": "max"}  # where nothing may be claimed
 AT_THE_STOP = {
     "n": "n",
@@ -64,7 +66,8 @@ AT_THE_STOP = {
 @dataclass(frozen=True, repr=False)
 class Bounds(Measurement):
     """The result of `bounds`: its rows (of a run that a rule could stop early only anytime-valid ones), the prompts, and
-    the log. Where there is a reason in ``refused``, nothing is claimed, and the rows have no bounds.
+    the log. Where there is a reason in ``refused``, nothing is claimed, and the rows have no bounds. Where there is one in
+    ``unpointed``, the bounds are those of the score as recorded, and nothing is said of leaks.
     """
 
     settings: bounded.MeasureSettings
@@ -73,13 +76,17 @@ class Bounds(Measurement):
     source: str = "scores"
     log: scored.LogScores | None = None
     refused: tuple[str, ...] = ()
+    unpointed: tuple[str, ...] = ()
+    stated: Stated = LEAKS
     VIEW = "bounds"
 
     def rows(self) -> list[Result]:
         """The rows with what is recorded of the log among the settings."""
-        log = {"log": self.log.facts()} if self.log else {}
+        recorded = self.stated.as_json()
+        if self.log:
+            recorded["log"] = self.log.facts()
         return [
-            replace(row, evidence={**row.facts, **log}) if row.quantity == "settings" else row
+            replace(row, evidence={**row.facts, **recorded}) if row.quantity == "settings" else row
             for row in self.results
         ]
 
@@ -136,7 +143,18 @@ class Bounds(Measurement):
 
     def sentences(self) -> list[str]:
         if self.refused:
-            return [f"Nothing is claimed of these scores: {reason}" for reason in self.refused]
+            reasons = [f"Nothing is claimed of these scores: {reason}" for reason in self.refused]
+            return [*self.stated.sentences(), *reasons]
+        return [*self.stated.sentences(), *self.unpointed, *self._of_bounds()]
+
+    @cached_property
+    def _quantity(self) -> Mapping[str, str]:
+        """The words for the quantity of a metric: of leaks, or of the score as recorded."""
+        return (
+            QUANTITY | {"m_bin": "the probability of a score of 1"} if self.unpointed else QUANTITY
+        )
+
+    def _of_bounds(self) -> list[str]:
         model, of, worst = self.model, f"the {plural(len(self.questions), 'prompt')}", self.worst()
         largest = f"The bound is that of {worst.prompt_id}."
         if self.metric == STOPPED:
@@ -144,7 +162,7 @@ class Bounds(Measurement):
             return [
                 f"A stopping rule looked at the answers: {bounded.REASON}.",
                 f"Each bound of a prompt: {each}.",
-                f"{worst.bound.sentence(QUANTITY[self.metric], of)} {largest}",
+                f"{worst.bound.sentence(self._quantity[self.metric], of)} {largest}",
             ]
         lines = [
             end.sentence(BY_LABELS, of)
@@ -154,13 +172,13 @@ class Bounds(Measurement):
         if end := next(iter(self.questions.values())).upper("score_betting"):
             lines.append(f"Each bound of a prompt: {end.guarantee(of)}.")
         lines.append(
-            f"{worst.bound.sentence(f'{QUANTITY[self.metric]} ({self.metric})', of)} {largest}"
+            f"{worst.bound.sentence(f'{self._quantity[self.metric]} ({self.metric})', of)} {largest}"
         )
         if pooled := model.upper("leak"):
-            lines.append(pooled.sentence(QUANTITY["m_bin"], of))
+            lines.append(pooled.sentence(self._quantity["m_bin"], of))
         lines += [
-            f"{QUANTITY['m_mu'].capitalize()} is {least.significant()} to {most.significant()} {most.on(of)}, each side "
-            f"{most.level()}, assuming {most.assumes} ({most.method})."
+            f"{self._quantity['m_mu'].capitalize()} is {least.significant()} to {most.significant()} {most.on(of)}, "
+            f"each side {most.level()}, assuming {most.assumes} ({most.method})."
             for least, most in (row.ends for row in model.series("score_population"))
         ]
         for row in (*_asked(model, "leak_at_k_worst"), *_asked(model, "leak_at_k")):
@@ -236,7 +254,7 @@ class Bounds(Measurement):
         certified = (
             f"Certified: {self.model.values['certified_together']} of {plural(listed, 'prompt')}."
         )
-        return [*lines, f"{certified} {claim.sentence(QUANTITY[row.facts['metric']], of)}"]
+        return [*lines, f"{certified} {claim.sentence(self._quantity[row.facts['metric']], of)}"]
 
     def views(self) -> list[View]:
         columns, notes = AT_THE_STOP if self.metric == STOPPED else COLUMNS, self.sentences()
@@ -296,6 +314,7 @@ def bounds(
     labels: Place | None = None,
     pass_at: str | Sequence[str | int] = (),
     by: str | None = None,
+    leak_is: Literal["high", "low"] | None = None,
 ) -> Bounds:
     """Bound the leakage of each prompt, of the worst prompt and of the average, from the scores of sampled answers.
 
@@ -371,25 +390,25 @@ def bounds(
     log, source, stopped = None, "scores", False
     if isinstance(scores, (str, os.PathLike)):
         source = str(scores)
-        read, missing, log = scored.read_any_scores(Path(source), missing, score, filter, by)
+        read = scored.read_any_scores(Path(source), missing, score, filter, by, leak_is)
+        log = read.log
         stopped = log.log.stopping == scored.EARLY if log else scored.could_stop(Path(source))
     elif hasattr(scores, "columns"):
         stopped = scored.says_stopped(scores)
-        read = list(_of_table(scores, missing, score or "score", by or PROMPT))
+        read = scored.of_frame(scores, missing, score or DOCUMENTED, by, leak_is)
     else:
-        read = scored.as_prompts(scores, missing)
-    settings, rows, prompts = (
-        replace(settings, missing=missing),
-        Rows(Path(source).stem),
-        tuple(read),
-    )
+        stated = replace(LEAKS, leak_is=leak_is)
+        read = scored.ReadScores(scored.as_prompts(scores, missing), stated, missing)
+    read = read.pointed()
+    settings = replace(settings, missing=read.missing)
+    rows, prompts = Rows(Path(source).stem), tuple(read.prompts)
     asked = [
         *(["together"] if together != "none" else []),
         *(["judged"] if calibration is not None else []),
         *(["labelled"] if labels is not None else []),
         *(["pass_hat_k", "leak_at_k"] if ks else []),
     ]
-    result = partial(_licensed, settings, prompts, source, log, asked)
+    result = partial(_licensed, settings, read, source, asked)
     if stopped:
         given = {
             "together": together != "none" and together,
@@ -407,7 +426,7 @@ def bounds(
     if ks and np.isnan(rate.leaks).any():
         raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
     if labels is not None:
-        known = label_rows(rows, labels, _drawn(prompts, missing), alpha)
+        known = label_rows(rows, labels, _drawn(prompts, read.missing), alpha)
     if ks:
         add = partial(rows.add, "model", split="forget")
         bounded.band_rows(
@@ -421,25 +440,43 @@ def bounds(
 
 def _licensed(
     settings: bounded.MeasureSettings,
-    prompts: tuple[scored.PromptScores, ...],
+    read: scored.ReadScores,
     place: str,
-    log: scored.LogScores | None,
     asked: Sequence[str],
     rows: Sequence[Result],
     of_labels: licence.Source | None = None,
 ) -> Bounds:
-    """The result with its bounds, or without them where nothing may be claimed; ``asked`` are the keys of further claims."""
-    known = log.licence_facts() if log else licence.Source()
+    """The result with its bounds, or without them where nothing may be claimed; ``asked`` are the keys of further claims.
+
+    Where it is only unknown which end of a score is a leak, the bounds are those of the score as recorded, and what is said
+    of leaks is left out.
+    """
+    known = read.stated.source()
     if of_labels is not None:
         known = known.joined(of_labels)
     known = replace(known, below_own_mean=licence.below_own_mean(rows))
-    if refused := licence.refusals(known):
-        record = {"refused": refused, "asked": list(asked)}
+    refused, unpointed = licence.refusals(known), list[str]()
+    if refused and not licence.refusals(replace(known, score_means="leak")):
+        refused, unpointed = [], refused
+        rows = [row for row in rows if row.quantity not in OF_LEAKS]
+    if refused:
+        rows = licence.without_claims(rows)
+    record = {"refused": refused, "unpointed": unpointed, "asked": list(asked)}
+    if refused or unpointed:
         rows = [
             replace(row, evidence={**row.facts, **record}) if row.quantity == "settings" else row
-            for row in licence.without_claims(rows)
+            for row in rows
         ]
-    return Bounds(settings, prompts, tuple(rows), place, log, tuple(refused))
+    return Bounds(
+        settings,
+        tuple(read.prompts),
+        tuple(rows),
+        place,
+        read.log,
+        refused=tuple(refused),
+        unpointed=tuple(unpointed),
+        stated=read.stated,
+    )
 
 
 def _drawn(prompts: Sequence[scored.PromptScores], missing: Missing | None) -> dict[str, Drawn]:
@@ -470,22 +507,3 @@ def calibration_of(
     judge = judge_in("scores", scores) if hasattr(scores, "columns") else None
     answers = read_calibration(given, missing or "worst", judge)
     return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)
-
-
-def _of_table(
-    table: pd.DataFrame, missing: Missing | None, score: str, by: str
-) -> Sequence[scored.PromptScores]:
-    from lethe.sampling.engine import GREEDY
-
-    if score not in table:
-        columns = ", ".join(map(str, table.columns)) or "none"
-        raise BadInput(
-            f"scores: no column {score!r}; its columns are {columns}. Rename the column of scores."
-        )
-    drawn = table[table["sample"] != GREEDY] if "sample" in table else table
-    if by not in drawn and by != PROMPT:
-        raise BadValue("by", by, "one of " + ", ".join(map(str, table.columns)))
-    if by not in drawn:
-        return scored.as_prompts({scored.ALL: drawn[score].to_numpy()}, missing)
-    groups = drawn.groupby(by, sort=False, dropna=False)[score]
-    return scored.as_prompts({str(name): own.to_numpy() for name, own in groups}, missing)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import ValidationError
@@ -25,6 +25,7 @@ from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation import scores
 from lethe.evaluation.likelihood_metrics import SPLITS
+from lethe.evaluation.stated import check_leak_is
 from lethe.io import logs
 from lethe.io.logs import _log
 from lethe.results import table
@@ -40,18 +41,23 @@ if TYPE_CHECKING:
 
 
 TERMS = ["term", "mean", "lower", "upper", "rows", "missing"]
+TURNED = "a low score is a leak (--leak-is low), so each number is of 1 - score"
 OF_A_LOG = ("format", "tool", "task", "model", "sampling", "answers", "missing")
 
 
 @dataclass(frozen=True, repr=False)
 class Log(_log.Log, TableWithSentences):
-    """The result of `read_log`: ``answers`` and ``prompts`` as tables, ``scores``, and what is ``missing``."""
+    """The result of `read_log`: ``answers`` and ``prompts`` as tables, ``scores``, and what is ``missing``. The scores of
+    ``inverted`` answers are 1 - score.
+    """
+
+    inverted: bool = False
 
     def to_frame(self) -> pd.DataFrame:
         return self.answers
 
     def as_json(self) -> dict[str, object]:
-        return self.summary()
+        return {**self.summary(), "score_inverted": self.inverted}
 
     def sentences(self) -> list[str]:
         per_prompt = self.prompts["answers"]
@@ -62,18 +68,24 @@ class Log(_log.Log, TableWithSentences):
             ("answers", f"{len(self.answers)}: {plural(len(self.prompts), 'prompt')}, {each}"),
             ("missing", missing or "nothing"),
             ("refused", self.refusal),
+            ("note", TURNED if self.inverted else None),
         )
 
     def views(self) -> list[View]:
-        rows = [[name, *score.values()] for name, score in self.score_counts().items()]
-        return [
-            View(str(self.path), ["score", "scored", "unscored", "mean"], rows, self.sentences())
-        ]
+        columns = ["score", "a 1 is", "scored", "unscored", "mean"]
+        rows = []
+        for name, counts in self.score_counts().items():
+            rows.append([name, self.facts.meaning(name), *counts.values()])
+        return [View(str(self.path), columns, rows, self.sentences())]
 
 
 @dataclass(frozen=True, repr=False)
 class ScoredLog(scores.ScoredLog, TableWithSentences):
-    """The result of `score_log`: ``table`` has a row per planned answer: ``prompt_id, sample`` and one column per scorer."""
+    """The result of `score_log`: ``table`` has a row per planned answer: ``prompt_id, sample`` and one column per scorer,
+    whose scores are 1 - score if they are ``inverted``.
+    """
+
+    inverted: bool = False
 
     def to_frame(self) -> pd.DataFrame:
         return self.table
@@ -87,12 +99,14 @@ class ScoredLog(scores.ScoredLog, TableWithSentences):
             "matched_by": self.matched_by,
             "scores": scores,
             "warnings": self.warnings(),
+            "score_inverted": self.inverted,
         }
 
     def sentences(self) -> list[str]:
         answers = f"{plural(len(self.log.answers), 'answer')} to {plural(len(self.log.prompts), 'prompt')}"
         warnings = [f"warning   {one}" for one in self.warnings()]
-        return [f"{self.log.tool}: {answers}, matched by {self.matched_by}.", *warnings]
+        turned = [f"{TURNED[0].upper()}{TURNED[1:]}."] if self.inverted else []
+        return [f"{self.log.tool}: {answers}, matched by {self.matched_by}.", *turned, *warnings]
 
     def views(self) -> list[View]:
         return [
@@ -208,13 +222,20 @@ class TofuLog(Measurement):
 
 
 @documented
-def read_log(file: Place, *, filter: str | None = None) -> Log:
+def read_log(
+    file: Place,
+    *,
+    filter: str | None = None,
+    by: str | None = None,
+    leak_is: Literal["high", "low"] | None = None,
+) -> Log:
     """Read a log of another tool: tool, task, model, settings of sampling, answers, scores, and what is missing.
 
     Parameters
     ----------
     file : A log of lm-eval, Inspect, HELM, garak, promptfoo, Leak-k, open-unlearning, HarmBench or JailbreakBench, or a
         table of answers, whatever its name.
+    by : The column of a table of answers that names the question. [default: prompt_id]
 
     Examples
     --------
@@ -226,12 +247,26 @@ def read_log(file: Place, *, filter: str | None = None) -> Log:
     >>> log.format, log.answers["text"].tolist(), log.scores
     ('leak-k', ['Ron.'], ('exact_match',))
     """
-    return Log(**vars(logs.read_log(file, filter)))
+    log = Log(**vars(logs.read_log(file, filter, by)))
+    check_leak_is(leak_is)
+    return replace(log, inverted=True, answers=_turned(log)) if leak_is == "low" else log
+
+
+def _turned(log: Log) -> pd.DataFrame:
+    """The answers with 1 - score in place of each score."""
+    scores = list(log.scores)
+    return log.answers.assign(**(1 - log.answers[scores]))
 
 
 @documented
 def score_log(
-    log: Place, *, data: Rows, scorer: str | Sequence[str] = ("rouge_l",), filter: str | None = None
+    log: Place,
+    *,
+    data: Rows,
+    scorer: str | Sequence[str] = ("rouge_l",),
+    filter: str | None = None,
+    by: str | None = None,
+    leak_is: Literal["high", "low"] | None = None,
 ) -> ScoredLog:
     """Score every answer of a log, and write the scores as a table for `lethe bounds`.
 
@@ -243,11 +278,17 @@ def score_log(
     log : A log of another tool; `lethe log` lists the formats.
     data : The references: JSON lines with id, question, answer, keywords.
     scorer : A scorer or judge; repeatable. [default: rouge_l]
+    by : The column of a table of answers that names the question. [default: prompt_id]
     """
+    check_leak_is(leak_is)
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
     source = str(data) if isinstance(data, (str, os.PathLike)) else "data"
-    scored_log = scores.score_log(logs.read_log(log, filter), rows_of(data, "data"), names, source)
-    return ScoredLog(**vars(scored_log))
+    read = logs.read_log(log, filter, by)
+    scored_log = ScoredLog(**vars(scores.score_log(read, rows_of(data, "data"), names, source)))
+    if leak_is != "low":
+        return scored_log
+    turned = scored_log.table.assign(**(1 - scored_log.table[names]))
+    return replace(scored_log, table=turned, inverted=True)
 
 
 @documented

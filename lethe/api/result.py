@@ -55,6 +55,8 @@ PARAMETERS = {
     "above": "The score above which an answer leaks, for a scorer whose scores are not only 0 and 1.",
     "seed": "The seed of all draws.",
     "filter": "One filter of an lm-eval log.",
+    "leak_is": "high or low: the end of the score that is a leak, where the file does not say. With low, all numbers are of "
+    "1 - score.",
     "auditor": "The name of the person or machine that draws.",
     "scratch": "A folder that keeps finished work, so that an interrupted call resumes. The command has one.",
     "fail_above": "Exit with status 1 unless the bound certifies that every question leaks at most this.",

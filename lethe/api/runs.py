@@ -14,6 +14,7 @@ from lethe.api.result import Measurement, Place, TableWithSentences, View, docum
 from lethe.errors import BadFile, BadValue, MissingArtifact, check, plural
 from lethe.evaluation import compared
 from lethe.evaluation.sides import check_alike, read_side
+from lethe.evaluation.stated import check_leak_is
 from lethe.io.artifacts import read_items
 from lethe.io.tables import read_table
 from lethe.io.yaml import read_yaml
@@ -290,6 +291,7 @@ def compare(
     stopped: Literal["a", "b", "both"] | None = None,
     worst: bool = False,
     despite_settings: bool = False,
+    leak_is: Literal["high", "low"] | None = None,
 ) -> Comparison | Ranking:
     """Compare two runs question by question: which leak more or less in B than in A, with effect and interval.
 
@@ -328,10 +330,18 @@ def compare(
     (False, 1)
     """
     models = [model] if isinstance(model, str) else list(model or ())
-    sides = [read_side(str(given), score, filter, models) for given in (a, b, *more)]
+    check_leak_is(leak_is)
+    sides = [read_side(str(given), score, filter, models, leak_is) for given in (a, b, *more)]
     if not despite_settings:
         check_alike(sides)
     kinds = {side.kind for side in sides}
+    files = kinds & {"log", "table"}
+    check(
+        leak_is is None or files,
+        "leak_is",
+        leak_is,
+        "left out: the scores of a data folder are of leaks",
+    )
     folders = not kinds <= {"log", "table"}
     check(filter is None or "log" in kinds, "filter", filter, "left out: no side is an lm-eval log")
     check(

@@ -158,7 +158,7 @@ def bounds(
         from lethe.io.files import write_json
 
         place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
-        write_json(place, bound_records(result.questions, result.metric))
+        write_json(place, bound_records(result.questions, result.metric, result.stated))
         written = {"inspect": str(place)}
     elif to == "mlflow":
         from lethe.tracking import FromFile, log_file
@@ -168,6 +168,7 @@ def bounds(
         params = {
             "alpha": result.settings.alpha,
             **({"refused": because} if result.refused else {}),
+            **result.stated.as_json(),
             **parameters_of(result.log.log if result.log else None),
         }
         logged = log_file(
@@ -200,6 +201,8 @@ def _gate_of_scores(
         )
     if result.refused:
         return gate_of(tau, attempt, None, why=" ".join(result.refused))
+    if result.unpointed and not given.get("labels"):
+        return gate_of(tau, attempt, None, why=" ".join(result.unpointed))
 
     judge = result.settings.calibration
     if judge and result.worst_by_judge() is None:
@@ -262,7 +265,7 @@ def compare(
         from lethe.report.pages import comparison_page
 
         write_text(page, comparison_page(comparison))
-    if comparison.record["refused"]:
+    if comparison.record["refused"] or (asked and comparison.record["unpointed"]):
         return _refused_comparison(comparison, fail_above, bool(asked), page)
     error, named = None, " ".join(f"{name} {value}" for name, value in asked.items())
     if named and not comparison.per_question:
@@ -342,7 +345,8 @@ def _refused_comparison(
     page: Path | None,
 ) -> Answer:
     """The answer where nothing may be claimed of a side: every gate that was asked for is closed."""
-    because, alpha = " ".join(comparison.record["refused"]), comparison.record["alpha"]
+    record = comparison.record
+    because, alpha = " ".join([*record["refused"], *record["unpointed"]]), record["alpha"]
     json: Given = {"page": str(page)} if page else {}
     notes = [f"The page is {page}."] if page else []
     if fail_above is not None:

@@ -23,6 +23,7 @@ from lethe.errors import (
 )
 from lethe.io.artifacts import Aim, Row
 from lethe.io.files import doubled, read_json, read_jsonl, read_text
+from lethe.io.ids import REMEDY, alike
 from lethe.io.tables import LARGEST_CELL
 from lethe.registry import DATASETS
 
@@ -86,6 +87,7 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
     """Return the rows of pairs of line and row; one warning names the keys that only a scorer of the user's may read."""
     rows: list[Row] = []
     seen: dict[str, int] = {}
+    look: dict[str, str] = {}  # the first id that looks so
     unknown: dict[str, int] = {}  # the first line of each
     for number, row in numbered:
         problem = misspelt(row) or row_problem(row)
@@ -95,6 +97,10 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
         if whole["id"] in seen:
             problem = f"id {whole['id']!r} already appears on line {seen[whole['id']]}"
             raise BadRow(path, number, problem, "Make it unique.")
+        if (
+            found := alike((look.setdefault(whole["id"].strip(), whole["id"]), whole["id"]))
+        ) is not None:
+            raise BadRow(path, number, found.problem("id"), REMEDY)
         seen[whole["id"]] = number
         rows.append(whole)
         for key in row.keys() - set(KEYS):

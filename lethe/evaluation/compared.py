@@ -14,6 +14,7 @@ from lethe.evaluation.scores import mean
 from lethe.evaluation.sides import NotCompared, Pair, Side, binary_of, joined, stops
 from lethe.io.files import Json
 from lethe.progress import progress
+from lethe.results.licence import Source, refusals
 from lethe.results.table import Result, Rows, result
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bound import Assumes, Bound, Covers, both_ends, level, rounded
@@ -78,14 +79,20 @@ class Comparison(_Rows):
             self.per_question, key=lambda row: (not row.facts["holds"], -abs(row.estimate or 0.0))
         )
 
+    @property
+    def words(self) -> tuple[str, str]:
+        """What B is called where it scores higher, and where it scores lower: nobody knows which is worse of some scores."""
+        return ("higher", "lower") if self.record["unpointed"] else (WORSE, BETTER)
+
     def table(self) -> tuple[list[str], list[list[object]]]:
+        words = dict(zip((WORSE, BETTER), self.words, strict=True))
         rows = [
             [
                 row.item,
                 row.facts["a"],
                 row.facts["b"],
                 *_numbers(row),
-                outcome(row) if row.facts["holds"] else "",
+                words[outcome(row)] if row.facts["holds"] else "",
             ]
             for row in self.ranked()[:SHOWN]
         ]
@@ -98,11 +105,14 @@ class Comparison(_Rows):
                 f"Nothing is claimed of these two sides. {reason}" for reason in record["refused"]
             ]
         alpha, questions = record["alpha"], plural(len(each), "question")
-        lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}; higher is worse."]
+        points = "." if record["unpointed"] else "; higher is worse."
+        lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}{points}"]
+        lines += [*record["directions"], *record["unpointed"]]
         if each:
             worse, better = (len(self.with_outcome(kind)) for kind in (WORSE, BETTER))
+            above, below = self.words
             lines += [
-                f"Worse in B: {worse} of {questions}; better: {better}. This list has no "
+                f"{above.capitalize()} in B: {worse} of {questions}; {below}: {better}. This list has no "
                 f"false entry {level(alpha)} (Holm, each direction at half), assuming {_all(row.assumes for row in each)}.",
                 f"Each interval of a difference holds {level(alpha)} by itself ({_all(row.method for row in each)}).",
             ]
@@ -116,7 +126,7 @@ class Comparison(_Rows):
                 f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
                 + ("the difference holds." if row.facts["holds"] else "no difference is shown.")
             )
-        if claim := self.of_all("not_worse"):
+        if (claim := self.of_all("not_worse")) and not record["unpointed"]:
             lines.append(_not_worse(claim))
         return [*lines, *_remarks(record)]
 
@@ -206,7 +216,7 @@ def compare(
     check_alpha(alpha)
     if reasons := refused((a, b), "AB"):
         facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": None}
-        record = _record(facts | {"refused": reasons}, [], [])
+        record = _record(facts | {"refused": reasons}, [], []) | _stated((a, b))
         return Comparison((result(b.name, "model", "comparison", "compared", evidence=record),))
     missing: list[NotCompared] = []
     notes = stops((a, b), "AB")
@@ -237,8 +247,10 @@ def compare(
         both.not_worse_row(rows, alpha, by, on)
     if both and worst:
         rows.add("model", "score_worst", "compared", None, None, _worst(b, both.binary, alpha))
-    facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": worse}
-    record = _record(facts, missing, notes)
+    stated = _stated((a, b))
+    facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric}
+    facts["worse"] = None if stated["unpointed"] else worse
+    record = _record(facts, missing, notes) | stated
     return Comparison(
         (result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows)
     )
@@ -251,6 +263,17 @@ def refused(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
         for side, name in zip(sides, names, strict=True)
         for reason in side.refused
     ]
+
+
+def _stated(sides: Sequence[Side]) -> dict[str, Json]:
+    """What the sides state of their scores, and why nothing may be said of leaks."""
+    source = Source()
+    directions: dict[str, None] = {}
+    for side in sides:
+        source = source.joined(Source(score_means=side.stated.direction))
+        directions |= dict.fromkeys(side.stated.sentences())
+    facts = {"unpointed": refusals(source), "directions": list(directions)}
+    return facts | sides[0].stated.as_json()
 
 
 class _Pairs:
@@ -416,9 +439,9 @@ class Ranking(_Rows):
     def sentences(self) -> list[str]:
         record = self.record
         size = f"the {plural(record['questions'], 'question')}"
-        lines = [
-            f"Score: {record['metric']}; higher is worse, and rank 1 has the lowest mean over {size}."
-        ]
+        points = "" if record["unpointed"] else "; higher is worse"
+        lines = [f"Score: {record['metric']}{points}. Rank 1 has the lowest mean over {size}."]
+        lines += [*record["directions"], *record["unpointed"]]
         for quantity, ranks in zip(AVERAGES, RANKS, strict=True):
             pairs = self.of(quantity)
             for bound in [row.lower_bound for row in pairs if row.lower_bound][:1]:
@@ -476,6 +499,6 @@ def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
         runs, (RANKS[1], AVERAGES[1]), Covers.POPULATION, population, alpha, True
     )
     facts = {"alpha": alpha, "metric": sides[0].metric, "questions": len(common)}
-    record = _record(facts, missing, notes) | {"runs": names}
+    record = _record(facts, missing, notes) | {"runs": names} | _stated(sides)
     whole = result(", ".join(names), "model", "comparison", "compared", evidence=record)
     return Ranking((whole, *(row for own in runs for row in own.rows), *differences))

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 from lethe.errors import BadFile, BadRow, BadValue, check, plural, shortened
 from lethe.io.artifacts import GREEDY, TURNS, read_references
 from lethe.io.files import FIRST, KEY, SCHEMA_VERSION, read_artifact, read_jsonl, write_jsonl
-from lethe.io.tables import file_line, numeric_column, read_table
+from lethe.io.tables import file_line, numeric_column, read_table, sample_names
 from lethe.results.licence import Source
 from lethe.statistics import counts as count_bounds
 from lethe.statistics.bound import Covers, both_ends, rounded, significant
@@ -153,7 +153,7 @@ def read_draws(
             problem = "holds a run with early stopping, and these bounds need a number of answers fixed beforehand"
             raise BadFile(path, problem, "Sample with `sample.stop: fixed`.")
         refuse_references(path)
-    table = read_table(file, required=["prompt_id", "text"], text=["prompt_id", "text"])
+    table = read_table(file, required=["prompt_id", "text"], text=["text"], ids=["prompt_id"])
     if "sample" in table:
         table = table.assign(sample=numeric_column(table, "sample", file))
         # A table may be sorted by content; then its two halves would not be alike.
@@ -206,7 +206,7 @@ def _questions(dataset: Path) -> dict[str, str]:
 
 
 def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) -> np.ndarray:
-    verdicts = read_table(place, required=["prompt_id", "sample"], text=["prompt_id"])
+    verdicts = read_table(place, required=["prompt_id", "sample"], ids=["prompt_id"])
     if "sample" not in table:
         raise BadFile(file, "has no column sample, which assigns verdicts to answers")
     names = [name for name in verdicts.columns if name not in ("prompt_id", "sample")]
@@ -459,9 +459,10 @@ def label_rows(
 
 def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> pd.DataFrame:
     """The checked table of labels."""
-    table = read_table(path, required=["prompt_id", "sample", "label"], text=["prompt_id"])
+    table = read_table(path, required=["prompt_id", "sample", "label"], ids=["prompt_id"])
     if table.empty:
         raise BadFile(path, "holds no labels")
+    table = table.assign(sample=sample_names(table["sample"]))
     labels, names = numeric_column(table, "label", path), table["prompt_id"].astype(str).to_numpy()
     n_of_prompt = {name: answers.n for name, answers in drawn.items()}
     for wrong, problem in (
@@ -469,7 +470,7 @@ def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> 
         (~np.isin(names, list(drawn)), "prompt_id must be a prompt of the scores"),
         (table.duplicated(["prompt_id", "sample"]).to_numpy(), "labels a draw a second time"),
         (
-            (table["sample"].astype(str) == str(GREEDY)).to_numpy(),
+            (table["sample"] == str(GREEDY)).to_numpy(),
             "labels the greedy answer, no random draw",
         ),
         (

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -24,12 +24,15 @@ from lethe.errors import (
     plural,
     shortened,
 )
+from lethe.evaluation.stated import Stated
+from lethe.io import ids
 from lethe.io.artifacts import GREEDY, Row
+from lethe.io.facts import DOCUMENTED, Facts, LeakIs, of_column
 from lethe.io.files import read_artifact
 from lethe.io.logs import is_log, read_log
-from lethe.io.logs._log import KEYS, Log, greedy
+from lethe.io.logs._log import KEYS, Log
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
-from lethe.results.licence import Source
+from lethe.io.tables import file_line, is_ours, numeric_column, read_table, sample_names
 from lethe.results.table import Numbers
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 ALL = "all"  # the name of a single prompt without a name
 
 Missing = Literal["worst", "drop"]
+NAME_IT = "Name the column of the questions with --by {0} (in Python by='{0}')."
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,9 @@ Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLik
 def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptScores]:
     """Return named prompts from scores in any accepted form; a NaN is an error unless ``missing`` states its treatment."""
     if isinstance(scores, Mapping):
-        named = [(str(name), _numbers(own)) for name, own in scores.items()]
+        if (found := ids.alike(scores)) is not None:
+            raise BadFile("scores", found.problem("the prompts"), ids.REMEDY)
+        named = [(ids.id_text(name), _numbers(own)) for name, own in scores.items()]
     elif isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
         return list(
             scores
@@ -138,78 +144,188 @@ def mean(values: Iterable[float | None] | np.ndarray) -> float:
     return float(np.nanmean(given)) if np.isfinite(given).any() else math.nan
 
 
+@dataclass(frozen=True)
+class ReadScores:
+    """The scores of a file as prompts, with what the file states of them and, of a log, the log itself.
+
+    ``missing`` is how a missing score counts: as asked, and "worst" for a log that has some.
+    """
+
+    prompts: list[PromptScores]
+    stated: Stated
+    missing: Missing | None = None
+    log: LogScores | None = None
+
+    def pointed(self) -> ReadScores:
+        """The scores with a leak at their high end: turned where the user says that a low score is a leak."""
+        if not self.stated.inverted:
+            return self
+        return replace(self, prompts=[replace(one, scores=1 - one.scores) for one in self.prompts])
+
+
 def read_scores(
-    path: Path, missing: str | None, column: str = "score", by: str | None = None
-) -> list[PromptScores]:
-    """Return the prompts of a file in order of first appearance; the column "A=B" is 1 where the columns A and B agree."""
-    import pandas as pd
+    path: Path,
+    missing: Missing | None,
+    column: str = "score",
+    by: str | None = None,
+    leak_is: LeakIs | None = None,
+    asks: str = NAME_IT,
+) -> ReadScores:
+    """Return the prompts of a file in order of first appearance; the column "A=B" is 1 where the columns A and B agree.
 
-    from lethe.io.tables import file_line, numeric_column, read_table
+    A table without `prompt_id` whose other columns repeat is a question to the user, which ends in ``asks``.
+    """
+    columns = column.split("=")
+    table = _table_of_scores(path, columns, by)
+    name = by or ids.PROMPT
+    stated = Stated(column, facts_of_columns(columns, path), leak_is)
+    if name not in table:
+        if (
+            len(columns) == 1
+        ):  # the agreement of two columns is about all rows, whatever they answer
+            stated = replace(stated, ids_not_understood=_unused_ids(path, table, columns, asks))
+        table = table.assign(**{name: ALL})
+    values = _agreement(path, table, columns)
+    lines = np.arange(len(table))
+    if "sample" in table:
+        table = table.assign(sample=sample_names(table["sample"]))
+        lines = np.flatnonzero(table["sample"] != str(GREEDY))
+        values, table = values[lines], table.iloc[lines]
+        if table.empty:
+            remedy = "Give one row per sampled answer."
+            raise BadFile(path, "holds the greedy answers (sample -1) only", remedy)
+    _check_cells(_Cells(path, table, values, lines), name, column, missing)
+    samples = table["sample"].to_numpy() if "sample" in table else None
+    return ReadScores(_grouped(path, values, table[name], samples, missing), stated, missing)
 
-    name, columns = by or "prompt_id", column.split("=")
+
+def of_frame(
+    table: pd.DataFrame,
+    missing: Missing | None,
+    column: str = DOCUMENTED,
+    by: str | None = None,
+    leak_is: LeakIs | None = None,
+) -> ReadScores:
+    """As `read_scores`, of a table in memory, for which no line can be named."""
+    name = by or ids.PROMPT
+    columns = ", ".join(map(str, table.columns)) or "none"
+    if column not in table:
+        problem = f"scores: no column {column!r}; its columns are {columns}"
+        raise BadInput(f"{problem}. Rename the column of scores.")
+    check(by is None or by in table, "by", by, f"one of {columns}")
+    stated = Stated(column, facts_of_columns([column]), leak_is)
+    if name not in table:
+        unused = _unused_ids("scores", table, [column])
+        stated = replace(stated, ids_not_understood=unused)
+        table = table.assign(**{name: ALL})
+    if (found := ids.alike_in(table[name])) is not None:
+        raise BadFile("scores", found.problem(name), ids.REMEDY)
+    drawn = table
+    if "sample" in table:
+        drawn = table[sample_names(table["sample"]) != str(GREEDY)]
+    groups = drawn.groupby(ids.as_text(drawn[name]), sort=False, dropna=False)[column]
+    scores = {str(prompt): own.to_numpy() for prompt, own in groups}
+    return ReadScores(as_prompts(scores, missing), stated, missing)
+
+
+def _table_of_scores(path: Path, columns: Sequence[str], by: str | None) -> pd.DataFrame:
+    """The rows of a file that has these columns of scores; a file without them is asked for the right ones."""
+    name = by or ids.PROMPT
+    required = [*columns, by] if by else columns
     try:
-        table = read_table(
-            path, required=[*columns, by] if by else columns, text=[name], optional=["sample"]
-        )
+        table = read_table(path, required=required, ids=[name], optional=["sample"])
     except MissingColumn as error:
         others = [one for one in error.present if one not in (name, "sample", "text")]
         if error.column not in columns or not (others or "text" in error.present):
             raise
         score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
-        own = " or ".join(others)
-        remedy = (
-            f"Name its column of scores: --score {own}"
-            if others
-            else f"Score its texts first: {score}"
-        )
+        remedy = f"Score its texts first: {score}"
+        if others:
+            remedy = f"Name its column of scores: --score {' or '.join(others)}"
         problem = f"no column {error.column!r}; its columns are {', '.join(error.present)}"
         raise BadFile(path, problem, f"{remedy}.") from None
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
+    return table
+
+
+def _unused_ids(
+    path: Path | str, table: pd.DataFrame, columns: Sequence[str], asks: str = NAME_IT
+) -> str | None:
+    """Ask the user where a column repeats, as the names of questions do; say which column else looks like ids."""
+    found = ids.candidates(table, columns)
+    repeating = [name for name in found if ids.repeats(table[name])]
+    if repeating:
+        named = ", ".join(map(repr, repeating))
+        problem = f"no column {ids.PROMPT!r}, and rows share a value of {named}, as answers to one question do"
+        raise BadFile(path, problem, asks.format(repeating[0]))
+    return f"The column {found[0]!r} looks like ids and was not used" if found else None
+
+
+def _agreement(path: Path, table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """The values of one column, or 1 where several columns agree."""
     values, *rest = (numeric_column(table, one, path) for one in columns)
     for other in rest:
         values = np.where(np.isnan(values) | np.isnan(other), np.nan, values == other)
-    lines = np.arange(len(table))
-    if "sample" in table:
-        lines = np.flatnonzero((table["sample"] != GREEDY) & (table["sample"] != str(GREEDY)))
-        values, table = values[lines], table.iloc[lines]
-        if table.empty:
-            raise BadFile(
-                path,
-                "holds the greedy answers (sample -1) only",
-                "Give one row per sampled answer.",
-            )
+    return values
 
-    def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
+
+@dataclass(frozen=True)
+class _Cells:
+    """The scores of a file and their rows; ``lines`` are the places of the rows in the file."""
+
+    path: Path
+    table: pd.DataFrame
+    values: np.ndarray
+    lines: np.ndarray
+
+    def refuse(self, wrong: np.ndarray, problem: str, remedy: str = "") -> None:
         if wrong.any():
             place = int(np.argmax(wrong))
-            raise BadRow(
-                path, file_line(path, int(lines[place])), problem.format(values[place]), remedy
-            )
+            line = file_line(self.path, int(self.lines[place]))
+            raise BadRow(self.path, line, problem.format(self.values[place]), remedy)
 
+
+def _check_cells(cells: _Cells, name: str, column: str, missing: Missing | None) -> None:
+    """Refuse a missing score without a rule, a score out of range, a missing id, and an answer that stands twice."""
+    table, values = cells.table, cells.values
     absent = np.isnan(values)
     if missing is None:
-        refuse(
-            absent, f"{column} is missing", "Say how it counts: --missing worst or --missing drop."
-        )
-    refuse(
-        ~absent & ~((values >= 0) & (values <= 1)),
-        f"{column}: got {{}}; must be a number in [0, 1]",
-    )
-    names = table[name] if name in table else pd.Series([ALL] * len(table))
-    refuse(names.isna().to_numpy(), f"{name} is missing")
-    samples = np.asarray(table.get("sample", np.arange(len(table))))
-    copies = pd.DataFrame({"prompt": names.astype(str).to_numpy(), "sample": samples}).duplicated()
-    copies = copies.to_numpy() & ~pd.isna(samples)
-    refuse(copies, f"{name} and sample repeat an earlier line", "Leave out the copy.")
+        how = "Say how it counts: --missing worst or --missing drop."
+        cells.refuse(absent, f"{column} is missing", how)
+    outside = ~absent & ~((values >= 0) & (values <= 1))
+    cells.refuse(outside, f"{column}: got {{}}; must be a number in [0, 1]")
+    cells.refuse(table[name].isna().to_numpy(), f"{name} is missing")
+    if "sample" in table:
+        copies = table.duplicated([name, "sample"]) & table["sample"].notna()
+        repeats = f"{name} and sample repeat an earlier line"
+        cells.refuse(copies.to_numpy(), repeats, "Leave out the copy.")
+
+
+def _grouped(
+    path: Path,
+    values: np.ndarray,
+    names: pd.Series,
+    samples: np.ndarray | None,
+    missing: Missing | None,
+) -> list[PromptScores]:
+    """The scores by prompt, in the order of the file."""
+    import pandas as pd
+
     codes, labels = pd.factorize(names)
-    same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
-    codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both
-    prompts = _split(labels, codes, values, samples if "sample" in table else None, missing)
+    prompts = _split(labels, codes, values, samples, missing)
     if empty := [prompt.prompt_id for prompt in prompts if not prompt.n]:
         remedy = "Remove the prompt, or use --missing worst."
         raise BadFile(path, f"prompt {empty[0]!r} has no score left", remedy)
     return prompts
+
+
+def facts_of_columns(columns: Sequence[str], path: Path | None = None) -> Facts:
+    """What a table states of its columns; that two columns agree says that they match."""
+    if len(columns) > 1:
+        return Facts({"=".join(columns): "match"})
+    ours = path is not None and is_ours(path)
+    return Facts({name: "leak" if ours else of_column(name) for name in columns})
 
 
 def _split(
@@ -227,18 +343,16 @@ def _split(
         absent = np.isnan(values[rows])
         kept = rows[~absent] if missing == "drop" else rows
         names = None if samples is None else samples[kept]
-        prompts.append(PromptScores(labels[place], values[kept], int(absent.sum()), names))
+        prompts.append(PromptScores(str(labels[place]), values[kept], int(absent.sum()), names))
     return prompts
 
 
-EARLY, UNFINISHED = "early", "unfinished"
+EARLY = "early"
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 
 
 def could_stop(path: Path) -> bool:
     """Whether a rule could stop the draws of a table of scores, by its column `stopped` or the record of Lethe's own run."""
-    from lethe.io.tables import read_table
-
     about = (
         path.resolve().parent.parent.parent
         / "generations"
@@ -299,18 +413,6 @@ class LogScores:
             "score": self.score,
         }
 
-    def licence_facts(self) -> Source:
-        """What the log says that refutes a claim."""
-        log = self.log
-        unfinished = "The log says that its run did not end" if log.stopping == UNFINISHED else None
-        setting = greedy(log.sampling)
-        deterministic = None if setting is None else f"The log states greedy decoding ({setting})"
-        return Source(
-            repeated_answers=repeated_texts(log.answers),
-            deterministic=deterministic,
-            unfinished=unfinished,
-        )
-
     def sentences(self) -> list[str]:
         log, prompts = self.log, plural(len(self.log.prompts), "prompt")
         others = ", ".join(name for name in log.scores if name != self.score)
@@ -355,17 +457,22 @@ def read_any_scores(
     score: str | None = None,
     filter: str | None = None,
     by: str | None = None,
-) -> tuple[list[PromptScores], Missing | None, LogScores | None]:
-    """Read a table of scores, or a log of another tool, as the content decides: the prompts, the treatment of a missing
-    score, and the log.
-    """
+    leak_is: LeakIs | None = None,
+) -> ReadScores:
+    """Read a table of scores, or a log of another tool, as the content decides."""
     if not is_log(path):
         legal = "left out: the file is a table of scores, not an lm-eval log"
         check(filter is None, "--filter", filter, legal)
-        return read_scores(path, missing, score or "score", by), missing, None
+        return read_scores(path, missing, score or DOCUMENTED, by, leak_is)
     check(by is None, "by", by, "left out: the file is a log, which names its prompts")
     scored = scores_of(read_log(path, filter), score, missing)
-    return scored.prompts, missing or ("worst" if scored.missing else None), scored
+    facts = scored.log.facts
+    if facts.repeated is None:
+        facts = replace(facts, repeated=repeated_texts(scored.log.answers))
+    stated = Stated(scored.score, facts, leak_is)
+    return ReadScores(
+        scored.prompts, stated, missing or ("worst" if scored.missing else None), scored
+    )
 
 
 def scores_of(log: Log, score: str | None = None, missing: Missing | None = None) -> LogScores:
@@ -475,6 +582,8 @@ def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, R
     by_id, matched = {row["id"]: row for row in rows}, {}
     if set(log.prompts["prompt_id"]) <= by_id.keys():
         return by_id, "id"
+    if (found := ids.alike([*log.prompts["prompt_id"], *by_id])) is not None:
+        raise BadFile(log.path, f"{found.problem('id')} (in it and in {source})", ids.REMEDY)
     for prompt_id, prompt in zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True):
         row = _last_question(prompt, rows) if isinstance(prompt, str) else None
         if row is None:
@@ -499,36 +608,22 @@ def score_records(scored: ScoredLog) -> list[Record]:
     """Return one record per scored answer, whose value with several scorers is an object, as Inspect's ``metrics`` must be
     then; a missing answer has none, so Inspect leaves it unscored.
     """
-    ids = inspect_ids(scored.log.prompts["prompt_id"])
     records: list[Record] = []
     for row in scored.table.dropna(subset=list(scored.scorers)).to_dict("records"):
         first, *others = scored.scorers
         value = {name: row[name] for name in scored.scorers} if others else row[first]
-        records.append({"id": ids[row["prompt_id"]], "epoch": row["sample"], "value": value})
+        records.append({"id": row["prompt_id"], "epoch": row["sample"], "value": value})
     return records
 
 
-def bound_records(questions: Mapping[str, Numbers], metric: str) -> list[Record]:
+def bound_records(questions: Mapping[str, Numbers], metric: str, stated: Stated) -> list[Record]:
     """Return one record per prompt, for all its epochs: the value is the upper bound, ``explanation`` the guarantee."""
-    ids = inspect_ids(questions)
     records: list[Record] = []
     for name, own in questions.items():
         bounds = Numbers([row for row in own.rows if row.at is None]).bounds
         facts = {key: bound.value for key, bound in bounds.items()}
         counts = {key: own.values[key] for key in ("n", "missing")}
         shown = {"value": bounds[metric].value, "explanation": bounds[metric].sentence(metric)}
-        records.append({"id": ids[name], **shown, "metadata": {**facts, **counts}})
+        metadata = {**facts, **counts, **stated.as_json()}
+        records.append({"id": name, **shown, "metadata": metadata})
     return records
-
-
-def inspect_ids(prompt_ids: Iterable[str]) -> dict[str, str]:
-    """The id of each prompt in Inspect, which compares ids as text; the log reader quotes a text that is also a number."""
-    ids = {prompt_id: prompt_id for prompt_id in prompt_ids}
-    for prompt_id in ids:
-        bare = prompt_id[1:-1]
-        if prompt_id.startswith('"') and prompt_id.endswith('"') and bare in ids:
-            both = f"The log has the id {bare} as a number and as text"
-            raise BadInput(
-                f"{both}, which Inspect's precomputed scores cannot distinguish. Rename one in the dataset."
-            )
-    return ids

@@ -15,10 +15,20 @@ import numpy as np
 from lethe.config.evaluating import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.evaluation.prompts import refuted_by_order
-from lethe.evaluation.scores import EARLY, PromptScores, could_stop, read_scores, scores_of
+from lethe.evaluation.scores import (
+    EARLY,
+    PromptScores,
+    ReadScores,
+    could_stop,
+    read_any_scores,
+    read_scores,
+)
+from lethe.evaluation.stated import LEAKS, Stated
 from lethe.io.artifacts import GREEDY, Row, read_split
+from lethe.io.facts import DOCUMENTED, LeakIs
 from lethe.io.files import Json, meant, read_artifact
-from lethe.io.logs import is_log, read_log
+from lethe.io.ids import REMEDY, alike
+from lethe.io.logs import is_log
 from lethe.io.tables import read_table
 from lethe.io.yaml import read_yaml
 from lethe.process import git
@@ -47,6 +57,7 @@ ALIASES = {"max_tokens": "max_new_tokens", "max_gen_toks": "max_new_tokens"}
 EXPERIMENTS = (
     "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
 )
+RENAME_IT = "Rename the column of the questions, such as {0!r}, to 'prompt_id'."
 PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 
@@ -72,7 +83,8 @@ class Side:
 
     ``template`` is the content of the prompt template, ``scorer`` its parameters, ``binary`` its declaration that its scores
     are 0 and 1. ``stopped``: a rule could stop the answers, or this is not recorded (``unknown_stop``). ``refused`` says why
-    nothing may be claimed of the scores (`lethe.results.licence`).
+    nothing may be claimed of the scores (`lethe.results.licence`). ``stated`` is what a file states of its scores; those of
+    Lethe's own folders are of leaks.
     """
 
     name: str
@@ -85,6 +97,7 @@ class Side:
     binary: bool | None = None
     unknown_stop: bool = False
     refused: tuple[str, ...] = ()
+    stated: Stated = LEAKS
 
 
 def relation(first: Scored, second: Scored) -> Draws:
@@ -145,6 +158,8 @@ def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> li
         return []
     pairs: list[Pair] = []
     for model, first, second in _models(a, b, missing):
+        if (found := alike([*first.questions, *second.questions])) is not None:
+            raise BadInput(f"{a.name} and {b.name}: {found.problem('the ids')}. {REMEDY}")
         if changed := _changed(first, second):
             notes.append(f"the settings differ{_of(model)}: {changed}")
         notes += [note + _of(model) for note in _remarks(first, second)]
@@ -268,25 +283,33 @@ def binary_of(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
 
 
 def read_side(
-    given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()
+    given: str,
+    score: str | None = None,
+    filter: str | None = None,
+    models: Sequence[str] = (),
+    leak_is: LeakIs | None = None,
 ) -> Side:
     """Read one side: a log, a table of scores, a folder of artifacts, or a git revision of this folder."""
     path = Path(given)
     if path.is_dir():
         return _folder(path, path.parent / "params.yaml", given, "folder", score, models)
     if path.is_file():
-        return _log(path, score, filter) if is_log(path) else _table(path, score)
+        if is_log(path):
+            return _log(path, score, filter, leak_is)
+        return _table(path, score, leak_is)
     with _revision(given) as root:
         return _folder(root / "data", root / "params.yaml", given, "revision", score, models)
 
 
-def _log(path: Path, score: str | None, filter: str | None) -> Side:
-    log = read_log(path, filter)
-    scored = scores_of(log, score)
+def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | None) -> Side:
+    read = read_any_scores(path, None, score, filter, leak_is=leak_is).pointed()
+    scored = read.log
+    assert scored is not None  # the file is a log
+    log = scored.log
     texts = dict(zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True))
     asked = {name: text for name, text in texts.items() if isinstance(text, str)}
     questions = {
-        one.prompt_id: Answers(one.scores, asked.get(one.prompt_id)) for one in scored.prompts
+        one.prompt_id: Answers(one.scores, asked.get(one.prompt_id)) for one in read.prompts
     }
     models = {
         log.model or "": Scored(
@@ -294,26 +317,41 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
         )
     }
     stopped = log.stopping == EARLY
-    known = replace(scored.licence_facts(), below_own_mean=_below_own_mean(scored.prompts, stopped))
-    if all(prompt.n == 1 for prompt in scored.prompts):
+    known = _known(read, stopped)
+    if all(prompt.n == 1 for prompt in read.prompts):
         known = replace(known, deterministic=None)  # what is compared then are the questions
     refused = tuple(refusals(known))
-    return Side(str(path), "log", scored.score, models, stopped=stopped, refused=refused)
+    return Side(
+        str(path),
+        "log",
+        scored.score,
+        models,
+        stopped=stopped,
+        refused=refused,
+        stated=read.stated,
+    )
 
 
-def _table(path: Path, score: str | None) -> Side:
-    name = score or "score"
-    prompts, stopped = read_scores(path, "worst", name), could_stop(path)
-    questions = {one.prompt_id: Answers(one.scores) for one in prompts}
-    known = Source(below_own_mean=_below_own_mean(prompts, stopped))
+def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
+    name = score or DOCUMENTED
+    read = read_scores(path, "worst", name, leak_is=leak_is, asks=RENAME_IT).pointed()
+    questions = {one.prompt_id: Answers(one.scores) for one in read.prompts}
+    stopped = could_stop(path)
     return Side(
         str(path),
         "table",
         name,
         {"": Scored(questions)},
         stopped=stopped,
-        refused=tuple(refusals(known)),
+        refused=tuple(refusals(_known(read, stopped))),
+        stated=read.stated,
     )
+
+
+def _known(read: ReadScores, stopped: bool) -> Source:
+    """What is known of a file's scores, but which end of them is a leak: a difference is one of the score as recorded."""
+    below = _below_own_mean(read.prompts, stopped)
+    return replace(read.stated.source(), score_means="leak", below_own_mean=below)
 
 
 def _below_own_mean(prompts: Sequence[PromptScores], stopped: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from lethe.errors import BadFile, BadRow, check_columns, shortened
 from lethe.io.files import (
+    METADATA,
     STAMP,
     Json,
     atomic_file,
@@ -26,6 +27,8 @@ from lethe.io.files import (
     read_jsonl,
     read_text,
 )
+from lethe.io.ids import REMEDY as ALIKE_REMEDY
+from lethe.io.ids import WHOLE, alike_in, as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,25 +107,25 @@ def read_table(
     required: Sequence[str] = (),
     text: Sequence[str] = (),
     optional: Sequence[str] = (),
+    ids: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Read a user's table: CSV, Parquet or JSON lines, by the ending of the file.
 
     The frame keeps the row order of the file; `file_line` gives the line of a row. In a CSV with one column, a blank
-    line is a row without a value, except at the end of the file.
+    line is a row without a value, except at the end of the file. Columns of ``ids`` hold text: two ids that differ only in
+    type or in blanks around them are refused.
     """
-    import pandas as pd
 
     path = Path(path)
     check_file(path)
     suffix = path.suffix.lower()
+    text = [*text, *ids]
     if suffix == ".csv":
         table = _read_csv(path, required, text)
     elif suffix == ".parquet":
         table = _read_parquet(path)
     elif suffix in (".jsonl", ".json"):
-        rows = [row for _, row in read_jsonl(path)]
-        check_width(path, len(set(itertools.chain.from_iterable(rows))))
-        table = pd.DataFrame(rows)
+        table = frame_of(path, [row for _, row in read_jsonl(path)], ids)
     else:
         raise BadFile(
             path, f"ends in {suffix or 'nothing'!r}; must be one of {', '.join(TABLE_SUFFIXES)}"
@@ -140,15 +143,63 @@ def read_table(
             )
             raise BadFile(path, problem, f"Add a first line with {column!r}.")
     check_columns(path, required, table.columns)
-    for column in text:
-        if column in table.columns and table[column].dtype == object:
-            for place, value in enumerate(table[column]):
-                if not pd.api.types.is_scalar(value):
-                    problem = (
-                        f"column {column}: got {value!r}, expected a label: a text or a number"
-                    )
-                    raise BadRow(path, file_line(path, place), problem)
+    _check_labels(path, table, text)
+    ids_as_text(path, table, ids)
     return table
+
+
+def frame_of(
+    path: Path, rows: Sequence[Mapping[str, Json]], ids: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The objects of JSON lines as a frame, with each of the ``ids`` as it is written: pandas would make 1 and 1.0 one."""
+    import pandas as pd
+
+    check_width(path, len(set(itertools.chain.from_iterable(rows))))
+    table = pd.DataFrame(rows)
+    for name in set(ids) & set(table.columns):
+        table[name] = pd.Series([row.get(name) for row in rows], dtype=object)
+    _check_labels(path, table, ids)
+    return table
+
+
+def _check_labels(path: Path, table: pd.DataFrame, columns: Sequence[str]) -> None:
+    import pandas as pd
+
+    for column in columns:
+        if column not in table.columns or table[column].dtype != object:
+            continue
+        for place, value in enumerate(table[column]):
+            if not pd.api.types.is_scalar(value):
+                problem = f"column {column}: got {value!r}, expected a label: a text or a number"
+                raise BadRow(path, file_line(path, place), problem)
+
+
+def ids_as_text(path: Path, table: pd.DataFrame, ids: Sequence[str]) -> None:
+    """Turn columns of ids into text; two that differ only in type or in blanks around them are refused by both names."""
+    for column in set(ids) & set(table.columns):
+        if (found := alike_in(table[column])) is not None:
+            line = file_line(path, found.place)
+            raise BadRow(path, line, found.problem(column), ALIKE_REMEDY)
+        table[column] = as_text(table[column])
+
+
+def is_ours(path: Path) -> bool:
+    """Whether Lethe wrote a table: a Parquet file says so."""
+    if path.suffix.lower() != ".parquet":
+        return False
+    from pyarrow.parquet import read_schema
+
+    return METADATA in (read_schema(path).metadata or {})
+
+
+def sample_names(column: pd.Series) -> pd.Series:
+    """The names of answers as text, alike where only the type or the blanks differ: 1, 1.0 and "1" are one answer."""
+    import pandas as pd
+
+    if pd.api.types.is_integer_dtype(column):
+        return column.astype(str)
+    texts = column.map(str, na_action="ignore").astype(object).str.strip()
+    return texts.str.replace(WHOLE, r"\1", regex=True)
 
 
 def read_arrow(path: str | os.PathLike[str], prompts: Sequence[str] | None = None) -> pa.Table:

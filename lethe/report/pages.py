@@ -61,7 +61,8 @@ def _headline(comparison: Comparison | Ranking) -> str:
     worse, better = (len(comparison.with_outcome(kind)) for kind in (WORSE, BETTER))
     if not worse + better:
         return f"No difference is shown on any of {questions}"
-    return f"B is worse on {worse} of {questions} and better on {better}"
+    above, below = comparison.words
+    return f"B is {above} on {worse} of {questions} and {below} on {better}"
 
 
 def _reach(comparison: Comparison) -> float:

@@ -17,6 +17,12 @@ ENDS = ("estimate", "lower", "upper")
 NUMBERS = "n mean sd max ed_score missing m_bin m_bin_lower m_mu m_mu_lower m_sigma".split()
 STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
 TIGHTER = ("mean_upper", "mean_lower", "sd_upper")
+RECORDED = (
+    "fixed_bounds",
+    "log",
+    "score_means",
+    "score_inverted",
+)  # facts of the settings that `bounds` states
 WORST = {"m_bin": "leak_worst", "m_mu": "score_worst"}
 ALONE = (
     "judged alone"  # the split of rows over the judged scores of a file, without the missing ones
@@ -35,7 +41,9 @@ def bounds(rows: Sequence[Result]) -> Document:
     calibration, ``judged`` is instead the bound of the true leak probability, for each prompt and for the pool (null if the
     numbers of answers differ). ``leak_at_k`` holds for all k at once, each side at alpha by itself; it is null unless all
     scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested. ``refused`` has the reasons
-    why nothing is claimed of these scores; then every bound, and what is made from bounds, is null.
+    why nothing is claimed of these scores; then every bound, and what is made from bounds, is null. If the only reason is
+    that nobody said which end of the score is a leak, the bounds are those of the score as recorded, and ``leak_at_k`` is
+    null. ``score_means`` is what the source says of a score of 1; if ``score_inverted``, all numbers are of 1 - score.
     """
     model = Numbers([row for row in rows if row.scope == "model"])
     record, share = model.facts("settings"), model.row("share_above")
@@ -67,8 +75,8 @@ def bounds(rows: Sequence[Result]) -> Document:
         "worst_prompt": worst and {**worst.facts, "metric": record["metric"], "bound": worst.upper},
         "pooled": pooled and pooled.upper,
         "share_above": {"threshold": record["threshold"], "share": share and share.estimate},
-        "refused": [],
-        **{key: record[key] for key in ("fixed_bounds", "log") if key in record},
+        "refused": list(record.get("unpointed", [])),
+        **{key: record[key] for key in RECORDED if key in record},
     }
     if "fixed_bounds" not in record:
         keys = (*ENDS, "covers", "assumes", "method", "n")
@@ -99,7 +107,7 @@ def _refused(record: Document, entries: list[Document], refused: Sequence[str]) 
         "pooled": None,
         "share_above": {"threshold": record["threshold"], "share": None},
         "refused": list(refused),
-        **{key: record[key] for key in ("fixed_bounds", "log") if key in record},
+        **{key: record[key] for key in RECORDED if key in record},
     }
     if "fixed_bounds" not in record:
         document["population"] = None
@@ -220,11 +228,15 @@ def compare(rows: Sequence[Result]) -> Document:
     """Keys of `lethe compare --json`: of two sides, or of the ranks of several."""
     model = Numbers([row for row in rows if row.scope == "model"])
     record = model.facts("comparison", "compared")
+    record.pop("directions")  # sentences for people; the keys say the same
+    record["refused"] = [*record["refused"], *record.pop("unpointed")]
     if "runs" in record:
         return _ranks(model, record)
     questions = [row for row in rows if row.scope == "question"]
     claim, worst = model.row("not_worse", "compared"), model.row("score_worst", "compared")
-    not_worse = claim and {**claim.facts, "alpha": claim.alpha_upper, "largest": claim.upper}
+    not_worse = None
+    if claim and not record["refused"]:
+        not_worse = {**claim.facts, "alpha": claim.alpha_upper, "largest": claim.upper}
     return {
         **record,
         "worst_of_b": worst and worst.upper,

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from lethe.errors import BadFile, BadRow, BadValue, check_columns, plural, shortened
+from lethe.errors import BadFile, BadRow, BadValue, check, check_columns, plural, shortened
+from lethe.io import ids
 from lethe.io.artifacts import GREEDY
+from lethe.io.facts import of_column
 from lethe.io.files import Json, check_file
-from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_team
+from lethe.io.logs import benchmarks, inspect_ai, lm_eval, openai_batch, red_team
 from lethe.io.logs._log import Format, Log, Table, as_text
 from lethe.io.logs._untrusted import Source, decode, first_line
-from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, read_table
+from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, frame_of, ids_as_text, read_table
 
 RESPONSE = "target_response"
 NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
@@ -47,42 +49,55 @@ def _is_table(path: Path) -> bool:
     )
 
 
-def _read_table(source: Source | Path) -> Log:
+def _read_table(source: Source | Path, by: str | None = None) -> Log:
     """Read the table. The greedy answer (sample -1) is no draw; without a column `sample`, the rows are numbered."""
     path = source if isinstance(source, Path) else source.path
+    name = by or ids.PROMPT
     if isinstance(source, Path) or path.suffix.lower() in (".jsonl", ".json"):
-        frame = _named(read_table(path, text=["prompt_id", "text", RESPONSE], optional=["sample"]))
+        frame = _named(read_table(path, text=["text", RESPONSE], ids=[name], optional=["sample"]))
         if (
             path.suffix.lower() == ".csv" and "text" in frame
         ):  # which writes an empty answer as an empty cell
             frame["text"] = frame["text"].fillna("")
     else:  # JSON lines under another name
-        frame = pd.DataFrame([row for _, row in source.lines()])
-    check_columns(path, ("prompt_id", "text"), frame.columns)
+        frame = frame_of(path, [row for _, row in source.lines()], [name])
+        ids_as_text(path, frame, [name])
+    if (
+        by is None
+        and "text" in frame
+        and name not in frame
+        and (found := ids.candidates(frame, ()))
+    ):
+        named = ", ".join(map(repr, found))
+        problem = f"no column {name!r}, and {named} may name the questions"
+        raise BadFile(path, problem, f"Name the column with --by {found[0]} (by={found[0]!r}).")
+    check_columns(path, (name, "text"), frame.columns)
+    if (absent := frame[name].isna()).any():
+        line = file_line(path, int(absent.to_numpy().argmax()))
+        raise BadRow(path, line, f"{name} is missing", "Give each answer the id of its question.")
     if frame.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
-    names = [str(name) for name in frame["prompt_id"]]
+    names = [str(own) for own in frame[name]]
     samples = _samples(path, frame, names)
-    scores = {name: frame[name].astype("float64").tolist() for name in _scored(frame)}
-    asked = next((frame[name] for name in PROMPT if name in frame), [None] * len(frame))
+    scores = {one: frame[one].astype("float64").tolist() for one in _scored(frame)}
+    asked = next((frame[one] for one in PROMPT if one in frame), [None] * len(frame))
     rows = Table(path, first=0)
-    for place, (name, sample, text, prompt) in enumerate(
+    for place, (prompt_id, sample, text, prompt) in enumerate(
         zip(names, samples, frame["text"], asked, strict=True)
     ):
         if sample == GREEDY:
             continue
-        rows.prompt(name, as_text(prompt))
+        rows.prompt(prompt_id, as_text(prompt))
         if isinstance(text, str):
-            rows.answer(
-                name, sample, text, {score: column[place] for score, column in scores.items()}
-            )
+            own = {score: column[place] for score, column in scores.items()}
+            rows.answer(prompt_id, sample, text, own)
         elif text is None or text != text:
-            rows.problem(name, sample, "no text")
+            rows.problem(prompt_id, sample, "no text")
         else:
             raise BadRow(
                 path, file_line(path, place), f"column text: got {shortened(text)}, expected a text"
             )
-    return rows.log("a table", scores=scores, notes=_notes(frame, samples))
+    return rows.log("a table", means=of_column, scores=scores, notes=_notes(frame, samples))
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
@@ -141,18 +156,20 @@ FORMATS = (
         benchmarks.OPEN_UNLEARNING,
         benchmarks.HARMBENCH,
         benchmarks.HELM,
+        openai_batch.FORMAT,
         TABLE,
     ),
 )
 
 
-def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
+def read_log(path: str | os.PathLike[str], filter: str | None = None, by: str | None = None) -> Log:
+    """Read a log; ``by`` is the column of a plain table that names the questions, in place of `prompt_id`."""
     path = Path(path)
     check_file(path)
     collecting = gc.isenabled()
     gc.disable()  # a log becomes millions of objects without a cycle, and each collection would visit them all
     try:
-        return _read(path, filter)
+        return _read(path, filter, by)
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
     finally:
@@ -181,29 +198,41 @@ def is_log(path: str | os.PathLike[str]) -> bool:
         first = next(iter(first), None)
     if not isinstance(first, dict):
         return own_suffix
-    nested = any(isinstance(value, (dict, list)) for value in first.values())
-    return own_suffix or nested or any(one.recognises(first) for one in FORMATS if one is not TABLE)
+    recognised = any(one.recognises(first) for one in FORMATS if one is not TABLE)
+    return own_suffix or _nested(first) or recognised
 
 
-def _read(path: Path, filter: str | None) -> Log:
+def _nested(first: Mapping[str, Json]) -> bool:
+    return any(isinstance(value, (dict, list)) for value in first.values())
+
+
+def _read(path: Path, filter: str | None, by: str | None) -> Log:
     if _is_table(path):
-        return replace(_read_table(path), format=TABLE.name)
+        return replace(_read_table(path, by), format=TABLE.name)
     with path.open("rb") as file:
         archive = file.read(2) == b"PK"
     source = None if archive else Source(path)
     first = source.first if source else {}
-    form = (
-        inspect_ai.FORMAT
-        if archive
-        else next((one for one in FORMATS if one.recognises(first)), None)
-    )
+    if archive:
+        form: Format | None = inspect_ai.FORMAT
+    else:
+        form = next((one for one in FORMATS if one.recognises(first)), None)
+        if form is None and "text" in first and not _nested(first):
+            form = (
+                TABLE  # whose questions a column of another name names, which the reader asks for
+            )
     if form is None:
         raise BadFile(
             path, _unknown(first), "Known are " + "; ".join(one.holds for one in FORMATS) + "."
         )
     if filter is not None and form is not lm_eval.FORMAT:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
-    log = form.read(source or path, *([] if filter is None else [filter]))
+    if form is TABLE:
+        log = _read_table(source or path, by)
+    else:
+        legal = f"left out: a log of format {form.name} names its prompts"
+        check(by is None, "by", by, legal)
+        log = form.read(source or path, *([] if filter is None else [filter]))
     return replace(log, format=form.name)
 
 

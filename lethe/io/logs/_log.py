@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from lethe.errors import BadFile, BadValue, shortened
+from lethe.io.facts import Facts, Meaning
 from lethe.io.files import Json
 
 KEYS = ("prompt_id", "sample")
@@ -24,6 +25,12 @@ OWN_COLUMNS = frozenset(
     (*KEYS, "index", "model", "prompt", "text", "answers", "planned", "score", "reason")
 )
 UNSCORED, NOT_WRITTEN = "unscored", "not written"
+SENTENCES = (
+    "deterministic",
+    "repeated",
+    "unfinished",
+    "engine",
+)  # the facts of a log beside its scores
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Log:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     stated: Mapping[str, Json] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
 
     def lines(self, *own: tuple[str, str | None]) -> list[str]:
         """Return lines for people: the run, a reader's ``own`` facts (None is left out), warnings and notes."""
@@ -62,10 +70,18 @@ class Log:
                 or "not stated",
             ),
             *own,
+            ("warning", self._of_decoding()),
+            ("warning", self.facts.repeated),
             *(("warning", one) for one in self.warnings),
             *(("note", one) for one in self.notes),
         ]
         return [f"{name:<9} {text}" for name, text in facts if text]
+
+    def _of_decoding(self) -> str | None:
+        """What greedy decoding means for a reader of the numbers; of copies the refusal says it."""
+        if self.facts.deterministic is None or self.refusal:
+            return None
+        return f"{self.facts.deterministic}: one greedy answer says nothing of repeated draws"
 
     def summary(self) -> dict[str, object]:
         return {
@@ -81,6 +97,8 @@ class Log:
             "draws": self.draws,
             "stopping": self.stopping,
             "refusal": self.refusal,
+            "score_means": dict(self.facts.means),
+            **{name: getattr(self.facts, name) for name in SENTENCES},
             "warnings": list(self.warnings),
             "notes": list(self.notes),
             "per_prompt": self.prompts[["prompt_id", "answers", "planned"]].to_dict("records"),
@@ -263,37 +281,60 @@ class Table:
     def most(self) -> int:
         return max(Counter(prompt_id for prompt_id, _ in self._rows).values(), default=0)
 
-    def greedy(self, settings: Mapping[str, object]) -> str | None:
-        """Return the setting that makes the repeats of a prompt copies of the first, or None; one answer has no copy."""
-        return greedy(settings) if self.most() > 1 else None
-
     def log(
         self,
         tool: str,
         *,
-        copied: str | None = None,
+        means: Callable[[str], Meaning],
+        greedy_by: str | None = None,
+        repeats: str | None = None,
+        may_repeat: str | None = None,
+        unfinished: str | None = None,
+        engine: str | None = None,
         scores: Iterable[str] | None = None,
         draws: str = "unknown",
         refusal: str | None = None,
         warnings: Iterable[str] = (),
         notes: Iterable[str] = (),
-        **facts: Json,
+        sampling: Mapping[str, Json] = MappingProxyType({}),
+        **about: Json,
     ) -> Log:
-        """Return the log of these answers; ``copied`` says why repeats are copies, and ``scores`` orders the columns."""
-        if copied:
-            draws, refusal = "copies", f"{copied}: the {self.most()} answers {COPIES}"
-        same = [SAME_TEXTS] if self._equal_texts() and not refusal else []
-        log, sentences = self._tables(tool.strip(), scores), (*warnings, *same)
+        """Return the log of these answers; ``scores`` orders the columns, and ``means`` says what a 1 of a score says.
+
+        ``greedy_by`` is a setting that makes the decoding greedy, where ``sampling`` does not show it; several answers to a
+        prompt are then copies of the first. ``repeats`` says why the answers are no new draws, and ``may_repeat`` names a
+        setting that repeats an answer on some servers: it did, where all answers to each question are the same.
+        """
+        same_texts = self._equal_texts()
+        if may_repeat and same_texts:
+            repeats = repeats or f"All answers to each question are the same text, and {may_repeat}"
+        setting = greedy_by or greedy(sampling)
+        if setting and self.most() > 1:
+            draws, refusal = "copies", f"{setting}: the {self.most()} answers {COPIES}"
+        names = list(dict.fromkeys(self._columns if scores is None else scores))
+        stated = Facts(
+            {_column(name): means(name) for name in names},
+            deterministic=f"The log states greedy decoding ({setting})" if setting else None,
+            repeated=repeats,
+            unfinished=unfinished,
+            engine=engine,
+        )
+        same = [SAME_TEXTS] if same_texts and not refusal else []
         return replace(
-            log, draws=draws, refusal=refusal, warnings=sentences, notes=tuple(notes), **facts
+            self._tables(tool.strip(), names),
+            draws=draws,
+            refusal=refusal,
+            warnings=(*warnings, *same),
+            notes=tuple(notes),
+            sampling=sampling,
+            facts=stated,
+            **about,
         )
 
-    def _tables(self, tool: str, scores: Iterable[str] | None) -> Log:
+    def _tables(self, tool: str, scores: Iterable[str]) -> Log:
         if not self._rows:
             raise BadFile(self.path, "holds no answers")
-        names = tuple(
-            dict.fromkeys(self._columns.values() if scores is None else map(_column, scores))
-        )
+        names = tuple(dict.fromkeys(map(_column, scores)))
         place = {prompt_id: number for number, prompt_id in enumerate(self._prompts)}
         keys = sorted(self._rows, key=lambda key: (place[key[0]], key[1]))
         answers = pd.DataFrame(keys, columns=[*KEYS]).astype({"sample": "int64"})
@@ -387,7 +428,7 @@ def conversation(messages: Sequence[tuple[Json, Json]]) -> str:
 
 
 def greedy(settings: Mapping[str, object]) -> str | None:
-    if settings.get("do_sample") is False:
+    if str(settings.get("do_sample")).lower() == "false":
         return "do_sample false"
     for name, legal in (("temperature", 0.0), ("top_k", 1.0), ("top_p", 0.0)):
         if _setting(settings.get(name)) == legal:

@@ -15,8 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from lethe.errors import BadFile, BadRow, plural
+from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, number
+from lethe.io.logs._log import (
+    Format,
+    Log,
+    Table,
+    as_list,
+    as_object,
+    as_text,
+    greedy,
+    number,
+)
 from lethe.io.logs._untrusted import Source, checked
 
 NEITHER = (
@@ -85,8 +95,17 @@ def _read_harmbench(source: Source) -> Log:
         warnings.append(f"test_case: {plural(several, 'behavior')} {SEVERAL}")
     notes = ["generation is cut to the tool's --num_tokens (512 by default)"] if results else []
     return table.log(
-        "HarmBench", task="results" if results else "completions", warnings=warnings, notes=notes
+        "HarmBench",
+        means=_means_of_harmbench,
+        task="results" if results else "completions",
+        warnings=warnings,
+        notes=notes,
     )
+
+
+def _means_of_harmbench(score: str) -> Meaning:
+    """The classifier's label says that the answer is the behaviour; that a phrase of refusal is absent says less."""
+    return "leak" if score == "label" else named(score)
 
 
 HARMBENCH = Format(
@@ -179,7 +198,7 @@ def _submission(path: Path, content: Mapping[str, Json]) -> Log:
         "stated": stated,
         "stopping": "early",
     }
-    return table.log("JailbreakBench", warnings=warnings, notes=notes, **about)
+    return table.log("JailbreakBench", means=named, warnings=warnings, notes=notes, **about)
 
 
 def _queries(path: Path, behavior: str, calls: Json) -> list[dict[str, Json]]:
@@ -222,8 +241,14 @@ def _answered(
 
 def _jailbreaks(table: Table, task: str, model: str | None, stated: Mapping[str, Json]) -> Log:
     about: dict[str, Json] = {"task": task, "model": model, "stated": stated}
-    log = table.log("JailbreakBench", draws="selected", refusal=SELECTED, **about)
+    means = _means_of_jailbreakbench
+    log = table.log("JailbreakBench", means=means, draws="selected", refusal=SELECTED, **about)
     return replace(log, notes=(NOTE,) if NOT_TRIED in log.missing else ())
+
+
+def _means_of_jailbreakbench(score: str) -> Meaning:
+    """A judge's verdict `jailbroken` says that the answer gives what was asked for and must not be said."""
+    return "leak"
 
 
 def _object(path: Path, name: str, value: Json) -> dict[str, Json]:
@@ -278,15 +303,21 @@ def _read_leak_k(source: Source) -> Log:
         warnings.append(
             "ES: the tool puts an empty answer first in its batch, so labels near it may be shifted"
         )
-    copied = table.greedy(sampling)
+    setting = greedy(sampling)
     log = table.log(
         "Leak-k",
+        means=_means_of_leak_k,
         sampling=sampling,
-        copied=f"{copied}, in the folder's name" if copied else None,
+        greedy_by=f"{setting}, in the folder's name" if setting else None,
         draws="sampled" if sampling else "unknown",
         warnings=warnings,
     )
     return replace(log, notes=tuple(_notes_on_leak_k(sampling, log.scores)))
+
+
+def _means_of_leak_k(score: str) -> Meaning:
+    """The tool asks the questions of a forget set, and each of its scores says how much of the answer was given."""
+    return "leak"
 
 
 def _of_the_question(row: Mapping[str, Json]) -> dict[str, float]:
@@ -368,6 +399,7 @@ def _read_open_unlearning(source: Source) -> Log:
             )
     return table.log(
         "open-unlearning",
+        means=_means_of_open_unlearning,
         task=", ".join(generated),
         warnings=(
             "do_sample is not stated: the evaluator decodes greedily by default, one answer per question, so the answers "
@@ -378,6 +410,11 @@ def _read_open_unlearning(source: Source) -> Log:
         ),
         stated={name: block.get("agg_value") for name, block in blocks.items()},
     )
+
+
+def _means_of_open_unlearning(score: str) -> Meaning:
+    """A score of the forget set says how much of a forgotten answer was given; of other sets, that the model still knows."""
+    return "leak" if score.startswith("forget") else "match"
 
 
 def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
@@ -397,7 +434,7 @@ OPEN_UNLEARNING = Format(
 def _read_helm(source: Source) -> Log:
     """Read the completions. Other few-shot examples (a trial) or a perturbation make another prompt."""
     path, table = source.path, Table(source.path)
-    spec, cached = as_object(source.object.get("adapter_spec")), 0
+    spec, cached, requested = as_object(source.object.get("adapter_spec")), 0, None
     beside = path.with_name(STATISTICS)
     statistics = _statistics_of(beside) if beside.is_file() else {}
     for place, state in enumerate(as_list(source.object.get("request_states")), start=1):
@@ -414,6 +451,8 @@ def _read_helm(source: Source) -> Log:
             raise BadFile(path, problem, "Use the method generation.")
         name, completions = _name_of(state), as_list(result.get("completions"))
         cached += result.get("cached") is True
+        if requested is None:
+            requested = request.get("temperature")
         scores, planned = statistics.get(name, {}), request.get("num_completions")
         if isinstance(planned, int):
             completions += [None] * (planned - len(completions))
@@ -427,14 +466,13 @@ def _read_helm(source: Source) -> Log:
             table.answer(name, sample, text, {} if several else scores, "no completion")
     settings = ("temperature", "num_outputs", "max_tokens")
     sampling = {key: spec[key] for key in settings if spec.get(key) is not None}
-    warnings, notes = (
-        [],
-        [] if beside.is_file() else [f"no {STATISTICS} beside it: the answers have no scores"],
-    )
+    if requested is not None:
+        sampling.setdefault("temperature", requested)
+    warnings, repeats = [], None
+    notes = [] if beside.is_file() else [f"no {STATISTICS} beside it: the answers have no scores"]
     if cached:
-        warnings.append(
-            f"cached: true in {plural(cached, 'request')}: these answers come from an earlier run"
-        )
+        repeats = f"cached: true in {plural(cached, 'request')}"
+        warnings.append(f"{repeats}: these answers come from an earlier run")
     if table.most() > 1:
         notes.insert(
             0, "a statistic of several completions belongs to the prompt, not to an answer"
@@ -444,10 +482,17 @@ def _read_helm(source: Source) -> Log:
         task=as_text(spec.get("method")),
         model=as_text(spec.get("model")),
         sampling=sampling,
-        copied=table.greedy(sampling),
+        means=_means_of_helm,
+        repeats=repeats and f"The log says {repeats}, whose answers come from an earlier run",
         warnings=warnings,
         notes=notes,
     )
+
+
+def _means_of_helm(score: str) -> Meaning:
+    """HELM compares with references, which may be what must be said or what must not."""
+    meaning = named(score)
+    return "match" if meaning == "unknown" else meaning
 
 
 def _name_of(entry: Mapping[str, Json]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from lethe.errors import BadFile, shortened
+from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
     Format,
@@ -83,50 +84,43 @@ def _samples(archive: Archive) -> Iterator[Sample]:
 def _log(path: Path, header: Mapping[str, Json], samples: Iterable[Sample]) -> Log:
     run = Run(path, header)
     read_samples = list(samples)
-    names = _names(run, read_samples)
     table = Table(path)
     asked = set(run.sample_ids)
-    for identity, name in names.items():
-        table.prompt(name, planned=run.epochs if identity in asked else None)
-    for identity, epoch in run.early_stops:
-        if identity in names:
-            table.excuse(names[identity], epoch)
+    # In the data set's order. Inspect joins ids as text: 909 in the data set and "909" in a sample are one question.
+    for name in dict.fromkeys([*run.sample_ids, *(one.name for one in read_samples)]):
+        table.prompt(name, planned=run.epochs if name in asked else None)
+    known = asked | {one.name for one in read_samples}
+    for name, epoch in run.early_stops:
+        if name in known:
+            table.excuse(name, epoch)
     for one in read_samples:
-        table.prompt(names[one.id], one.prompt)
+        table.prompt(one.name, one.prompt)
         for reason in one.problems:
-            table.problem(names[one.id], one.epoch, reason)
-        table.answer(names[one.id], one.epoch, one.text, one.scores)
+            table.problem(one.name, one.epoch, reason)
+        table.answer(one.name, one.epoch, one.text, one.scores)
     status = header.get("status")
     unfinished = status in UNFINISHED
+    stopping = "unfinished" if unfinished else "fixed"
+    if run.early_manager is not None:
+        stopping = "early"
     return table.log(
         run.tool,
+        means=named,
+        may_repeat="; ".join(run.doubts()) or None,
+        unfinished=f"The log says that its run did not end (status {status})"
+        if unfinished
+        else None,
+        engine=run.provider,
         task=run.task,
         model=run.model,
         sampling=run.sampling,
-        copied=table.greedy(run.sampling),
         draws="sampled" if "temperature" in run.sampling else "unknown",
-        stopping="early"
-        if run.early_manager is not None
-        else "unfinished"
-        if unfinished
-        else "fixed",
+        stopping=stopping,
         warnings=run.warnings(),
-        notes=_notes(run, status, read_samples, names),
+        notes=_notes(run, status, read_samples),
         stated=run.stated,
         scores=_columns(run, read_samples),
     )
-
-
-def _names(run: Run, samples: Iterable[Sample]) -> dict[str | int, str]:
-    """Map id to `prompt_id`, in the data set's order; where both the number 909 and the text "909" occur, quote the text."""
-    ids = dict.fromkeys([*run.sample_ids, *(one.id for one in samples)])
-    numbers = {str(identity) for identity in ids if isinstance(identity, int)}
-    return {
-        identity: f'"{identity}"'
-        if isinstance(identity, str) and identity in numbers
-        else str(identity)
-        for identity in ids
-    }
 
 
 def _columns(run: Run, samples: Iterable[Sample]) -> list[str]:
@@ -144,9 +138,7 @@ def _columns(run: Run, samples: Iterable[Sample]) -> list[str]:
     return [column for scorer in dict.fromkeys([*order, *seen]) for column in seen[scorer]]
 
 
-def _notes(
-    run: Run, status: Json, samples: list[Sample], names: Mapping[str | int, str]
-) -> list[str]:
+def _notes(run: Run, status: Json, samples: list[Sample]) -> list[str]:
     notes = run.notes()
     if status in UNFINISHED:
         notes.append(
@@ -160,8 +152,6 @@ def _notes(
     ):
         if count := sum(bool(getattr(one, name)) for one in samples):
             notes.append(f"{count} answers {words}")
-    if any(isinstance(identity, str) and identity != name for identity, name in names.items()):
-        notes.append("ids occur as a number and as a text: the text is quoted")
     return notes
 
 
@@ -179,9 +169,8 @@ class Run:
         if not _is_count(self.epochs):
             got = shortened(epochs, 40)
             raise BadFile(path, f"`eval.config.epochs` must be an integer of at least 1, got {got}")
-        self.sample_ids = list(
-            filter(_is_id, as_list(as_object(spec.get("dataset")).get("sample_ids")))
-        )
+        listed = as_list(as_object(spec.get("dataset")).get("sample_ids"))
+        self.sample_ids = [str(one) for one in listed if _is_id(one)]
         names = (as_object(one).get("name") for one in as_list(spec.get("scorers")))
         self.scorers = [name for name in names if isinstance(name, str)]
         steps = [as_object(step) for step in as_list(plan.get("steps"))]
@@ -203,7 +192,7 @@ class Run:
         )
         skipped = ((stop.get("id"), stop.get("epoch")) for stop in stops)
         self.early_stops = [
-            (one, epoch) for one, epoch in skipped if _is_id(one) and isinstance(epoch, int)
+            (str(one), epoch) for one, epoch in skipped if _is_id(one) and isinstance(epoch, int)
         ]
 
     @property
@@ -219,17 +208,25 @@ class Run:
             totals[f"{score.get('name')}/{score.get('reducer')}"] = values
         return totals
 
-    def warnings(self) -> list[str]:
-        warnings = chosen(self.sampling)
-        provider = (self.model or "").split("/")[0]
-        if "seed" in self.sampling and self.epochs > 1 and provider not in SEEDED_ONCE:
-            warnings.append(
+    @property
+    def provider(self) -> str:
+        return (self.model or "").split("/")[0]
+
+    def doubts(self) -> list[str]:
+        """The settings under which an epoch may repeat the answer of another one."""
+        doubts = []
+        if "seed" in self.sampling and self.epochs > 1 and self.provider not in SEEDED_ONCE:
+            doubts.append(
                 f"seed {self.sampling['seed']}: each request carries the seed, so a server that obeys the seed gives "
                 "every epoch the same answer"
             )
         if as_object(self.sampling.get("cache")).get("per_epoch") is False:
-            warnings.append("cache per_epoch false: later epochs may be copies from the cache")
-        if provider == "mockllm":
+            doubts.append("cache per_epoch false: later epochs may be copies from the cache")
+        return doubts
+
+    def warnings(self) -> list[str]:
+        warnings = chosen(self.sampling) + self.doubts()
+        if self.provider == "mockllm":
             warnings.append("model mockllm: its answers come from a script, not from a model")
         return warnings
 
@@ -258,12 +255,13 @@ class Sample:
 
     def __init__(self, path: Path, where: str, value: Json):
         value = checked(path, where, value)
-        self.id: Json = value.get("id")
+        identity: Json = value.get("id")
         self.epoch: Json = value.get("epoch")
-        if not _is_id(self.id):
+        if not _is_id(identity):
             raise BadFile(
-                path, f"{where}: `id` is {type(self.id).__name__}, expected a text or an integer"
+                path, f"{where}: `id` is {type(identity).__name__}, expected a text or an integer"
             )
+        self.name = str(identity)
         if not _is_count(self.epoch):
             got = shortened(self.epoch, 40)
             raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {got}")

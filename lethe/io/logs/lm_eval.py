@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
+from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
     NOT_WRITTEN,
@@ -17,6 +18,7 @@ from lethe.io.logs._log import (
     as_object,
     as_text,
     chosen,
+    greedy,
     number,
 )
 from lethe.io.logs._untrusted import Source
@@ -309,12 +311,11 @@ def _log(
     choices = any(line.choices for line in documents)
     sampling = {} if choices else documents[0].settings or run.sampling
     repeats = table.most()
-    copied, warnings = None, []
-    if repeats > 1 and not choices:
-        # lm-eval is greedy unless the settings name a temperature or sampling.
-        unset = "temperature" not in sampling and sampling.get("do_sample") is not True
-        copied = "temperature not set, so 0" if unset else table.greedy(sampling)
-        warnings = chosen(sampling) + run.warnings(sampling)
+    greedy_by, doubts, warnings = None, [], []
+    if not choices:
+        greedy_by = _greedy_by(run, documents)
+        doubts = run.warnings(sampling) if repeats > 1 else []
+        warnings = chosen(sampling) + doubts if repeats > 1 else []
     if nothing := sum(text == NOTHING for line in documents for text in line.texts if not choices):
         warnings.append(
             f"{plural(nothing, 'answer')} with the text {NOTHING}, which lm-eval also writes for a missing answer"
@@ -326,13 +327,37 @@ def _log(
         task=run.task,
         model=run.model,
         sampling=sampling,
-        copied=copied,
+        means=means_of,
+        greedy_by=greedy_by,
+        may_repeat="; ".join(doubts) or None,
+        engine=as_text(run.config.get("model")),
         draws="choices" if choices else "sampled",
         refusal=CHOICES if choices else None,
         warnings=warnings,
         stated=run.stated,
     )
     return replace(log, notes=tuple(_notes(run, documents, filters, log.scores, repeats, choices)))
+
+
+def _greedy_by(run: Run, documents: list[Line]) -> str | None:
+    """The setting that makes lm-eval decode greedily for some document: it does, unless a temperature or sampling is set."""
+    for line in documents:
+        sampling = line.settings or run.sampling
+        if "temperature" not in sampling and sampling.get("do_sample") is None:
+            return "temperature not set, so 0"
+        if setting := greedy(sampling):
+            return setting
+    return None
+
+
+def means_of(score: str) -> Meaning:
+    """lm-eval compares with the target of a document, which may be what must be said or what must not.
+
+    The names of `lethe.lm_eval` that say so are known. A score is called METRIC,FILTER.
+    """
+    metric = score.rpartition(",")[0] or score
+    meaning = named(metric)
+    return "match" if meaning == "unknown" else meaning
 
 
 def _notes(

@@ -11,8 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from lethe.errors import BadFile, BadRow, plural
+from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
-from lethe.io.logs._log import Format, Log, Table, as_list, as_object, as_text, conversation, number
+from lethe.io.logs._log import (
+    Format,
+    Log,
+    Table,
+    as_list,
+    as_object,
+    as_text,
+    conversation,
+    greedy,
+    number,
+)
 from lethe.io.logs._untrusted import Source
 
 KINDS = (
@@ -36,6 +47,11 @@ EVERY_CACHED = (
     "cached: true in every row: the answers come from an earlier run and are no new draws"
 )
 COUNTS = ("passed", "fails", "nones", "total", "total_evaluated", "total_processed")
+DECODING = ("temperature", "top_k", "top_p", "do_sample")
+OF_GENERATORS = (
+    "plugins.generators",
+    "plugins.target",
+)  # what the keys of a generator's settings begin with
 
 
 class _Report:
@@ -43,6 +59,9 @@ class _Report:
         self.path, self.table = source.path, Table(source.path)
         self.setup: dict[str, Json] = {}
         self.version, self.ended, self.repeated, self.copied, self.copies = "", False, 0, 0, 0
+        self.aggregated = (
+            False  # by garak.analyze.aggregate_reports: several reports, under one uuid
+        )
         self.attempts: dict[
             str, dict[str, Json] | None
         ] = {}  # the first line, until the second one
@@ -53,6 +72,7 @@ class _Report:
         for line, row in source.lines():
             if row.get("entry_type") == "start_run setup":
                 self.setup, self.version = row, as_text(row.get("_config.version")) or self.version
+                self.aggregated = "aggregation" in row
             elif row.get("entry_type") == "init":
                 self.version = as_text(row.get("garak_version")) or self.version
             elif row.get("entry_type") == "attempt":
@@ -67,6 +87,10 @@ class _Report:
         if row.get("status") != JUDGED:
             self.attempts.setdefault(uuid, row)
             return
+        if (
+            self.aggregated
+        ):  # its attempts have the uuid of the aggregate, and only their second lines
+            uuid = f"{uuid}, line {line}"
         if self.attempts.get(uuid, row) is None:
             raise BadRow(self.path, line, f"the second line of attempt {uuid[:80]!r} appears twice")
         self.attempts[uuid] = None
@@ -171,19 +195,34 @@ class _Report:
             for name in dict.fromkeys(pair[1] for pair in self.values)
             if name not in self.refused
         ]
+        repeats = None
+        if self.copies:
+            repeats = f"run.seed {self.setup['run.seed']} repeats the answers to {plural(self.copied, 'prompt')}"
+        finished = self.ended or self.aggregated
+        notes = () if finished else ("no line `completion`: the run did not end",)
+        if self.aggregated:
+            notes = (
+                "an aggregate of several reports, which does not say whether their runs ended",
+            )
+        sampling = {key[4:]: self.setup[key] for key in SETTINGS if self.setup.get(key) is not None}
         return self.table.log(
             f"garak {self.version}",
+            means=_means_of_garak,
+            greedy_by=greedy(_decoding(self.setup)),
+            repeats=repeats,
+            unfinished=None
+            if finished
+            else "The report has no line `completion`, so its run did not end",
+            engine=as_text(self.setup.get("plugins.target_type")),
             task=", ".join(dict.fromkeys(probe for probe, _ in self.values)),
             model=as_text(
                 self.setup.get("plugins.target_name", self.setup.get("plugins.model_name"))
             ),
-            sampling={
-                key[4:]: self.setup[key] for key in SETTINGS if self.setup.get(key) is not None
-            },
+            sampling=sampling,
             draws="copies" if self.copied and self.copied == self.repeated else "unknown",
-            stopping="fixed" if self.ended else "unfinished",
+            stopping="fixed" if finished else "unfinished",
             warnings=warnings,
-            notes=() if self.ended else ("no line `completion`: the run did not end",),
+            notes=notes,
             refused=self.refused,
             stated={
                 f"{probe}/{detector}": dict(counts)
@@ -191,6 +230,28 @@ class _Report:
             },
             scores=names,
         )
+
+
+def _means_of_garak(score: str) -> Meaning:
+    """A hit of a detector says that the answer holds what the probe asks for."""
+    return "leak"
+
+
+def _decoding(setup: Mapping[str, Json]) -> dict[str, Json]:
+    """The settings of decoding that the setup states of its generator, nested or in a flat key."""
+    found: dict[str, Json] = {}
+    for key, value in setup.items():
+        if not key.startswith(OF_GENERATORS):
+            continue
+        if key.rpartition(".")[2] in DECODING:
+            found[key.rpartition(".")[2]] = value
+        waiting = [value]
+        while waiting:
+            for name, inner in as_object(waiting.pop()).items():
+                if name in DECODING:
+                    found[name] = inner
+                waiting.append(inner)
+    return found
 
 
 GARAK = Format(
@@ -235,6 +296,11 @@ class _Row:
         self.scores = {name: number(value) for name, value in scores.items()}
         self.metrics = [*_metrics(case), *named]
         self.repeat = as_object(case.get("options")).get("repeat")
+        self.decoding = as_object(case.get("options")) | as_object(
+            as_object(row.get("prompt")).get("config")
+        )
+        named_by = (as_text(provider.get(key)) for key in ("id", "label"))
+        self.names = {name for name in named_by if name}
         self.place, self.cached = place, response.get("cached") is True
         self.provider = as_text(provider.get("label")) or as_text(provider.get("id"))
         self.prompt_place, self.prompt = (
@@ -257,6 +323,35 @@ def _metrics(case: Json) -> Iterator[str]:
         if isinstance(as_object(one).get("metric"), str):
             yield one["metric"]
         yield from _metrics(one)
+
+
+def _means_of_promptfoo(score: str) -> Meaning:
+    """A pass of the user's assertions, which may ask for an answer (`contains`) or against it (`not-contains`).
+
+    A named score has the user's own name, which may say that it is a leak.
+    """
+    meaning = named(score)
+    return "pass" if meaning == "unknown" else meaning
+
+
+def _decodings(head: Mapping[str, Json], rows: Iterable[_Row]) -> list[dict[str, Json]]:
+    """The settings of decoding of each row: those of its provider, its test and its prompt, of which later ones win."""
+    configured: dict[str, dict[str, Json]] = {}
+    for provider in map(as_object, as_list(as_object(head.get("config")).get("providers"))):
+        settings = as_object(provider.get("config"))
+        for name in filter(None, (as_text(provider.get("id")), as_text(provider.get("label")))):
+            configured[name] = settings
+        if "id" not in provider:  # a provider may also be an object of its name
+            configured |= {
+                name: as_object(as_object(own).get("config")) for name, own in provider.items()
+            }
+    decodings = []
+    for row in rows:
+        settings = {}
+        for name in sorted(row.names & configured.keys()):
+            settings |= configured[name]
+        decodings.append(settings | row.decoding)
+    return decodings
 
 
 def _log(path: Path, head: Mapping[str, Json], tests: list[list[_Row]]) -> Log:
@@ -289,19 +384,25 @@ def _log(path: Path, head: Mapping[str, Json], tests: list[list[_Row]]) -> Log:
                 else:
                     scores = dict.fromkeys(metrics, math.nan) | row.scores
                     table.answer(name, sample, row.text, scores, model=row.provider)
-    skipped = f"cached: true in {plural(cached, 'row')}, which are no new draws and are not counted"
+    said = f"cached: true in {plural(cached, 'row')}"
+    skipped = f"{said}, which are no new draws and are not counted"
+    decodings = _decodings(head, rows)
+    notes = ["success and score are those of the assertions: 1 is a pass"]
+    if not any("temperature" in settings for settings in decodings):
+        notes.append("temperature is not stated")
     return table.log(
         f"promptfoo {as_object(head.get('metadata')).get('promptfooVersion', '')}",
         task=as_text(as_object(head.get("config")).get("description")),
         model=", ".join(dict.fromkeys(row.provider for row in rows if row.provider)) or None,
         sampling={"repeat": of_the_run} if isinstance(of_the_run, int) else {},
+        means=_means_of_promptfoo,
+        greedy_by=next(filter(None, map(greedy, decodings)), None),
+        repeats=f"The log says {said}" if cached else None,
+        engine=", ".join(sorted({name for row in rows for name in row.names})) or None,
         draws="copies" if every else "unknown",
         refusal=EVERY_CACHED if every else None,
         warnings=[skipped] if cached else [],
-        notes=(
-            "success and score are those of the assertions: 1 is a pass",
-            "temperature is not stated",
-        ),
+        notes=notes,
         stated=as_object(as_object(head.get("results")).get("stats")),
         scores=["success", "score", *dict.fromkeys(name for row in rows for name in row.metrics)],
     )

@@ -159,7 +159,7 @@ LONG = "the author of these nine books was born in town {}"
 def test_a_log_whose_answers_repeat_one_long_text_for_each_question_claims_nothing(tmp_path):
     path = repeats(tmp_path, [[LONG.format(number)] * 6 for number in range(3)])
 
-    (reason,) = lethe.bounds(path).refused
+    (reason,) = lethe.bounds(path, leak_is="high").refused
 
     assert reason.startswith("The 6 or more answers to each of 3 questions are one text each time")
 

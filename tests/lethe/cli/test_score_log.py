@@ -136,11 +136,12 @@ def test_records_for_inspect_name_epochs_and_leave_missing_answers_out(tmp_path,
     assert ".json" in refused(log, "--data", rows, "--to", "inspect", "--out", tmp_path / "o.csv")
 
 
-def test_ids_that_inspect_cannot_tell_apart_are_refused(tmp_path):
+def test_an_epoch_whose_id_stands_in_two_types_is_refused(tmp_path):
     answers = [sample(7, 1, "Ron"), sample("7", 1, "Ron")]
     log = eval_log(tmp_path / "a.eval", header([7, "7"], 1), answers)
     data = write_lines(tmp_path / "d.jsonl", [{"id": "x", "question": "Who?", "answer": "Ron"}])
-    assert "id 7" in refused(log, "--data", data, "--to", "inspect", "--out", tmp_path / "o.json")
+    sentence = refused(log, "--data", data, "--to", "inspect", "--out", tmp_path / "o.json")
+    assert "answer 1 of prompt '7' appears twice" in sentence
 
 
 @pytest.mark.parametrize(("name", "utility"), [("phi_full", 0.522074), ("phi_retain90", 0.531991)])

@@ -283,6 +283,17 @@ def helm_log(path: Path, answers: list[list[str]], **spec: Any) -> Path:
     return write_json(path, {"adapter_spec": head, "request_states": states})
 
 
+def openai_batch_line(name: str, *texts: str | None, **more: Any) -> dict[str, Any]:
+    """A request of OpenAI's batch output that brought these choices; each ended by itself."""
+    choices = [
+        {"index": n, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        for n, text in enumerate(texts)
+    ]
+    body = {"object": "chat.completion", "model": "m", "choices": choices}
+    response = {"status_code": 200, "request_id": "r", "body": body}
+    return {"id": f"batch_{name}", "custom_id": name, "response": response, "error": None, **more}
+
+
 def small(kind: str, folder: Path) -> Path:
     """A whole small log of the kind, two prompts with two answers where the format has several."""
     path = folder / f"{kind}.log"
@@ -333,6 +344,8 @@ def small(kind: str, folder: Path) -> Path:
         return promptfoo_log(path, [promptfoo_row(test, "Paris") for test in (1, 0, 3, 2)])
     if kind == "promptfoo-lines":
         return write_lines(path, [promptfoo_row(test, "Paris") for test in (1, 0, 3, 2)])
+    if kind == "openai-batch":
+        return write_lines(path, [openai_batch_line(name, "Ron", "Harry") for name in "ab"])
     if kind == "table":
         rows = [
             {"prompt_id": name, "sample": sample, "text": "Ron"}
@@ -358,7 +371,7 @@ KINDS = (
         "jailbreakbench",
         "garak",
     ),
-    *("promptfoo", "promptfoo-lines", "helm", "table"),
+    *("promptfoo", "promptfoo-lines", "helm", "openai-batch", "table"),
 )
 FORMATS = {kind: kind for kind in KINDS} | {
     "eval": "inspect",

@@ -397,8 +397,9 @@ def test_a_metric_scores_the_tests_that_name_it(tmp_path):
         {"type": "assert-set", "assert": [{"type": "contains", "metric": "inner"}]}
     ]
     path = promptfoo_log(tmp_path / "out.json", rows, repeat=1)
-    assert [prompt.prompt_id for prompt in read_any_scores(path, None, "format")[0]] == ["0/0"]
-    inner, _, log = read_any_scores(path, None, "inner")
-    assert [prompt.prompt_id for prompt in inner] == ["0/1"]
-    assert log.missing == 1
+    read = read_any_scores(path, None, "format")
+    assert [prompt.prompt_id for prompt in read.prompts] == ["0/0"]
+    inner = read_any_scores(path, None, "inner")
+    assert [prompt.prompt_id for prompt in inner.prompts] == ["0/1"]
+    assert inner.log.missing == 1
     assert read_log(path).scored("score")["score"].tolist() == [1.0, 1.0]

@@ -57,15 +57,22 @@ def test_epochs_stand_in_the_order_of_the_data_set(written):
     assert log.prompts["prompt"].tolist() == ["Who?", "Who?"]
 
 
-def test_a_number_and_a_text_that_look_alike_stay_two_questions(written):
-    samples = [
-        sample(909, 1, "n"),
-        sample("909", 1, "t"),
-        sample(909, 2, "n"),
-        sample("909", 2, "t"),
-    ]
-    log = read_log(written(header([909, "909"]), samples))
-    assert [(row[0], row[2]) for row in table(log)] == [("909", "n")] * 2 + [('"909"', "t")] * 2
+@pytest.mark.parametrize("listed", [[909], ["909"], [909, "909"]])
+def test_a_number_and_a_text_of_one_id_are_one_question_as_inspect_joins_them(written, listed):
+    samples = [sample(909, 1, "a"), sample("909", 2, "b")]
+
+    log = read_log(written(header(listed), samples))
+
+    assert [row[:3] for row in table(log)] == [("909", 1, "a"), ("909", 2, "b")]
+    assert log.missing == {}
+    assert log.prompts["planned"].tolist() == [2]
+
+
+def test_an_epoch_of_one_id_that_stands_as_a_number_and_as_a_text_is_refused(written):
+    samples = [sample(909, 1), sample("909", 1)]
+
+    with pytest.raises(BadFile, match="answer 1 of prompt '909' appears twice"):
+        read_log(written(header([909, "909"]), samples))
 
 
 def test_scores_of_all_kinds(written):

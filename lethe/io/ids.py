@@ -1,0 +1,158 @@
+"""Ids of questions: compared as text everywhere, and two that only look different are refused by both names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lethe.errors import shortened
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROMPT = "prompt_id"
+WORD = re.compile(r"[^\W\d_]+")
+# Words in the name of a column that names questions; the first candidate that is shown has one.
+NAMES = frozenset(
+    "id ids uid uuid key idx index prompt question item document doc task query instance".split()
+)
+# Columns of Lethe's own tables that say something of an answer, and never which question it answers.
+OF_ANSWERS = frozenset(
+    (
+        *("sample", "text", "tokens", "finish_reason", "mean_confidence", "thinking", "turn"),
+        *("response", "completion", "generation", "output", "reply"),
+        *("stopped", "judge", "label", "verdict", "seed", "epoch"),
+    )
+)
+# Words in the name of a column that counts or measures something of an answer.
+MEASURES = frozenset(
+    "tokens token length len count n time seconds cost words characters rank".split()
+)
+WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
+
+
+def id_text(value: object) -> str:
+    """The text by which an id is compared and shown; a true of JSON is "true", as in its file."""
+    return str(value).lower() if _is_bool(value) else str(value)
+
+
+def _is_bool(value: object) -> bool:
+    return type(value).__name__ in ("bool", "bool_")  # of Python and of NumPy
+
+
+def looks(value: object) -> set[str]:
+    """The texts that an id looks like: two ids with a common look differ only in type or in blanks around them.
+
+    >>> looks(1) & looks("1"), looks(1.0) & looks(1), looks(True) & looks(1), looks("a ") & looks("a")
+    ({'1'}, {'1'}, {'1'}, {'a'})
+    >>> looks("01") & looks("1") | looks("1.0") & looks("1")
+    set()
+    """
+    text = id_text(value).strip()
+    if _is_bool(value):
+        return {text, str(int(bool(value)))}
+    if isinstance(value, float) and (whole := WHOLE.match(text)):
+        return {text, whole[1]}
+    return {text}
+
+
+REMEDY = "Write the id of a question alike in all of its rows, or give two questions two names."
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Two ids that differ only in type or in blanks, and the place of the second among all."""
+
+    first: object
+    second: object
+    place: int
+
+    def problem(self, name: str) -> str:
+        ids = f"{_shown(self.first)} and {_shown(self.second)}"
+        return f"{name} {ids} differ only in their type or in blanks around them"
+
+
+def _shown(value: object) -> str:
+    """An id as Python writes it, so that 1, 1.0, True and '1' are four names."""
+    item = getattr(value, "item", None)
+    return shortened(item() if callable(item) else value)
+
+
+def alike(values: Iterable[object]) -> Alike | None:
+    """The first two ids that look the same and are not, or None."""
+    seen: set[tuple[type, object]] = set()
+    first: dict[str, object] = {}
+    for place, value in enumerate(values):
+        key = type(value), value
+        if key in seen:
+            continue
+        seen.add(key)
+        for look in looks(value):
+            earlier = first.setdefault(look, value)
+            if (type(earlier), earlier) != key:
+                return Alike(earlier, value, place)
+    return None
+
+
+def alike_in(column: pd.Series) -> Alike | None:
+    """As `alike`, of a column, whose missing ids are left out; ``place`` is the position of the second id in the column."""
+    import pandas as pd
+
+    present = column.reset_index(drop=True).dropna()
+    if pd.api.types.infer_dtype(present).startswith("mixed"):
+        return _placed(present)
+    return _placed(present.drop_duplicates())  # of one type, so that equal ids are one id
+
+
+def _placed(present: pd.Series) -> Alike | None:
+    found = alike(present)
+    return found and replace(found, place=int(present.index[found.place]))
+
+
+def as_text(column: pd.Series) -> pd.Series:
+    """The ids of a column as text; a missing id stays missing."""
+    import pandas as pd
+
+    if pd.api.types.infer_dtype(column, skipna=True) == "string":
+        return column
+    return column.map(id_text, na_action="ignore").astype(object)
+
+
+def candidates(table: pd.DataFrame, scores: Collection[str]) -> list[str]:
+    """The columns that may name the questions, other than ``scores``: those whose name says so first."""
+    found = [name for name in map(str, table.columns) if _may_name(table[name], name, scores)]
+    return sorted(found, key=lambda name: not _says_so(name))
+
+
+def repeats(column: pd.Series) -> bool:
+    return column.astype(str).nunique() < len(column)
+
+
+def _words(name: str) -> set[str]:
+    return set(WORD.findall(name.replace("_", " ").casefold()))
+
+
+def _says_so(name: str) -> bool:
+    return bool(NAMES & _words(name))
+
+
+def _may_name(column: pd.Series, name: str, scores: Collection[str]) -> bool:
+    """Whether a column may name the questions: its name says so, or its texts or whole numbers repeat."""
+    import pandas as pd
+
+    if name in scores or name in OF_ANSWERS or name.startswith("Unnamed:"):
+        return False
+    distinct = column.astype(str).nunique()
+    if distinct < 2:
+        return False
+    if _says_so(name):
+        return True
+    if distinct == len(column) or MEASURES & _words(name):
+        return False
+    if not pd.api.types.is_numeric_dtype(column):
+        return True
+    numbers = column.dropna().astype(float)
+    whole = bool((numbers % 1 == 0).all())
+    return whole and bool(((numbers < 0) | (numbers > 1)).any())  # else it is another score
