@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,7 @@ from pydantic import Field, ValidationError
 from lethe.config.fields import Count, Section, Seed
 from lethe.config.load import parse, read_preset
 from lethe.errors import BadParam, BadValue
+from lethe.identity import digest
 from lethe.io.files import Json
 from lethe.report.sweep_figure import Figure, SweepClaim
 
@@ -45,7 +45,7 @@ class Point:
             f"{key.rpartition('.')[2]}={json.dumps(value)}" for key, value in self.settings
         )
         readable = re.sub(r"[^A-Za-z0-9.,=_-]+", "_", text)[:60]
-        return f"{readable}-{zlib.crc32(repr(self.settings).encode()):08x}"
+        return f"{readable}-{digest(repr(self.settings))}"
 
 
 @dataclasses.dataclass(frozen=True)

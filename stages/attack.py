@@ -26,6 +26,7 @@ from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 from lethe.sampling.tasks import table_of
 from lethe.scoring import score_answers
 from lethe.statistics.many_prompts import Point, band
+from lethe.statistics.streams import stream
 from stages import entry, named
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _asked(
     rows = {row["id"]: row for row in forget if row["id"] not in seen}
     prompts = [Prompt(key, encoder.prompt(row)) for key, row in rows.items()]
     # The answers of two training seeds are pooled, so their draws must not share a stream.
-    own = int(np.random.SeedSequence([sample.seed, seed]).generate_state(1)[0])
+    own = int(stream(sample.seed, "attack", seed).generate_state(1, np.uint64)[0])
     drawing = Settings(
         **{name: getattr(sample, name) for name in Drawing.model_fields}, n=attack.n, seed=own
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import secrets
-import zlib
 from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from lethe.models.encoding import context_of
 from lethe.progress import tell
 from lethe.registry import ENGINES
 from lethe.sampling.agreement import Agreement, agreement
+from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
     import torch
@@ -90,8 +90,8 @@ class Settings(Direct, Drawing):
         return self
 
     def stream(self, prompt_id: str) -> np.random.SeedSequence:
-        key = (zlib.crc32(prompt_id.encode()), self.first_sample)
-        return np.random.SeedSequence(entropy=self.seed, spawn_key=key)
+        """The random stream of the answers to one prompt, from the first drawn answer on."""
+        return stream(self.seed, "answers", prompt_id, self.first_sample)
 
     def of(self, prompt: Prompt) -> Settings:
         return self if prompt.n is None else self.model_copy(update={"n": prompt.n})

@@ -20,6 +20,7 @@ from lethe.sampling.answer_tree.enumeration import Level, Predictor
 from lethe.sampling.draws import Law
 from lethe.statistics.answer_tree import Masses, Remainder
 from lethe.statistics.extraction import Distance, Words
+from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
     from lethe.sampling.predictor import ModelPredictor
@@ -280,8 +281,10 @@ class _Search:
 
     def _sampled(self) -> Remainder:
         """Poisson starts in the open mass, each continued by the model until its distance is decided."""
-        place = self.window.start, len(self.window.prefix)
-        random = np.random.default_rng(np.random.SeedSequence(self.search.seed, spawn_key=place))
+        window = self.window
+        place = 0 if window.id else window.start  # a question's place among others decides nothing
+        names = (window.split or "", window.id, place, len(window.prefix))
+        random = np.random.default_rng(stream(self.search.seed, "extraction", *names))
         total = float(sum(rest.mass for rest in self.rests))
         rate = self.search.samples / total  # fixed by the search, before anything is drawn
         counts = random.poisson([rate * rest.mass for rest in self.rests])

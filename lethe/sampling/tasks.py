@@ -9,7 +9,6 @@ as often as they are, so the conversations of a question are independent too.
 """
 
 import math
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -34,6 +33,7 @@ from lethe.progress import progress
 from lethe.sampling.engine import Answers, AnswerStore, Engine, Prompt, Settings
 from lethe.scoring import scorer, split_answer
 from lethe.statistics.sequential import SequentialTest
+from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 Speaker = Callable[..., Prompt]
 UTILITY_SPLITS = ("retain", "world", "real_authors")
 HELDOUT = "heldout"
-PRODUCTION = zlib.crc32(b"production")
 SHARE = "share"  # names the draws of the second sample
 
 
@@ -270,10 +269,8 @@ def pick(uniform: np.ndarray, choices: Sequence[Production]) -> np.ndarray:
 
 
 def _uniform(seed: int, name: str, sample: int) -> float:
-    stream = np.random.SeedSequence(
-        entropy=seed, spawn_key=(zlib.crc32(name.encode()), PRODUCTION, sample)
-    )
-    return float(stream.generate_state(1, np.uint64)[0] >> np.uint64(11)) / 2.0**53
+    drawn = stream(seed, "production", name, sample)
+    return float(drawn.generate_state(1, np.uint64)[0] >> np.uint64(11)) / 2.0**53
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ splits units: images, or authors with all their rows.
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from lethe.audits.unlearning_game.result import (
 from lethe.identity import cache_key
 from lethe.models.checkpoints import default_device
 from lethe.progress import progress
+from lethe.statistics.streams import stream
 from lethe.statistics.two_sample import auc, fit_threshold
 from lethe.statistics.unlearning_game import Split, draw_split, signed_advantage
 
@@ -307,9 +307,9 @@ class Game(ABC, Generic[P, Observed, V]):
         )
 
     def generator(self, purpose: str, *where: int) -> np.random.Generator:
-        return np.random.default_rng([self.settings.seed, zlib.crc32(purpose.encode()), *where])
+        return np.random.default_rng(stream(self.settings.seed, purpose, *where))
 
     def seed(self, purpose: str, pair: int, half: str, seed: int) -> int:
         """Return a 31-bit seed for one purpose and place, independent of the number of other seeds."""
-        words = [self.settings.seed, zlib.crc32(f"{purpose}/{half}".encode()), pair, seed]
-        return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)
+        drawn = stream(self.settings.seed, purpose, half, pair, seed)
+        return int(drawn.generate_state(1)[0] >> 1)

@@ -8,7 +8,6 @@ probabilities at N prefixes cannot tell a safe model from one that leaks at an u
 """
 
 import math
-import zlib
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -35,6 +34,7 @@ from lethe.sampling.answer_tree.enumeration import (
 from lethe.sampling.draws import Law
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
+from lethe.statistics.streams import stream
 
 FIRST_THETA = 0.05
 ENOUGH = 0.6  # a growth that uses this share of its rows is the last
@@ -165,7 +165,7 @@ def common_rho(outlines: Sequence[Outline], rows: float, theta_rho: float) -> fl
     return low
 
 
-PILOT, SAMPLE, TRIAL = 0, 1, 2  # the purposes of a question's random streams
+PILOT, SAMPLE, TRIAL = "pilot", "sample", "trial"  # the purposes of a question's random streams
 # The share of a question's rows with which a trial of the second look measures the cost of a sampled answer.
 TRIED = 0.1
 # The pilot and the trial must take only a part of a question's rows, also where these are few.
@@ -192,11 +192,9 @@ class Effort(Direct, Exploring):
     pilot: Annotated[Integer, Field(ge=LEAST_PILOT)] = 128
     most_entropy: Weight = 25.0
 
-    def stream(self, question: Question, purpose: int) -> np.random.SeedSequence:
+    def stream(self, question: Question, purpose: str) -> np.random.SeedSequence:
         """The random stream of a question and a purpose: draws for one pair do not affect another."""
-        return np.random.SeedSequence(
-            self.seed, spawn_key=(zlib.crc32(question.question_id.encode()), purpose)
-        )
+        return stream(self.seed, f"answer tree, {purpose}", question.question_id)
 
 
 @dataclass(frozen=True)
