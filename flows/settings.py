@@ -161,6 +161,7 @@ def check(params: Params, root: Path) -> None:
         if named := hub.named_by(path):
             with _as_of(key):
                 hub.fill(named, root)
+    _check_adapters({key: path for key, path in models.items() if path not in made}, root)
     _check_judged(params, root)
     _check_labels(params, root)
     if (language := params.sample.language) is not None:
@@ -197,6 +198,12 @@ def _check_games(paths: Mapping[str, str], root: Path) -> None:
         if key.startswith("games.") and not any(place.is_relative_to(folder) for folder in folders):
             legal = f"a path below {' or '.join(map(str, GAMES_READ))}, whose content the stage game depends on"
             raise BadParam(key, path, legal)
+
+
+def _check_adapters(models: Mapping[str, str], root: Path) -> None:
+    """An adapter that no stage makes holds its base model, or DVC would not see when the base changes."""
+    for key, path in models.items():
+        checkpoints.check_tracked(root / path, key)
 
 
 def _check_judged(params: Params, root: Path) -> None:

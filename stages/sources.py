@@ -5,6 +5,7 @@ dvc.yaml lists for the stage, with their defaults and what `lethe.config` comput
 makes only the entries run again whose output it can change.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from lethe.config import Params, load
 from lethe.identity import Sources
 from lethe.io.files import Json, write_json
 from lethe.io.yaml import read_yaml
+from lethe.models.checkpoints import check_tracked
 from lethe.process import run_stage
 from lethe.registry import (
     AUDITS,
@@ -184,8 +186,23 @@ def _at(settings: Params, key: str) -> Json:
     return value
 
 
+def check_models(settings: Params) -> None:
+    """Refuse an adapter that no stage makes and whose base DVC does not track with it."""
+    made = {f"data/models/{name}" for name in (*settings.train.models, *settings.unlearn.methods)}
+    places = {"train.recipe.start_from": settings.train.recipe.start_from}
+    places["unlearn.recipe.start_from"] = settings.unlearn.recipe.start_from
+    places |= {f"judges.{name}.model": judge.model for name, judge in settings.judges.items()}
+    places |= {f"attacks.{name}.path": attack.path for name, attack in settings.attacks.items()}
+    places |= {f"models.{name}.path": model.path for name, model in settings.models.items()}
+    for key, path in places.items():
+        if path is not None and os.path.normpath(path) not in made:
+            check_tracked(Path(path), key)
+
+
 def main() -> None:
-    write_json(Path("data/sources.json"), identities(Path.cwd(), load()))
+    settings = load()
+    check_models(settings)
+    write_json(Path("data/sources.json"), identities(Path.cwd(), settings))
 
 
 if __name__ == "__main__":

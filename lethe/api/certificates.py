@@ -19,7 +19,7 @@ from lethe.config.fields import Direct
 from lethe.errors import BadFile, BadInput, BadValue, check
 from lethe.evaluation import certificate
 from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
-from lethe.identity import cache_key, content_digest, digest, module_of
+from lethe.identity import cache_key, digest, module_of
 from lethe.io.files import Json, read_text
 from lethe.progress import progress
 from lethe.registry import SCORERS
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 DRAWS = 200
 BATCH = 64  # answers to a question between two looks at its e-value
 PLAIN = "qa"  # the package's own template, whose place is another on every machine
-WEIGHTS = ("*.safetensors", "config.json", "generation_config.json")
-TOKENIZER = (
-    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
-    *("chat_template*", "*.model", "spiece.model"),
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -316,7 +311,7 @@ def _source(model: Place, endpoint: str | None, key_env: str | None) -> Path | E
 
 def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, str]:
     """The hash of each fact that a certificate is about; an adapter's cover its base model, a served model's its address."""
-    from lethe.models.checkpoints import base_of, content_hash, has_tokenizer, is_adapter
+    from lethe.models.checkpoints import content
 
     binary = [name for name in SCORERS if getattr(SCORERS[name], "BINARY", False)]
     if how.scorer not in binary:
@@ -338,11 +333,7 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
     if isinstance(model, Endpoint):
         weights = tokenizer = digest(model.identity)
     else:
-        with_tokenizer = model
-        while is_adapter(with_tokenizer) and not has_tokenizer(with_tokenizer):
-            with_tokenizer = base_of(with_tokenizer)
-        weights = content_hash(model, lambda folder: _files(folder, WEIGHTS))
-        tokenizer = _files(with_tokenizer, TOKENIZER)
+        weights, tokenizer = content(model, "weights"), content(model, "tokenizer")
     return {
         "weights": weights,
         "tokenizer": tokenizer,
@@ -352,13 +343,6 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
         ),
         "engine": digest(how.drawing()),
     }
-
-
-def _files(folder: Path, patterns: Sequence[str]) -> str:
-    names = sorted(
-        {path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    )
-    return digest([[name, content_digest(folder / name)] for name in names])
 
 
 def _place(prompt: str) -> str:

@@ -6,18 +6,17 @@ Code in a checkpoint is never run.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from lethe.config.evaluating import Endpoint
 from lethe.config.schema import Lora, TrainRecipe
-from lethe.errors import BadFile, shortened
-from lethe.identity import digest, versions
+from lethe.errors import BadFile, ParamsClash, shortened
+from lethe.identity import content_digest, digest, versions
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
 from lethe.models.refusals import refusals
 
@@ -44,6 +43,8 @@ MOST_SHARED_LAYERS = 200  # layers of a model whose layers share their tensors
 PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
 NO_ADAPTER = "is not an adapter that peft can merge into its base model"
 MERGED = Path(".lethe/scratch/merged")
+SUFFIXES_READ = (".safetensors", ".json", ".txt", ".model", ".jinja", ".tiktoken")
+NOT_READ = (PROVENANCE, "training.json", "README.txt", "LICENSE.txt")
 
 
 def default_device() -> str:
@@ -216,9 +217,9 @@ def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     tokenizer.save_pretrained(folder)
     if is_adapter(folder):  # later uses of the adapter compare the hash of the base model's weights
         base = base_of(folder)
-        write_json(
-            folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base, weights_hash)}
-        )
+        # DVC tracks the adapter's folder: with the content of the base in it, another base makes another artifact.
+        provenance = {"base": str(base), "sha256": _weights_hash(base), "content": content(base)}
+        write_json(folder / PROVENANCE, provenance)
         (folder / "README.md").unlink(missing_ok=True)
 
 
@@ -395,17 +396,14 @@ def whole(folder: Path) -> Path:
     if not is_adapter(folder):
         return folder
     base = base_of(folder)
-    base_hash = content_hash(base, weights_hash)
     trained = folder / PROVENANCE
-    if trained.is_file() and read_settings(trained).get("sha256") != base_hash:
+    if trained.is_file() and read_settings(trained).get("sha256") != _weights_hash(base):
         raise BadFile(
             folder,
             f"was trained on other weights than {base} holds now",
             "Train the adapter again, or restore its base model.",
         )
-    place = MERGED / digest(
-        base_hash, weights_hash(folder), read_settings(folder / CONFIG), versions("peft", "torch")
-    )
+    place = MERGED / digest(content(folder), versions("peft", "torch", "transformers"))
     if not (place / "config.json").is_file():
         place.parent.mkdir(parents=True, exist_ok=True)
         _merge(base, folder, place)
@@ -440,23 +438,57 @@ def _check_rank(folder: Path) -> None:
             raise BadFile(folder / CONFIG, problem, remedy)
 
 
-def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
-    """The hash ``own`` of a model folder; an adapter's hash covers its settings and its base model, but no path."""
+def content(folder: Path, part: Literal["weights", "tokenizer"] | None = None) -> str:
+    """The digest of what answers: every file that is read of a model folder, and of an adapter's base; no path counts.
+
+    ``part`` limits it to the weights with their settings, or to the tokenizer with its chat template.
+    """
+    if part is None:
+        return digest(content(folder, "weights"), content(folder, "tokenizer"))
+    if part == "tokenizer":
+        while is_adapter(folder) and not has_tokenizer(folder):  # then the base's is read
+            folder = base_of(folder)
+    files = [file for file in _files_read(folder) if _is_of_weights(file) == (part == "weights")]
+    digests = [[file.relative_to(folder).as_posix(), content_digest(file)] for file in files]
+    if part == "tokenizer" or not is_adapter(folder):
+        return digest(digests)
+    settings = read_settings(folder / CONFIG)
+    elsewhere = {key: value for key, value in settings.items() if key not in PLACES}
+    return digest(digests, elsewhere, content(base_of(folder), "weights"))
+
+
+def _files_read(folder: Path) -> list[Path]:
+    """The files that decide what a model folder answers. A library may read any settings, so those that none reads are
+    named; the settings of an adapter hold paths, and count without them."""
+    inside = [*folder.iterdir(), *folder.glob("additional_chat_templates/*")]
+    files = [file for file in inside if file.is_file() and file.suffix in SUFFIXES_READ]
+    return sorted(file for file in files if file.name not in NOT_READ and file.name != CONFIG)
+
+
+def _is_of_weights(file: Path) -> bool:
+    stems = ("config.json", "generation_config.json", "model.safetensors.index.json")
+    return file.suffix == ".safetensors" or file.name in stems
+
+
+def _weights_hash(folder: Path) -> str:
+    """The hash of the numbers that an adapter was trained on, whatever the settings and the tokenizer beside them."""
+    weights = [[file.name, content_digest(file)] for file in sorted(folder.glob("*.safetensors"))]
     if not is_adapter(folder):
-        return own(folder)
-    settings = {
-        key: value for key, value in read_settings(folder / CONFIG).items() if key not in PLACES
-    }
-    return digest(own(folder), settings, content_hash(base_of(folder), own))
+        return digest(weights)
+    return digest(weights, _weights_hash(base_of(folder)))
 
 
-def weights_hash(folder: Path) -> str:
-    state = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        state.update(os.fsencode(path.name))
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: state)
-    return state.hexdigest()
+def check_tracked(folder: Path, key: str) -> None:
+    """Refuse an adapter whose base model is not inside its folder: DVC would not see when the base changes."""
+    if not is_adapter(folder):
+        return
+    base = base_of(folder)
+    if base.resolve().is_relative_to(folder.resolve()):
+        check_tracked(base, key)
+        return
+    problem = f"is the adapter {folder}, whose base model {base} DVC does not track with it"
+    remedy = f'put the base model into {folder}/base and write "base_model_name_or_path": "base" into {folder / CONFIG}'
+    raise ParamsClash(key, f"{problem}; {remedy}")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue, shortened
-from lethe.identity import cache_key, content_digest, digest, module_of, versions
+from lethe.identity import cache_key, digest, module_of, versions
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
@@ -488,13 +488,13 @@ def resolve_device(name: str) -> torch.device:
 
 
 def model_digest(source: Origin) -> str:
-    """A hash of a model folder's content, or of a served model's address and name; a model in memory gets a new one at
-    each call."""
+    """The digest of what answers: of a folder every file that is read, with those of an adapter's base; of a server its
+    address and name; a model in memory gets a new one at each call."""
     if isinstance(source, Endpoint):
         return digest(source.identity)
     if not isinstance(source, Path):
         return secrets.token_hex(16)
-    return content_digest(whole(source))  # an adapter's answers depend on its base model too
+    return checkpoints.content(source)
 
 
 def finished_of(

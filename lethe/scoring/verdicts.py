@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lethe.errors import BadInput
-from lethe.identity import cache_key, content_digest, digest, module_of, versions
+from lethe.identity import cache_key, digest, module_of, versions
 from lethe.io import cache
 from lethe.io.files import Json
-from lethe.models.checkpoints import default_device
+from lethe.models.checkpoints import content, default_device
 from lethe.progress import memory_used, progress, tell
 from lethe.scoring.judges import Asked, Judge
 
@@ -64,10 +64,10 @@ def _decisive(judge: Judge) -> dict[str, Json]:
 
 def _facts(judge: Judge) -> dict[str, object]:
     model = getattr(judge.params, "model", None)
-    content = content_digest(Path(model)) if model is not None and Path(model).exists() else model
+    is_folder = model is not None and Path(model).is_dir()
     device = None if model is None else default_device()
     return {
-        "model": content,
+        "model": content(Path(str(model))) if is_folder else model,
         "record": judge.record(),
         "libraries": versions(*LIBRARIES),
         "device": device,

@@ -1,0 +1,144 @@
+"""The digest of what answers: every file that is read of a model folder, and of an adapter's base."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from lethe.api.certificates import How, facts
+from lethe.config.schema import Compute
+from lethe.errors import ParamsClash
+from lethe.models import checkpoints
+from lethe.sampling.engine import model_digest
+from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
+
+BASE = ("model.safetensors", "config.json", "generation_config.json", "tokenizer.json")
+BASE = (*BASE, "tokenizer_config.json", "chat_template.jinja")
+ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A base model, and an adapter of it as peft saves one: it has no tokenizer and no record of Lethe's."""
+    place = tmp_path_factory.mktemp("models")
+    base = save_small_checkpoint(place / "base")
+    (base / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
+    lora = Compute.model_validate({"lora": {"rank": 2}}).lora
+    model = checkpoints.adapted(checkpoints.load(base)[0], lora, 0)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "lora_B" in name:
+                weights.normal_(generator=torch.Generator().manual_seed(1))
+    model.save_pretrained(place / "adapter")
+    return place
+
+
+@pytest.fixture
+def models(made, tmp_path, monkeypatch) -> Path:
+    """Copies of both, in the folder of this process."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    point_to("base")
+    return tmp_path
+
+
+def point_to(base: str) -> None:
+    change(Path("adapter/adapter_config.json"), "base_model_name_or_path", base)
+
+
+def change(file: Path, key: str, value: object) -> None:
+    settings = json.loads(file.read_text())
+    settings[key] = value
+    file.write_text(json.dumps(settings))
+
+
+def edit(file: Path) -> None:
+    if file.suffix == ".json":
+        change(file, "edited", 1)
+    else:
+        file.write_bytes(file.read_bytes() + b" ")
+
+
+@pytest.mark.parametrize(
+    "file", [*(f"base/{name}" for name in BASE), *(f"adapter/{name}" for name in ADAPTER)]
+)
+def test_an_edit_of_any_file_that_is_read_makes_another_model(models, file):
+    adapter = Path("adapter")
+    before = (checkpoints.content(adapter), model_digest(adapter))
+    claimed = facts(adapter, ROWS, How(prompt="qa"))
+
+    edit(models / file)
+
+    after = (checkpoints.content(adapter), model_digest(adapter))
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+    assert facts(adapter, ROWS, How(prompt="qa")) != claimed
+
+
+@pytest.mark.parametrize("file", ["base/README.md", "base/training.json", "adapter/README.md"])
+def test_a_file_that_nobody_reads_makes_no_other_model(models, file):
+    before = checkpoints.content(Path("adapter"))
+
+    (models / file).write_text("{}")
+
+    assert checkpoints.content(Path("adapter")) == before
+
+
+def test_a_model_that_was_moved_is_the_same(models):
+    before = checkpoints.content(Path("adapter"))
+
+    Path("base").rename("elsewhere")
+    point_to("elsewhere")
+
+    assert checkpoints.content(Path("adapter")) == before
+
+
+def test_a_changed_config_of_the_base_makes_the_merged_copy_anew(models):
+    def answer() -> torch.Tensor:
+        model, _ = checkpoints.load("adapter")
+        with torch.no_grad():
+            return model(torch.tensor([[5, 6, 7]])).logits
+
+    merged, logits = checkpoints.whole(Path("adapter")), answer()
+
+    change(Path("base/config.json"), "rms_norm_eps", 0.5)
+
+    assert checkpoints.whole(Path("adapter")) != merged
+    assert not torch.allclose(answer(), logits)
+
+
+def test_a_changed_tokenizer_of_the_base_makes_the_merged_copy_anew(models):
+    merged = checkpoints.whole(Path("adapter"))
+
+    change(Path("base/tokenizer_config.json"), "model_max_length", 77)
+
+    again = checkpoints.whole(Path("adapter"))
+    assert again != merged
+    assert checkpoints.load_tokenizer(again).model_max_length == 77
+
+
+def test_an_adapter_states_the_content_of_its_base_so_that_dvc_sees_another_base(models):
+    def stated() -> str:
+        model, tokenizer = checkpoints.load("base")
+        lora = Compute.model_validate({"lora": {}}).lora
+        checkpoints.save(Path("trained"), checkpoints.adapted(model, lora, 0), tokenizer)
+        return json.loads(Path("trained/base.json").read_text())["content"]
+
+    before = stated()
+    change(Path("base/generation_config.json"), "edited", 1)
+
+    assert stated() != before
+
+
+def test_an_adapter_whose_base_dvc_does_not_track_is_refused_with_what_to_write(models):
+    with pytest.raises(ParamsClash, match="adapter/base") as refused:
+        checkpoints.check_tracked(Path("adapter"), "models.mine.path")
+    assert '"base_model_name_or_path": "base"' in str(refused.value)
+
+    shutil.move("base", "adapter/base")
+    point_to("base")
+
+    checkpoints.check_tracked(Path("adapter"), "models.mine.path")
+    checkpoints.check_tracked(Path("adapter/base"), "models.other.path")
