@@ -34,7 +34,6 @@ from lethe.registry import (
 Members = dict[str, str]  # modules, each with the version of the package that it comes from
 # What a stage reads beside the keys that dvc.yaml lists: values that the settings compute of them.
 COMPUTED = {
-    "train": ("train.recipes.${key}",),
     "sample": ("sample.most", "sample.longest"),
     "compare": ("report.retrains",),
 }

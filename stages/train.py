@@ -7,12 +7,12 @@ from lethe.config.schema import TrainRecipe
 from lethe.errors import plural
 from lethe.io.artifacts import read_split
 from lethe.models import checkpoints
-from lethe.models.training import ROWS, SHARED, Team, in_processes, learn
+from lethe.models.training import ROWS, SHARED, Team, in_processes, learn, recipe_of
 from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    recipe = settings.train.recipes[name]
+    recipe = recipe_of(settings.train, name)
     if not in_processes(recipe.compute, "stages.train", name):
         train(name, recipe, settings.train.models[name].rows, root)
 

@@ -156,7 +156,7 @@ class Train(fields.Section):
     def _own_recipes_are_legal(self) -> Self:
         for name in self.models:
             try:
-                self._recipe_of(name)
+                TrainRecipe.model_validate(self.recipe.model_dump() | self.models[name].recipe)
             except ValidationError as error:
                 first = error.errors()[0]
                 key = ".".join(map(str, first["loc"]))
@@ -164,14 +164,6 @@ class Train(fields.Section):
                     f"models.{name}.recipe: {key or 'recipe'}: {first['msg']}"
                 ) from None
         return self
-
-    @property
-    def recipes(self) -> dict[str, TrainRecipe]:
-        """The recipe of each model: the common one with the model's own keys."""
-        return {name: self._recipe_of(name) for name in self.models}
-
-    def _recipe_of(self, name: str) -> TrainRecipe:
-        return TrainRecipe.model_validate(self.recipe.model_dump() | self.models[name].recipe)
 
 
 class UnlearnRecipe(Recipe):

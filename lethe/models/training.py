@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from lethe.config.schema import Compute, Recipe, TrainRecipe
+from lethe.config.schema import Compute, Recipe, Train, TrainRecipe
 from lethe.errors import LetheError
 from lethe.identity import cache_key, content_digest, digest, versions
 from lethe.io.artifacts import Row
@@ -228,6 +228,11 @@ def precision(model: PreTrainedModel, compute: Compute) -> contextlib.AbstractCo
     if compute.precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(model.device.type, torch.bfloat16)
+
+
+def recipe_of(train: Train, name: str) -> TrainRecipe:
+    """The recipe of one trained model: the common one with the model's own keys."""
+    return TrainRecipe.model_validate(train.recipe.model_dump() | train.models[name].recipe)
 
 
 def resumable(

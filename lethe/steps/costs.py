@@ -20,7 +20,7 @@ from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models import checkpoints
 from lethe.models.checkpoints import read_settings, whole_number
-from lethe.models.training import ROWS
+from lethe.models.training import ROWS, recipe_of
 from lethe.registry import JUDGES, METHODS
 from lethe.sampling.engine import parameter_count
 from lethe.sampling.tasks import UTILITY_SPLITS
@@ -231,7 +231,7 @@ def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None)
         return {"stage": stage, "name": name, **numbers}
 
     for name, entry in params.train.models.items():
-        recipe = params.train.recipes[name]
+        recipe = recipe_of(params.train, name)
         yield cost("train", name, recipe.epochs * tokens(*ROWS[entry.rows], *recipe.knowledge), 0)
     answers = [row["answer"] for split in ("forget", "retain") for row in splits.get(split, [])]
     for name, method in params.unlearn.methods.items():
