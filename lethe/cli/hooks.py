@@ -538,6 +538,7 @@ def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) 
     from lethe.io import tries
     from lethe.results.ends import Ends
     from lethe.sampling.engine import model_digest
+    from lethe.statistics.bound import Covers
 
     certificates = result.certificates
     trees, rows = certificates.trees, result.rows()
@@ -555,7 +556,8 @@ def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) 
     bound = worst.bounds["upper_certain"]
     if uppers[largest] < worst.upper_certain:
         bound = replace(worst.bounds["upper"], value=float(uppers[largest]), alpha=attempt.level)
-    return gate_of(tau, attempt, bound, worst.id)
+    # Every question must pass at the level by itself (intersection-union), so the largest bound covers the worst one.
+    return gate_of(tau, attempt, replace(bound, covers=Covers.WORST_PROMPT), worst.id)
 
 
 def extract(
