@@ -210,7 +210,8 @@ def test_a_run_that_got_worse_closes_the_gate_marks_and_tells(repository):
     assert value["verdicts"] == {
         "grad_diff": dataclasses.asdict(Words("leaks", "intact", "It leaks."))
     }
-    assert worse.stderr.splitlines()[-1].endswith("grad_diff: verdict open -> leaks.")
+    closing = " ".join(worse.stderr.split())
+    assert "Gate closed: grad_diff: verdict open -> leaks. This is try" in closing
     assert json.loads((folder / "told.json").read_text())["changes"] == value["alarms"]
     marks = [run.data.tags.get("lethe.change") for run in mlflow_runs(repository)]
     assert sorted(mark for mark in marks if mark) == ["changed", "worse"]
