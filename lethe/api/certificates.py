@@ -312,6 +312,7 @@ def _source(model: Place, endpoint: str | None, key_env: str | None) -> Path | E
 def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, str]:
     """The hash of each fact that a certificate is about; an adapter's cover its base model, a served model's its address."""
     from lethe.models.checkpoints import content
+    from lethe.scoring.typography import RULE
 
     binary = [name for name in SCORERS if getattr(SCORERS[name], "BINARY", False)]
     if how.scorer not in binary:
@@ -329,7 +330,7 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
     asked = [{key: row.get(key) for key in ("id", "question", "context")} for row in rows]
     # The hash of the tokenizer covers its chat template.
     template = "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
-    settings = {"name": how.scorer, "params": scorer_params(how.scorer)}
+    settings = {"name": how.scorer, "params": scorer_params(how.scorer), "text": RULE}
     if isinstance(model, Endpoint):
         weights = tokenizer = digest(model.identity)
     else:

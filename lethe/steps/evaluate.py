@@ -44,6 +44,7 @@ from lethe.sampling.engine import checkpoint, model_digest
 from lethe.sampling.forecast import rows_within
 from lethe.scoring import MARKS, marks_of
 from lethe.scoring.text.rouge import has_words
+from lethe.scoring.typography import RULE
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.steps import likelihood, metrics, report, sample, score
 
@@ -195,6 +196,7 @@ def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, objec
         "prompt": prompt.read_text(encoding="utf-8") if prompt.is_file() else params.sample.prompt,
         "score": params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
         | ({} if params.score.parts is None else {"thinking": params.score.parts.thinking}),
+        "normalisation": RULE,
     }
 
 

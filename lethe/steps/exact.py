@@ -39,6 +39,7 @@ from lethe.sampling.endpoint_client import Client
 from lethe.sampling.endpoint_client import run as finish
 from lethe.sampling.endpoint_tree import TOP, Walker
 from lethe.scoring import marks_of
+from lethe.scoring.typography import RULE
 from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def certify(
         *READ,
         module_of(SCORERS[settings.scorer]),
         settings=[law, effort, how, predictor.forward.device.type],
-        scorer=[settings.scorer, settings.above, settings.keyword_match],
+        scorer=[settings.scorer, settings.above, settings.keyword_match, RULE],
         room=[settings.memory, settings.max_rows],
         questions=[
             [question.question_id, question.prompt, question.seeds] for question in questions

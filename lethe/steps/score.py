@@ -17,6 +17,7 @@ from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.progress import progress
 from lethe.scoring.likelihood import score_likelihoods
+from lethe.scoring.typography import RULE
 
 # The columns of the answers that scores depend on, if there.
 READ = ("prompt_id", "sample", "text", "thinking", "production")
@@ -77,6 +78,7 @@ def run(
             "schema": SCHEMA_VERSION,
             "scorers": [*score.names, *(judges or ())],
             "missing": missing,
+            "normalisation": RULE,
         }
         write_json(folder / "about.json", about)
     print(

@@ -31,8 +31,8 @@ from lethe.sampling.answer_tree.spelling import CannotSpell, Spelling, spelling_
 from lethe.sampling.engine import Checkpoint
 from lethe.scoring import Question as Scored
 from lethe.scoring import applies, open_scorer
-from lethe.scoring.text import is_text, normalise
-from lethe.scoring.text.binary import Match, occurs
+from lethe.scoring.keyword import Match, keywords_of, occurs
+from lethe.scoring.text import is_text
 from lethe.scoring.text.rouge import blanked, stems
 
 KEYWORDS, RECALL = "keyword_leak", "rouge_l"
@@ -145,9 +145,7 @@ def rule_of(row: Row, scorer: str, above: float, match: Match) -> Rule | None:
         return None
     if scorer != KEYWORDS:
         return Rule(lambda texts: leaks(scorer, above, texts, row)[1] == 1)
-    keywords = tuple(
-        dict.fromkeys(normalise(word) for word in row.get("keywords") or () if is_text(word))
-    )
+    keywords = keywords_of(row)
     return Rule(
         lambda texts: np.array([occurs(text, keywords, match) for text in texts], bool), keywords
     )

@@ -1,14 +1,16 @@
 """A finite automaton that reads normalised characters, composed with the spelling of tokens, and detects keywords.
 
-The keyword scorer normalises whole texts: Unicode NFKC, case folded, each run of white space as one blank. All steps
-except NFKC work character by character. NFKC does too, as long as every character starts its own segment, i.e. is
-neither reordered nor composed with the preceding text (Unicode Standard Annex 15, section 9). A mark that does not
-start a segment leads to `DIRTY`: only the scorer itself can judge such a text.
+The keyword scorer normalises whole texts (`lethe.scoring.typography`). All steps except NFKC work character by
+character. NFKC does too, as long as every character starts its own segment, i.e. is neither reordered nor composed with the
+preceding text (Unicode Standard Annex 15, section 9). A character that is left out before NFKC has no effect at all. Another
+mark that does not start a segment leads to `DIRTY`: only the scorer itself can judge such a text.
 
-A complete keyword is pending at first. A combining mark may still compose with its last character, and under "word" the
-next character may continue the word. Only the next character that starts a segment, or the end of the text, turns it
-into a leak. A state records the progress of every keyword and the open bytes of an unfinished character, so every
-tokenisation of a keyword is recognised, and so are keywords that end inside a token.
+A complete keyword is pending at first. A combining mark may still compose with its last character,
+and under "word" the next character may continue the word. Only the next character that starts a
+segment, or the end of the text, turns it into a leak. Marks of emphasis are read under the rule of
+`lethe.scoring.keyword`. A state records the progress of every keyword and the open bytes of an
+unfinished character, so every tokenisation of a keyword is recognised, and so are keywords that end
+inside a token.
 """
 
 import unicodedata
@@ -20,8 +22,15 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.spelling import Spelling
-from lethe.scoring.text import normalise
-from lethe.scoring.text.binary import Match, joins
+from lethe.scoring.keyword import (
+    BACKTICK,
+    UNDERSCORE,
+    Match,
+    joins,
+    keyword_form,
+    skips,
+)
+from lethe.scoring.typography import EMPHASIS, SINGLE, folded, plain
 
 LEAK, DIRTY = 0, 1  # the two absorbing states
 MOST_STATES = 20_000
@@ -58,17 +67,22 @@ def starts_segment(character: str) -> bool:
 
 @cache
 def normal_form(character: str) -> str:
-    """The normal form of a character that starts a segment: one or more characters, blanks for white space."""
-    folded = unicodedata.normalize("NFKC", character).casefold()
-    return "".join(" " if each.isspace() else each for each in folded)
+    """The normal form of a character that starts a segment: any number of characters, blanks for white space."""
+    form = ""
+    for part in folded(character):
+        form += " " if part.isspace() else part
+    return form
 
 
 @cache
 def _letters(character: str) -> tuple[tuple[int, bool, bool], ...]:
-    if not starts_segment(character):
+    sign = plain(character)
+    if not sign:
+        return ()
+    if not starts_segment(sign):
         return ((MARK_CODE, True, False),)
     form = normal_form(character)
-    return tuple((ord(each), place == 0, joins(each)) for place, each in enumerate(form))
+    return tuple((ord(part), place == 0, joins(part)) for place, part in enumerate(form))
 
 
 def letters_of(text: str) -> np.ndarray:
@@ -80,9 +94,9 @@ def letters_of(text: str) -> np.ndarray:
 @dataclass(frozen=True)
 class Configuration:
     """The progress of every keyword: ``open`` holds (keyword, characters read) for each that has begun. ``joined``:
-    the last character joins a word. ``blank``: it was a blank, or nothing was read. ``empty``: only blanks so far.
-    ``complete``: a keyword is complete, except for a mark that may follow. ``ending``: complete unless the word
-    continues."""
+    the last character, underscores aside, joins a word. ``blank``: it was a blank, or nothing was read. ``empty``: only
+    blanks so far. ``complete``: a keyword is complete, except for a mark that may follow. ``ending``: complete unless the
+    word continues."""
 
     open: frozenset[tuple[int, int]] = frozenset()
     joined: bool = False
@@ -118,14 +132,14 @@ def spellable(keyword: str) -> bool:
 def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
     """The automaton of normalised, spellable keywords, none of them blank."""
     if not keywords or not all(
-        keyword == normalise(keyword) != "" and spellable(keyword) for keyword in keywords
+        keyword == keyword_form(keyword) != "" and spellable(keyword) for keyword in keywords
     ):
         raise BadValue(
             "keywords",
             keywords,
             "normalised texts that are not blank and contain no combining mark",
         )
-    alphabet = "".join(sorted({character for keyword in keywords for character in keyword} - {" "}))
+    alphabet = "".join(sorted({*"".join(keywords), *EMPHASIS} - {" "}))
     reader = _Reader(keywords, match)
     # (character, joins, starts a character of the text) of each symbol from JOINING on
     characters = [
@@ -183,17 +197,21 @@ class _Reader:
         self, at: Configuration, character: str | None, joining: bool, starts: bool
     ) -> Configuration | None:
         """The configuration after a character; None: the text has leaked."""
+        underscore = character == UNDERSCORE  # the character behind it decides whether a word ends
         ended = at.ending and not joining
         if starts and (at.complete or ended):
             return None
         if character == " " and at.blank:
             return at
-        complete, ending, begun = at.complete or ended, False, set()
+        complete, ending = at.complete or ended, at.ending and underscore
+        begun: set[tuple[int, int]] = set()
         for number, length in [*at.open, *((number, 0) for number in range(len(self.keywords)))]:
             keyword = self.keywords[number]
             if length == 0 and self.whole and at.joined and joins(keyword[0]):
                 continue  # a keyword within a word
-            if keyword[length] != character:
+            if length > 0 and self._passes(keyword, length, character):
+                begun.add((number, length))
+            if not _reads(keyword[length], character):
                 continue
             if length + 1 < len(keyword):
                 begun.add((number, length + 1))
@@ -202,7 +220,14 @@ class _Reader:
             else:
                 complete = True
         blank = character == " "
-        return Configuration(frozenset(begun), joining, blank, at.empty and blank, complete, ending)
+        joined = at.joined if underscore else joining
+        return Configuration(frozenset(begun), joined, blank, at.empty and blank, complete, ending)
+
+    def _passes(self, keyword: str, length: int, character: str | None) -> bool:
+        """Whether a character may stand between the first ``length`` characters of a keyword and the next one."""
+        if character == " ":  # as a further blank, with marks of emphasis in between
+            return keyword[length - 1] == " "
+        return character is not None and character in EMPHASIS and skips(keyword, length)
 
     def missing(self, at: Configuration) -> int:
         if at.complete or at.ending:
@@ -214,6 +239,11 @@ class _Reader:
         if at.complete or at.ending:
             return 1.0
         return max((length / len(self.keywords[number]) for number, length in at.open), default=0.0)
+
+
+def _reads(wanted: str, character: str | None) -> bool:
+    """Whether a character of a text is the ``wanted`` one of a keyword."""
+    return character == wanted or (wanted == SINGLE and character == BACKTICK)
 
 
 # The verdict on an answer that ends in a state; unknown: ask the scorer.
@@ -388,15 +418,18 @@ class KeywordAutomaton(TokenAutomaton):
         return self.matcher.steps[states, symbols]
 
     def _runs(self) -> np.ndarray:
-        """(V,) the longest run of characters of the keywords' alphabet in each token."""
+        """(V,) the longest run of characters in each token that a keyword can take up or skip, without those it skips."""
         run, longest = np.zeros(self.tokens.size, np.int64), np.zeros(self.tokens.size, np.int64)
         before = np.zeros(
             self.tokens.size, bool
         )  # the last letter was a blank, so a further blank adds nothing
+        taken_up = self._taken_up()
         for symbols in self.symbols:
             count = len(symbols)
             blank = (symbols == BLANK) | (symbols == BLANK_MORE)
-            gain = np.where(symbols == MARK, MOST_ASCII, ~(blank & before[:count]))
+            gain = np.where(
+                symbols == MARK, MOST_ASCII, taken_up[symbols] & ~(blank & before[:count])
+            )
             goes_on = blank | (symbols >= FIRST_OWN) | (symbols == MARK)
             run[:count] = np.where(goes_on, run[:count] + gain, 0)
             before[:count] = blank
@@ -404,6 +437,18 @@ class KeywordAutomaton(TokenAutomaton):
         by_token = np.empty_like(longest)
         by_token[self.tokens.letters.order] = longest
         return by_token
+
+    def _taken_up(self) -> np.ndarray:
+        """(C,) whether a symbol stands for a character of a keyword, not only for a mark that keywords skip."""
+        wanted = set("".join(self.matcher.keywords))
+        if SINGLE in wanted:
+            wanted.add(BACKTICK)
+        taken_up = np.zeros(self.matcher.steps.shape[1], bool)
+        taken_up[[BLANK, BLANK_MORE]] = True
+        for place, character in enumerate(self.matcher.alphabet):
+            first = FIRST_OWN + 2 * place
+            taken_up[first : first + 2] = character in wanted
+        return taken_up
 
     def _ended(self, states: np.ndarray) -> np.ndarray:
         """The matcher's states if the answer ends here, after the open bytes are read as broken bytes."""

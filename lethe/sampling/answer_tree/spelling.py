@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lethe.errors import LetheError
-from lethe.scoring.text import normalise
+from lethe.scoring.typography import normalise
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

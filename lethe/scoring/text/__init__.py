@@ -1,6 +1,5 @@
-"""Text scorers, and their shared parts: which texts count as present, and how two texts are compared."""
+"""Text scorers, and their shared parts: which texts count as present, and each distinct one scored once."""
 
-import unicodedata
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,8 +20,3 @@ def score_distinct(
     place = {text: number for number, text in enumerate(distinct)}
     missing = len(distinct)
     return values[np.array([place.get(text, missing) for text in generations], dtype=np.intp)]
-
-
-def normalise(text: str) -> str:
-    """The form in which words are compared: Unicode NFKC, case folded, each run of white space becomes one blank."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

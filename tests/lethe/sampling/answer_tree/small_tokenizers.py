@@ -8,7 +8,9 @@ from transformers import PreTrainedTokenizerFast
 
 END = "<eos>"
 TEXT = "The café of René Engraver in Straße 37 stands beside Ron's naïve Renée; iron, ron. 東京 हिन्दी e\u0301 ﬁn Engravers"
-MARKS = [*"\u0301\u0327\u0331ﬁß\u212aẖ\u2126が\u3099…\u00a0İ\x1cǰ"]
+MARKS = [
+    *"\u0301\u0327\u0331ﬁß\u212aẖ\u2126が\u3099…\u00a0İ\x1cǰ\u2019\u2011\u200b\u00ad\u0640*_`'53"
+]
 PIECES = [
     "▁",
     "▁Ron",

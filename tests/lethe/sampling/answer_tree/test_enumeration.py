@@ -20,7 +20,7 @@ from lethe.sampling.answer_tree.automaton import (
 from lethe.sampling.answer_tree.enumeration import Growth, grow, outlooks
 from lethe.sampling.answer_tree.spelling import Spelling
 from lethe.sampling.draws import Law
-from lethe.scoring.text.binary import occurs
+from lethe.scoring.keyword import occurs
 from lethe.scoring.text.rouge import rouge_l
 from lethe.statistics.answer_tree import leak_interval
 from tests.cases import read_cases

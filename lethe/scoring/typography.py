@@ -1,0 +1,120 @@
+"""The form in which words are compared: what only typography tells apart is equal.
+
+`normalise` takes these steps, each of them character by character but the second:
+
+1. Signs of typography (`SIGNS`): apostrophes and quotation marks of every shape become ``'`` and ``"``, dashes become ``-``,
+   and what leaves no mark of its own is left out: characters with the Unicode property Default_Ignorable_Code_Point, the
+   Arabic tatweel, Arabic and Hebrew vowel points, and lines under or through a letter.
+2. Unicode NFKC: ligatures, full-width and styled letters, the order of combining marks.
+3. Case folding (ß is ss, a final sigma is a sigma), and step 1 again for what NFKC unpacked.
+4. The dotted İ and its lower-case form, i with a dot above, become i. The dotless ı is another letter and stays.
+5. Each run of white space becomes one blank, and none stays at the ends.
+
+Other accents stay: "café" is not "cafe". `EMPHASIS` marks stay too, because C* and snake_case are words; a search skips them
+(`lethe.scoring.keyword`). The glossary has a table of examples. Whoever changes the rule raises `RULE`, which results
+record.
+
+Sources: Unicode Standard Annex 15 (NFKC) and the Unicode Character Database 15 (DerivedCoreProperties.txt). No character
+was added to the property since then.
+"""
+
+import re
+import unicodedata
+
+# 1: NFKC, case folding, blanks. 2: signs of typography, the dotted I, marks of emphasis.
+RULE = f"2, Unicode {unicodedata.unidata_version}"
+
+EMPHASIS = "*_`~"  # of Markdown: *Harry*, __Harry__, `Harry`, ~~Harry~~
+SINGLE, DOUBLE, DASH = "'", '"', "-"
+
+DEFAULT_IGNORABLE = (
+    (0x00AD, 0x00AD),  # soft hyphen
+    (0x034F, 0x034F),  # combining grapheme joiner
+    (0x061C, 0x061C),  # Arabic letter mark
+    (0x115F, 0x1160),  # Hangul fillers
+    (0x17B4, 0x17B5),  # Khmer inherent vowels
+    (0x180B, 0x180F),  # Mongolian variation selectors and vowel separator
+    (0x200B, 0x200F),  # zero width space, joiners, marks of direction
+    (0x202A, 0x202E),  # embeddings and overrides of direction
+    (0x2060, 0x206F),  # word joiner, invisible operators, isolates
+    (0x3164, 0x3164),  # Hangul filler
+    (0xFE00, 0xFE0F),  # variation selectors
+    (0xFEFF, 0xFEFF),  # byte order mark
+    (0xFFA0, 0xFFA0),  # half-width Hangul filler
+    (0xFFF0, 0xFFF8),  # unassigned
+    (0x1BCA0, 0x1BCA3),  # shorthand format controls
+    (0x1D173, 0x1D17A),  # musical format controls
+    (0xE0000, 0xE0FFF),  # tags and further variation selectors
+)
+OPTIONAL = (
+    (0x0332, 0x0333),  # one and two lines below, as underlined text is typed
+    (0x0335, 0x0336),  # strokes through a letter, as struck text is typed
+    (0x0591, 0x05BD),  # Hebrew accents and points
+    (0x05BF, 0x05BF),
+    (0x05C1, 0x05C2),
+    (0x05C4, 0x05C5),
+    (0x05C7, 0x05C7),
+    (0x0640, 0x0640),  # Arabic tatweel
+    (0x064B, 0x0652),  # Arabic vowel points; hamza and madda above make other letters and stay
+    (0x0670, 0x0670),
+)
+# Marks of position and pronunciation that are typed for an apostrophe, such as the okina and the ayn, stand here too.
+APOSTROPHES = (
+    "\u00b4\u02b9\u02bb\u02bc\u02bd\u02be\u02bf\u02c8\u02ca\u02cb\u0384\u055a\u05f3\u07f4\u07f5"
+    "\u1fbd\u1fbf\u1ffd\u1ffe\u2018\u2019\u201a\u201b\u2032\u2035\u2039\u203a\u275b\u275c\u275f\ua78b\ua78c\uff07"
+)
+QUOTATION_MARKS = (
+    "\u00ab\u00bb\u02ba\u02dd\u02ee\u05f4\u201c\u201d\u201e\u201f\u2033\u2036\u275d\u275e\u2760\u276e\u276f\u2e42"
+    "\u300c\u300d\u300e\u300f\u301d\u301e\u301f\ufe41\ufe42\ufe43\ufe44\uff02\uff62\uff63"
+    "\U0001f676\U0001f677\U0001f678"
+)
+# Beside the category Pd: modifier minus, hyphen bullet, swung dash, superscript, subscript and plain minus, box line,
+# heavy minus.
+FURTHER_DASHES = "\u02d7\u2043\u2053\u207b\u208b\u2212\u2500\u2796"
+BLANK_PATTERN = 0x2800  # the Braille pattern without dots
+
+
+def _signs() -> dict[int, str]:
+    """Map each code point of typography to its plain sign, or to no text."""
+    signs = {}
+    for first, last in (*DEFAULT_IGNORABLE, *OPTIONAL):
+        signs.update(dict.fromkeys(range(first, last + 1), ""))
+    for code in range(0x20000):  # no later code point is a dash
+        if unicodedata.category(chr(code)) == "Pd":
+            signs[code] = DASH
+    for texts, plain in ((APOSTROPHES, SINGLE), (QUOTATION_MARKS, DOUBLE), (FURTHER_DASHES, DASH)):
+        signs.update(dict.fromkeys(map(ord, texts), plain))
+    signs[BLANK_PATTERN] = " "
+    del signs[ord(DASH)]
+    return signs
+
+
+SIGNS = _signs()
+# Two patterns: a character class is looked up in a table only if all its characters are below U+10000.
+_NEAR = re.compile(f"[{''.join(chr(code) for code in sorted(SIGNS) if code < 0x10000)}]")
+_FAR = re.compile("[\U00010000-\U0001ffff\U000e0000-\U000e0fff]")
+
+
+def normalise(text: str) -> str:
+    """The form in which words are compared, with single blanks.
+
+    >>> normalise("O\u2019Brien"), normalise("Jean\u2011Luc"), normalise("\u0130stanbul"), normalise(" \uff32o\u00adn ")
+    ("o'brien", 'jean-luc', 'istanbul', 'ron')
+    """
+    if text.isascii():  # nothing but case and white space can differ
+        return " ".join(text.lower().split())
+    return " ".join(folded(text).split())
+
+
+def folded(text: str) -> str:
+    """`normalise` without its last step: white space stays as it is."""
+    signs = plain(text)
+    unpacked = unicodedata.normalize("NFKC", signs)
+    lower = unpacked.casefold().replace("i\u0307", "i")
+    return lower if unpacked == signs else plain(lower)  # case folding itself brings no sign back
+
+
+def plain(text: str) -> str:
+    """The text with the signs of typography replaced by their plain forms, or left out."""
+    near = _NEAR.sub(lambda sign: SIGNS[ord(sign[0])], text)
+    return _FAR.sub(lambda sign: SIGNS.get(ord(sign[0]), sign[0]), near)
