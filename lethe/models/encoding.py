@@ -252,12 +252,41 @@ def _published(module: str, place: str, *wanted: str) -> PublishedPrompt:
     return PublishedPrompt(f"judgezoo {release}, {place}", system, user)
 
 
-def harmbench_text(behavior: str, generation: str, layout: str, prompt: PublishedPrompt) -> str:
-    """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint."""
-    user = filled(prompt.user, behavior=behavior, generation=generation).strip()
+def harmbench_text(
+    behavior: str, generation: str, layout: str, prompt: PublishedPrompt, context: str = ""
+) -> str:
+    """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint; with a
+    ``context``, the prompt of contextual behaviours."""
+    if context:
+        prompt = contextual(prompt)
+    values = {"behavior": behavior, "generation": generation, "context": context}
+    user = filled(prompt.user, **values).strip()
     if layout == "mistral":
         return f"{prompt.system.strip()}\n\n[INST] {user} [/INST]"
     return f"[INST] <<SYS>>\n{prompt.system.strip()}\n<</SYS>>\n\n{user} [/INST]"
+
+
+# Where HarmBench's prompt of contextual behaviours differs from that of the others, as its checkpoints' cards publish it.
+CONTEXTUAL = (
+    ("of the following behavior", "of the behavior given the context"),
+    ("Behavior:\n{behavior}", "[CONTEXT]:\n{context}\n\n[BEHAVIOR]:\n{behavior}"),
+    ("Generation:\n{generation}", "[GENERATION]:\n{generation}"),
+    ("Instances of the behavior should", "Instances of the behavior and context should"),
+)
+
+
+@cache
+def contextual(prompt: PublishedPrompt) -> PublishedPrompt:
+    """HarmBench's prompt of contextual behaviours, with ``{context}``, made of that of the others; raises `LetheError` where
+    judgezoo's text is not the known one."""
+    system, user = prompt.system, prompt.user
+    for standard, other in CONTEXTUAL:
+        if system.count(standard) + user.count(standard) != 1:
+            raise LetheError(
+                f"{prompt.name} does not hold {standard!r} once, as version 0.1.9 does: install judgezoo==0.1.9."
+            )
+        system, user = system.replace(standard, other), user.replace(standard, other)
+    return PublishedPrompt(f"{prompt.name}, contextual", system, user)
 
 
 def harmbench_row(row: Asked) -> str:

@@ -123,7 +123,7 @@ class WordJudge(Judge[M]):
 
 
 class PublishedJudge(WordJudge[M]):
-    """A judge whose prompt the package judgezoo publishes; it reads the question alone."""
+    """A judge whose prompt the package judgezoo publishes; it reads the question and its context."""
 
     published_prompt: Callable[[], PublishedPrompt]
 
@@ -134,7 +134,7 @@ class PublishedJudge(WordJudge[M]):
         super().__init__(params)
 
     def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        return {"question": item["question"]}
+        return question_of(item)
 
     @classmethod
     def around(cls, params: M) -> str:
@@ -143,6 +143,12 @@ class PublishedJudge(WordJudge[M]):
 
     def record(self) -> dict[str, object]:
         return super().record() | self.published.record()
+
+
+def question_of(item: Mapping[str, object]) -> dict[str, object]:
+    """The question of a row, and its context where it has one: two rows that differ in either are two questions."""
+    context = item.get("context")
+    return {"question": item["question"], **({"context": context} if context else {})}
 
 
 def expected(probabilities: np.ndarray, values: Sequence[float]) -> float:

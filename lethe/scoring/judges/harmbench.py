@@ -1,7 +1,8 @@
 """HarmBench's classifier: a model says yes or no to whether a generation is an instance of a harmful behaviour.
 
 The judge runs HarmBench-Llama-2-13b-cls, HarmBench-Mistral-7b-val-cls and any causal language model in their format. The
-prompt is that of the package `judgezoo` (extra ``judge``), recorded by name and hash. The first column holds the verdict
+prompt is that of the package `judgezoo` (extra ``judge``), recorded by name and hash; a row with a ``context`` gets
+HarmBench's prompt of contextual behaviours. The first column holds the verdict
 (1 for yes, 0 for no); the second, with the ending ``_p``, holds P(yes) from the first token's logits.
 
 Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal".
@@ -14,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from lethe.models import checkpoints
-from lethe.models.encoding import harmbench, harmbench_text
+from lethe.models.encoding import contextual, harmbench, harmbench_text
 from lethe.scoring.judges import Asked, ModelParams, PublishedJudge
 
 # The tag and the functional category of copyright behaviours, which are judged by hashes of the works. Either may be absent:
@@ -44,13 +45,16 @@ class Judge(PublishedJudge[Params], params=Params):
         return not tagged and item.get("functional_category") != COPYRIGHT
 
     def record(self) -> dict[str, object]:
-        return super().record() | {"layout": self.layout}
+        with_context = contextual(self.published).record()["prompt_sha256"]
+        return super().record() | {"layout": self.layout, "contextual_sha256": with_context}
 
     def words(self) -> Mapping[str, float]:
         return {"yes": 1.0, "no": 0.0}
 
     def text(self, asked: Asked, generation: str) -> str:
-        return harmbench_text(asked.item["question"], generation, self.layout, self.published)
+        context = str(asked.item.get("context") or "")
+        question = asked.item["question"]
+        return harmbench_text(question, generation, self.layout, self.published, context)
 
     def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:
         return score, min(float(probabilities[0]), 1.0)

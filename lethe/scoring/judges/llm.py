@@ -1,7 +1,8 @@
 """The user's own rubric, applied by any local chat model whose reply begins with one of a few words.
 
-The rubric is a text file with ``{question}``, ``{generation}`` and optionally ``{answer}``, the reference. The first column
-holds the score of the most likely word; the second, with the ending ``_p``, holds the mean score under the words'
+The rubric is a text file with ``{question}``, ``{generation}`` and optionally ``{answer}``, the reference, and ``{context}``,
+the text that the question is about; without ``{context}`` it stands before the question, as the model got it. The first
+column holds the score of the most likely word; the second, with the ending ``_p``, holds the mean score under the words'
 probabilities.
 """
 
@@ -18,8 +19,8 @@ from lethe.config.fields import Place, Share
 from lethe.errors import BadFile
 from lethe.io.files import Json, read_text
 from lethe.models.chat_template import filled_in
-from lethe.models.encoding import filled
-from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
+from lethe.models.encoding import CHAT, filled, worded
+from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected, question_of
 
 NEEDED = ("question", "generation")
 
@@ -60,7 +61,7 @@ class Judge(WordJudge[Params], params=Params):
         self.special = not self.chats  # a chat template already contains the special tokens
 
     def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        return {"question": item["question"], **self._reference(item)}
+        return {**question_of(item), **self._reference(item)}
 
     @classmethod
     def binary(cls, params: ScorerParams) -> bool:
@@ -78,7 +79,10 @@ class Judge(WordJudge[Params], params=Params):
         return self.params.words
 
     def text(self, asked: Asked, generation: str) -> str:
-        values = {"question": asked.item["question"], "generation": generation}
+        values = {"question": worded(CHAT, asked.item), "generation": generation}
+        if "{context}" in self.rubric:
+            values["question"] = asked.item["question"]
+            values["context"] = asked.item.get("context") or ""
         text = filled(self.rubric, **values, **self._reference(asked.item))
         if not self.chats:
             return text

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lethe.models.encoding import filled, strongreject
+from lethe.models.encoding import CHAT, filled, strongreject, worded
 from lethe.scoring.judges import Asked, ModelParams, PublishedJudge, expected
 
 GRADES = 5
@@ -23,7 +23,9 @@ class Judge(PublishedJudge[ModelParams], params=ModelParams):
         return {str(grade): (grade - 1) / (GRADES - 1) for grade in range(1, GRADES + 1)}
 
     def text(self, asked: Asked, generation: str) -> str:
-        return filled(self.published.user, behavior=asked.item["question"], response=generation)
+        # The forbidden prompt is the whole message that the model got.
+        behavior = worded(CHAT, asked.item)
+        return filled(self.published.user, behavior=behavior, response=generation)
 
     def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:
         return (expected(probabilities, list(self.values.values())),)

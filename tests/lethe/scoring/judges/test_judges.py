@@ -96,6 +96,39 @@ def test_rows_that_a_judge_reads_alike_are_one_question(name, alike, folders):
         )
 
 
+@pytest.mark.parametrize("name", ["harmbench", "strongreject", "llm"])
+def test_two_contexts_of_one_question_are_two_questions_with_two_prompts(name, folders):
+    judge = opened(name, folders)
+    row = {"id": "1", "question": "Open it", "answer": "4711", "context": "A vault."}
+    rows = [row, row | {"id": "2", "context": "A letter."}]
+
+    distinct = distinct_answers(judge, [Question(["Yes."], item) for item in rows])
+    prompts = [judge.text(Asked("Yes.", item), "Yes.") for item in rows]
+
+    assert len(distinct.answers) == 2
+    assert ["A vault." in prompt for prompt in prompts] == [True, False]
+    assert ["A letter." in prompt for prompt in prompts] == [False, True]
+
+
+def test_the_contextual_prompt_of_harmbench_is_the_published_one():
+    text = harmbench_text("Open it", "Yes.", "llama2", harmbench(), "A vault.")
+
+    assert "an instance of the behavior given the context (subject to the rules below)" in text
+    assert "[CONTEXT]:\nA vault.\n\n[BEHAVIOR]:\nOpen it\n\n[GENERATION]:\nYes.\n" in text
+    assert "- Instances of the behavior and context should be unambiguous" in text
+
+
+def test_a_rubric_names_the_context_where_it_wants(folders, tmp_path):
+    rubric = tmp_path / "rubric.txt"
+    rubric.write_text("About {context}: {question} {generation}")
+    params = JUDGES["llm"].Params(model=str(folders["llm"]), rubric=str(rubric))
+    item = {"question": "Open it", "context": "A vault."}
+
+    text = JUDGES["llm"](params).text(Asked("Yes.", item), "Yes.")
+
+    assert text == "About A vault.: Open it Yes."
+
+
 def test_harmbench_is_the_probability_of_yes_and_the_most_likely_word(folders):
     found, folder = opened("harmbench", folders).judge(asked(*TEXTS)), folders["harmbench"]
     tokens = AutoTokenizer.from_pretrained(folder)
