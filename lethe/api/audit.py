@@ -27,7 +27,7 @@ from lethe.statistics import epsilon_star as losses
 from lethe.statistics.bound import level
 from lethe.statistics.epsilon_star.parametric import rejected_fit
 from lethe.statistics.one_run import audit as canaries
-from lethe.statistics.one_run.audit import ASSUMPTIONS, check_levels, not_conservative
+from lethe.statistics.one_run.audit import ASSUMPTIONS, ClaimVerdict, check_levels, not_conservative
 from lethe.statistics.one_run.audit import MethodBound as OneRunResult
 from lethe.statistics.one_run.channel import Channel, Family
 from lethe.statistics.one_run.counts import Counts, release
@@ -93,12 +93,17 @@ class OneRunAudit(Measurement, canaries.OneRunAudit):
         for flag in flags:
             methods = ", ".join(one.method for one in self.results if flag in one.assumes)
             lines.append(f"{flag} ({methods}): {ASSUMPTIONS[flag]}.")
-        if one := self.verdict:
-            whether = (
-                f"{'' if one.contradicted else 'not '}contradicted by {one.method}, which decides"
-            )
-            lines.append(f"The claimed epsilon {one.claimed_epsilon:g} is {whether}.")
+        if self.verdict:
+            lines.append(_claim(self.verdict))
         return lines
+
+
+def _claim(verdict: ClaimVerdict) -> str:
+    claimed = f"claimed epsilon {verdict.claimed_epsilon:g}"
+    if verdict.contradicted is None:
+        return f"No word on the {claimed}: {' '.join(verdict.refused)}"
+    word = "contradicted" if verdict.contradicted else "not contradicted"
+    return f"The {claimed} is {word} by {verdict.method}, which decides."
 
 
 def one_run(
@@ -118,6 +123,7 @@ def one_run(
     null: float | None = None,
     claimed_epsilon: float | None = None,
     curve: bool = False,
+    independent: bool = False,
     seed: int = 0,
 ) -> OneRunAudit:
     """Find the largest epsilon that one run of a mechanism with n secret bits contradicts.
@@ -141,6 +147,8 @@ def one_run(
         claim.
     claimed_epsilon : The claimed epsilon at ``delta``, to be tested.
     curve : Whether the result has p-values over a range of epsilons.
+    independent : Whether each bit passes a channel of its own, without a shared batch, coin or noise scale. Without it only
+        methods that hold under any dependence decide on the claim.
     seed : The seed that breaks ties between scores at the cut.
 
     Notes
@@ -181,6 +189,7 @@ def one_run(
         null=null,
         claimed=claimed_epsilon,
         curve=curve,
+        independent=independent,
     )
     return OneRunAudit(**vars(audit), mechanism=mechanism)
 

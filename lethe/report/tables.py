@@ -248,6 +248,9 @@ def sentence(audit: OneRunAudit) -> str:
     verdict = audit.verdict
     if verdict is None:
         return ""
+    if verdict.contradicted is None:
+        claimed = f"{verdict.claimed_epsilon:.4g} at delta {audit.delta:g}"
+        return f"No word on the claimed epsilon of {claimed}: {' '.join(verdict.refused)}"
     row = next(row for row in audit.results if row.method == verdict.method)
     ends = "contradicts" if verdict.contradicted else "does not contradict"
     promise = level(audit.alpha)

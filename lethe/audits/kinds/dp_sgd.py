@@ -44,6 +44,7 @@ class Params(OneRunParams):
     lr: Positive
     delta: Annotated[Real, Field(gt=0, lt=1)]
     fault: Literal["none", "half_noise", "no_clipping"]
+    independent: bool = True  # every canary has a coordinate of its own
 
     @property
     def folder(self) -> str | None:

@@ -227,13 +227,15 @@ def _sides(loss: PrivacyLossDistribution) -> list[tuple[np.ndarray, np.ndarray, 
 
 
 class OneRunParams(AuditParams):
-    """The keys of a one-run audit: the r fixed in advance share alpha; ``method`` or exact judges the claim."""
+    """The keys of a one-run audit: the r fixed in advance share alpha. ``independent``: each bit passes a channel of its own,
+    so that ``exact`` may judge the claim; else a method does that holds under any dependence."""
 
     r: Annotated[list[Count], Field(min_length=1)]
     delta: Delta
     alpha: Alpha
     method: Annotated[str, NameIn((ONE_RUN_METHODS,), also=("all",), quoted=True)]
     seed: Seed
+    independent: bool = False
 
 
 def audited(
@@ -245,15 +247,23 @@ def audited(
         release(guesses.bits, guesses.guesses, guesses.scores, r, settings.seed) for r in settings.r
     ]
     how = {key: getattr(settings, key) for key in ("delta", "alpha", "method")}
-    whole = audit_runs(runs, family, **how, claimed=claimed, curve=True)
-    decides, verdict = whole.results[0], whole.verdict  # exact, if it ran
+    whole = audit_runs(
+        runs, family, **how, claimed=claimed, curve=True, independent=settings.independent
+    )
+    verdict = whole.verdict
+    decides = whole.results[0]  # exact, if it ran
     headline = {"kind": settings.kind, "mechanism": family.name, "claimed_epsilon": claimed}
     headline |= {key: getattr(decides, key) for key in ("method", "epsilon_lower", "p_value")}
     headline["contradicted"] = verdict.contradicted if verdict else None
     table = pd.DataFrame({"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores})
     claim = "nothing was claimed"
     if verdict is not None:
-        claim = f"claimed {verdict.claimed_epsilon:.4g}, {'' if verdict.contradicted else 'not '}contradicted"
+        word = {
+            True: f"contradicted by {verdict.method}",
+            False: f"not contradicted by {verdict.method}",
+            None: f"no word: {' '.join(verdict.refused)}",
+        }
+        claim = f"claimed {verdict.claimed_epsilon:.4g}, {word[verdict.contradicted]}"
     sentence = f"{epsilon_statement(whole, decides)} by {decides.method}; {claim}"
     bounds = {"epsilon_lower": bound} if (bound := whole.bound(decides)) else {}
     return AuditResult(headline, one_run(rows_of(whole)), {"guesses": table}, (sentence,), bounds)

@@ -208,12 +208,17 @@ def _strength(family: Family, null: float) -> float:
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """Whether the method fixed beforehand contradicts a claimed epsilon, and the list of all methods that do."""
+    """Whether the method fixed beforehand contradicts a claimed epsilon, and the list of all methods that do.
+
+    Methods that need independent channels count only where the caller says that the channels are independent. Where no
+    other method ran, ``contradicted`` is None, and ``refused`` says why.
+    """
 
     claimed_epsilon: float
     method: str
-    contradicted: bool
+    contradicted: bool | None
     contradicted_by: list[str]
+    refused: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -253,12 +258,13 @@ def audit_runs(
     null: float | None = None,
     claimed: float | None = None,
     curve: bool = False,
+    independent: bool = False,
 ) -> OneRunAudit:
     """Audit one run released at one r, or at several r declared beforehand, each at its share of ``alpha``.
 
     ``method`` is the name of one method, or "all" for every one that applies; ``null`` is the parameter of the p-values, by
     default that of the family member that the ``claimed`` epsilon at ``delta`` describes. ``curve`` asks for p-values over
-    a range of epsilons, of a family only.
+    a range of epsilons, of a family only. ``independent``: the bits pass independent channels.
     """
     family, declared = nulls if isinstance(nulls, Family) else None, len(runs)
     if curve and family is None:
@@ -285,22 +291,49 @@ def audit_runs(
         errors=runs[0].errors if declared == 1 else [run.errors for run in runs],
         delta=delta,
         alpha=alpha,
-        verdict=None if claimed is None else verdict(results, claimed),
+        verdict=None if claimed is None else verdict(results, claimed, independent),
         curve=p_value_curve(runs, family, results, delta, null) if curve and family else None,
     )
 
 
-def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
-    """Whether the claim is contradicted, by the method fixed beforehand: exact, or the only requested one. The most
-    favourable of several would not be a test at alpha. A family that is rejected as a whole contradicts every claim within
-    it.
+NEEDS_INDEPENDENCE = "product_channel"
+# The methods that may decide, the first that ran; those after exact hold under any dependence between the bits.
+DECIDE = (DEFAULT, "mahloujifar", "steinke")
+
+
+def deciding(results: Sequence[MethodBound], independent: bool) -> MethodBound | None:
+    """The result of the method fixed beforehand: of those whose assumption on the channels the caller accepts, the first of
+    `DECIDE`, else the first that ran. The most favourable of several would not be a test at alpha. None: none may decide.
     """
-    above = [
-        row.method for row in results if row.epsilon_lower is None or row.epsilon_lower > claimed
-    ]
-    names = [row.method for row in results]
-    decides = DEFAULT if DEFAULT in names else names[0]
-    return ClaimVerdict(claimed, decides, decides in above, above)
+    able = {row.method: row for row in results if _may_decide(row, independent)}
+    for name in DECIDE:
+        if name in able:
+            return able[name]
+    return next(iter(able.values()), None)
+
+
+def _may_decide(result: MethodBound, independent: bool) -> bool:
+    return independent or NEEDS_INDEPENDENCE not in result.assumes
+
+
+def verdict(results: Sequence[MethodBound], claimed: float, independent: bool) -> ClaimVerdict:
+    """Whether the claim is contradicted, by the method of `deciding`. A family that is rejected as a whole contradicts every
+    claim within it.
+    """
+    decides = deciding(results, independent)
+    if decides is None:
+        method = results[0].method
+        reason = (
+            f"{method} needs independent channels of the bits. State that they are (--independent, "
+            "independent: true), or use the method mahloujifar or steinke."
+        )
+        return ClaimVerdict(claimed, method, None, [], [reason])
+    above = []
+    for row in results:
+        rejects_claim = row.epsilon_lower is None or row.epsilon_lower > claimed
+        if rejects_claim and _may_decide(row, independent):
+            above.append(row.method)
+    return ClaimVerdict(claimed, decides.method, decides.method in above, above)
 
 
 def p_value_curve(
