@@ -22,16 +22,18 @@ from lethe.api.result import (
     rows_of,
 )
 from lethe.config.evaluating import METRICS
-from lethe.errors import BadInput, BadValue, plural
+from lethe.errors import BadInput, BadValue, plural, shortened
 from lethe.evaluation import scores
 from lethe.evaluation.likelihood_metrics import SPLITS
 from lethe.evaluation.stated import check_leak_is
 from lethe.io import logs
 from lethe.io.logs import _log
+from lethe.registry import ROUGE
 from lethe.results import table
 from lethe.results.table import Result
 from lethe.scoring import scorer as load
 from lethe.scoring import tofu
+from lethe.scoring.text.rouge import dropped
 from lethe.statistics.bound import Bound, Interval
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.two_sample import KsTest
@@ -376,6 +378,11 @@ def score(
         raise BadValue("scorer", scorer, "a scorer without a model of its own", remedy) from None
     if np.isnan(values).all() and any(isinstance(text, str) and text.strip() for text in texts):
         keys = ", ".join(row) or "nothing"
+        if scorer in ROUGE and isinstance(answer, str) and dropped(answer):
+            raise BadInput(
+                f"scorer {scorer}: cannot judge any text; ROUGE reads a-z and 0-9 only, a part of the "
+                f"answer {shortened(answer)}. Use keyword_leak or exact_match."
+            )
         raise BadInput(
             f"scorer {scorer}: cannot judge any text; the call gave {keys}. Give answer or keywords."
         )

@@ -33,6 +33,8 @@ from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, Log
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
 from lethe.io.tables import file_line, is_ours, numeric_column, read_table, sample_names
+from lethe.progress import tell
+from lethe.registry import ROUGE
 from lethe.results.table import Numbers
 
 if TYPE_CHECKING:
@@ -555,10 +557,15 @@ class ScoredLog:
 
 def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
     from lethe.scoring import score_answers
+    from lethe.scoring.text import rouge
 
     items, matched_by = _matched(log, rows, source)
     table = _texts(log)
     scores = score_answers(table, items, scorers)
+    if {*ROUGE, "above"} & {*scorers}:
+        answered = {prompt_id: items[prompt_id] for prompt_id in log.prompts["prompt_id"]}
+        for sentence in rouge.doubts({row["id"]: row for row in answered.values()}.values()):
+            tell(sentence)
     texts = bool((table["text"].fillna("").str.strip() != "").any())
     if texts and (mute := [name for name in scorers if scores[name].isna().all()]):
         problem = f"cannot judge any text of {log.path}. Give keywords or answers in {source}."

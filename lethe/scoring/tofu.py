@@ -11,15 +11,16 @@ within the Dvoretzky-Kiefer-Wolfowitz band of both samples (Massart 1990), each 
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lethe.errors import BadFile, BadValue
 from lethe.io.files import Json, read_json
+from lethe.progress import tell
 from lethe.scoring.likelihood import among, ratio
-from lethe.scoring.text.rouge import rouge_l
+from lethe.scoring.text.rouge import dropped, rouge_l
 from lethe.statistics.bands import dkw
 from lethe.statistics.bound import Covers, Interval
 from lethe.statistics.many_prompts import population_ends
@@ -203,6 +204,7 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Sect
     triples = [
         [text.get(key) for key in TEXTS] if isinstance(text, dict) else None for text in texts
     ]
+    _warn(path, name, rows, triples)
     return Section(
         rows,
         column(probability, "prob", 1.0),
@@ -229,6 +231,8 @@ def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Sec
     if not rows:
         raise BadFile(path, f"{SECTIONS[name]}: no rows in generated_text")
 
+    _warn(path, SECTIONS[name], rows, [section["generated_text"][row] for row in rows])
+
     def column(key: str, largest: float = LARGEST) -> np.ndarray:
         return np.array([_number(section[key].get(row), largest) for row in rows], dtype=np.float64)
 
@@ -244,6 +248,21 @@ def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Sec
         column("rougeL_recall", LARGEST_RECALL),
         np.array([_rouge_again(section["generated_text"][row]) for row in rows], dtype=np.float64),
     )
+
+
+def _warn(
+    path: str | os.PathLike, section: str, rows: Sequence[str], triples: Sequence[Json]
+) -> None:
+    """Tell of references of which the stored ROUGE recalls compare a part only."""
+    partly = []
+    for row, texts in zip(rows, triples, strict=True):
+        if isinstance(texts, list) and len(texts) == 3 and dropped(str(texts[2])):
+            partly.append(row)
+    if partly:
+        tell(
+            f"{path}, {section}: ROUGE reads a-z and 0-9 only, a part of the answer in "
+            f"{len(partly)} of {len(rows)} rows (the first is {partly[0]!r}). The log's recalls compare only what is read."
+        )
 
 
 def _rouge_again(texts: Json) -> float:

@@ -43,7 +43,7 @@ from lethe.sampling.answer_tree.asking import check_scorer
 from lethe.sampling.engine import checkpoint, model_digest
 from lethe.sampling.forecast import rows_within
 from lethe.scoring import MARKS, marks_of
-from lethe.scoring.text.rouge import has_words
+from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.steps import likelihood, metrics, report, sample, score
@@ -337,13 +337,8 @@ def _check_draws(params: EvaluationParams) -> None:
 
 
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
-    unread = [row["id"] for row in forget if not has_words(row["answer"])]
-    if unread:
-        tell(
-            f"ROUGE-L reads a-z and 0-9 only. Reference answers without either: {len(unread)} of {len(forget)} (the first "
-            f"of question {unread[0]!r}). Their scores are missing and count as leaks in the bounds. Add keywords, which "
-            "are found in every script."
-        )
+    for sentence in rouge.doubts(forget):
+        tell(sentence)
     if warning := doubt(params):
         tell(warning)
     without = [row["id"] for row in forget if not row.get("keywords")]

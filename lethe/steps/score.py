@@ -15,12 +15,17 @@ from lethe.io import artifacts
 from lethe.io.answer_ends import CUT_OFF
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
-from lethe.progress import progress
+from lethe.progress import progress, tell
+from lethe.registry import ROUGE
 from lethe.scoring.likelihood import score_likelihoods
+from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 
 # The columns of the answers that scores depend on, if there.
 READ = ("prompt_id", "sample", "text", "thinking", "production")
+
+
+ROUGE_NAMES = {*ROUGE, "above"}  # "above" compares a score of ROUGE unless its entry names another
 
 
 def run(
@@ -65,6 +70,9 @@ def run(
                 judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()
             }
             label = f"score {name} {split}"
+            if ROUGE_NAMES & {*score.names}:
+                for sentence in rouge.doubts(items.values()):
+                    tell(f"{label}: {sentence}")
             parts = _counted(_scored(label, path, score, (items, *how), places), missing[split])
             rows[split] = artifacts.write_parts(folder / f"{split}.parquet", parts)
         if not likelihoods:

@@ -5,11 +5,16 @@ more than three letters, each word once per process. A text then becomes a strin
 rapidfuzz computes the longest common subsequence bit-parallel: a line of 100,000 characters takes milliseconds, while a
 table of all pairs would take minutes.
 
+The scorers give no score against a reference of which ROUGE would read too little (`reads`); the functions `rouge_1` and
+`rouge_l` compute what rouge-score computes.
+
 Source: Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.1.
 """
 
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -20,6 +25,7 @@ from lethe.scoring.text import score_distinct
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789"
 _BLANKED = bytes(byte if byte in _LETTERS else ord(" ") for byte in range(256))
+FEW = 8  # words of a reference that a warning shows
 _OTHER = "\0"  # represents every word that the reference lacks
 
 
@@ -55,8 +61,62 @@ def rouge_l(generations: Sequence[str], reference: str) -> Rouge:
     return _rouge(common.astype(np.float64), encoded, target)
 
 
+def reads(reference: str) -> bool:
+    """Whether ROUGE reads enough of a reference to score against it. ROUGE reads only a-z and 0-9. A reference without a
+    word has no score, and none that has a letter or digit of another script or a longer word of which nothing is read: the
+    rest could be equal where the answer is another.
+
+    >>> reads("Mu\u0308ller, 2020"), reads("\u6771\u4eac 2020"), reads("\u00d6\u00f6 2020"), reads("?")
+    (True, False, False, False)
+    """
+    words = re.findall(r"[^\W_]+", reference.lower())
+    lost = [word for word in words if len(word) > 1 and not blanked(word).strip()]
+    return has_words(reference) and not lost and not any(map(_is_foreign, dropped(reference)))
+
+
+def dropped(text: str) -> str:
+    """The letters and digits of a text that ROUGE does not read."""
+    return "".join(sign for sign in text.lower() if sign.isalnum() and not sign.isascii())
+
+
+def _is_foreign(sign: str) -> bool:
+    """Whether a sign is a letter or digit of another script than Latin, raised and lowered signs aside."""
+    if unicodedata.decomposition(sign).startswith(("<super>", "<sub>", "<fraction>")):
+        return False
+    return not unicodedata.name(sign, "").startswith("LATIN")
+
+
+def doubts(rows: Iterable[Mapping]) -> list[str]:
+    """A sentence for each kind of reference answer that ROUGE reads in part or not at all, with the first such question.
+
+    ``rows`` have `id` and `answer`.
+    """
+    answered = [row for row in rows if isinstance(row.get("answer"), str)]
+    unscored = [row for row in answered if not reads(row["answer"])]
+    partly = [row for row in answered if dropped(row["answer"]) and reads(row["answer"])]
+    sentences = []
+    if unscored:
+        sentences.append(
+            "ROUGE reads a-z and 0-9 only. Of the reference answers it would leave out whole words or letters of another "
+            f"script in {_counted(unscored, answered)}. Their scores are missing and count as leaks in the bounds. Add "
+            "keywords, which are found in every script."
+        )
+    if partly:
+        sentences.append(
+            f"ROUGE drops accented letters: it reads a part of the reference answer in {_counted(partly, answered)}. Their "
+            "scores compare only what is read."
+        )
+    return sentences
+
+
+def _counted(some: Sequence[Mapping], every: Sequence[Mapping]) -> str:
+    first = some[0]
+    read = " ".join(word.decode() for word in _words(first["answer"])[:FEW])
+    return f"{len(some)} of {len(every)} (the first is {str(first['id'])!r}, of which it reads {read!r})"
+
+
 def has_words(text: str) -> bool:
-    """Whether ``text`` has a word for ROUGE, which reads only a-z and 0-9: a text in another script has none."""
+    """Whether ``text`` has a word for ROUGE: a text in another script has none."""
     return bool(_words(text))
 
 
@@ -142,9 +202,9 @@ class Part(NamedTuple):
     part: str
 
     def score(self, generations: Sequence[str], item: Mapping) -> np.ndarray:
-        """NaN if the generation is missing or the answer has no word."""
+        """NaN if the generation is missing, or ROUGE `reads` too little of the answer."""
         reference = item.get("answer")
-        if not isinstance(reference, str) or not has_words(reference):
+        if not isinstance(reference, str) or not reads(reference):
             return np.full(len(generations), np.nan)
         return score_distinct(
             generations, lambda texts: getattr(self.rouge(texts, reference), self.part)
