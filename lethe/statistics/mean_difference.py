@@ -116,6 +116,9 @@ def difference(
         draws == "apart" and not 1 / LARGEST_RATIO <= len(a) / len(b) <= LARGEST_RATIO
     ):
         draws = "any"
+    if draws == "pairs":  # estimates and interval are of the same answers
+        size = min(len(a), len(b))
+        a, b = a[:size], b[:size]
     method, rises, falls = _evidence(a, b, alpha, binary, stopped, draws)
     first, second = (
         float(np.nanmean(own)) if not np.isnan(own).all() else math.nan for own in (a, b)
@@ -136,8 +139,6 @@ def _evidence(
     draws: Draws,
 ) -> tuple[str, Rise, Rise]:
     if draws == "pairs":
-        size = min(len(a), len(b))
-        a, b = a[:size], b[:size]
         (low_a, high_a), (low_b, high_b) = _ends_of(a), _ends_of(b)
         return PAIRED, _PairedBets(high_a, low_b, alpha / 2), _PairedBets(high_b, low_a, alpha / 2)
     stakes = math.sqrt(product_threshold(alpha / 2)) if draws == "apart" else alpha / 4

@@ -75,7 +75,7 @@ def test_scoring_a_log_tells_of_references_that_rouge_drops(tmp_path, capsys):
         encoding="utf-8",
     )
 
-    scores = score_log(log, data=data).scores
+    scores = score_log(log, data=data).table
 
     assert "'mix', of which it reads '2020'" in capsys.readouterr().err
     assert scores["rouge_l"].isna().tolist() == [True, False]
