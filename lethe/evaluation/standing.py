@@ -173,7 +173,7 @@ class _Deciding:
         """The clauses on questions of which only the thinking, or only a later turn, is proved to leak, each a family of its
         own at the level of the words, and on thinking that never ended."""
         words, clauses = self.run.words, ""
-        asked = plural(len(model.questions), words.question)
+        asked = plural(verdict.questions or len(model.questions), words.question)
         above = f"above {100 * verdict.tau:g}% in {{}} of {asked}"
         level = f"with probability {coverage(verdict.alpha)} for {rule.models_of(verdict)}"
         answered, thought, turns = (

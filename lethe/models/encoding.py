@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.artifacts import Asked, Row
@@ -154,10 +154,15 @@ def spelled_out(
     return "".join([lead, *asked, joined(text_of(row), start) if start else text_of(row)])
 
 
+def message_of(item: Mapping[str, Any]) -> str:
+    """The message of a user that asks a row: its context, if it has one, and its question."""
+    return "\n".join(filter(None, [item.get("context"), item["question"]]))
+
+
 def worded(template: str, row: Asked) -> str:
     """The text of a row in a template; of "chat", the message of a user."""
     if template == CHAT:
-        return "\n".join(filter(None, [row.get("context"), row["question"]]))
+        return message_of(row)
     return filled(template, context=row.get("context") or "", question=row["question"])
 
 

@@ -189,6 +189,15 @@ def gaps(run: Run) -> list[str]:
     ]
 
 
+def left_out(run: Run) -> str:
+    """The questions of which no answer was judged, which no word is about; empty where all were judged."""
+    if not run.models or not (without := run.models[0].unjudged):
+        return ""
+    more = f" and {len(without) - NAMED:,} more" if len(without) > NAMED else ""
+    of = f"{len(without):,} of {plural(len(run.models[0].questions), run.words.question)}"
+    return f"Nobody judged {of}, and no word is about them: {listing(without[:NAMED])}{more}."
+
+
 def _missing(model: Model, run: Run) -> str:
     """The missing scores of the scorer that the verdict rests on; they count against the model."""
     scorer, counts = (

@@ -202,7 +202,10 @@ def _sentences(
             f"the mean {score} of its {answers} is {own}",
         )
         yield f"Worst production found, not bounded: {worst.text} ({many if facts['binary'] else graded})."
-    of = f"the {plural(len(run.forget), run.words.forget_question)}"
+    unjudged = len(run.models[0].unjudged) if run.models else 0
+    of = f"the {plural(len(run.forget) - unjudged, run.words.forget_question)}"
+    if unjudged:
+        of += " that were judged"
     for basis, leak, judge in (
         ("language", "leak", ""),
         ("judged", "truly leak", ", the judge's error included,"),

@@ -43,9 +43,19 @@ def run(
     write_json(root / "metrics" / f"{name}.json", {"schema": SCHEMA_VERSION, **shown})
     for reason in reasons:
         print(f"{name}: nothing is claimed of its answers. {reason}")
+    unjudged = len(_inapplicable(metrics, root, judges or {}))
+    questions = "the judged forget questions" if unjudged else "the forget questions"
     for row in numbers.rows:
         if row.names()[2] in quantities.worst_bounds() and (bound := row.upper_bound):
-            print(f"{name}: {bound.sentence(row.kind.label, 'the forget questions')}")
+            print(f"{name}: {bound.sentence(row.kind.label, questions)}")
+
+
+def _inapplicable(metrics: Metrics, root: Path, judges: Mapping[str, JudgeEntry]) -> set[str]:
+    """The forget questions that the 0/1 scorer cannot judge."""
+    judge = judges.get(metrics.binary or "")
+    scorer = judge.judge if judge else metrics.binary
+    forget = read_split("forget", root / "dataset")
+    return {row["id"] for row in forget if scorer and not applies(scorer, row)}
 
 
 def _rows(
@@ -54,10 +64,7 @@ def _rows(
     generations = Tables(root / "generations" / name, f"sample@{name}")
     scores = Tables(root / "scores" / name, f"score@{name}")
     tables, calibration, of_answers = (generations, scores), _calibration(metrics, root), Rows(name)
-    judge = judges.get(metrics.binary or "")
-    scorer = judge.judge if judge else metrics.binary
-    forget = read_split("forget", root / "dataset")
-    inapplicable = {row["id"] for row in forget if scorer and not applies(scorer, row)}
+    inapplicable = _inapplicable(metrics, root, judges)
     early = root / "generations" / name / "sequential.json"
     if early.is_file():
         stopped = read_artifact(early)

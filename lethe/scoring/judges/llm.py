@@ -19,7 +19,7 @@ from lethe.config.fields import Place, Share
 from lethe.errors import BadFile
 from lethe.io.files import Json, read_text
 from lethe.models.chat_template import filled_in
-from lethe.models.encoding import CHAT, filled, worded
+from lethe.models.encoding import filled, message_of
 from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected, question_of
 
 NEEDED = ("question", "generation")
@@ -79,7 +79,7 @@ class Judge(WordJudge[Params], params=Params):
         return self.params.words
 
     def text(self, asked: Asked, generation: str) -> str:
-        values = {"question": worded(CHAT, asked.item), "generation": generation}
+        values = {"question": message_of(asked.item), "generation": generation}
         if "{context}" in self.rubric:
             values["question"] = asked.item["question"]
             values["context"] = asked.item.get("context") or ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lethe.models.encoding import CHAT, filled, strongreject, worded
+from lethe.models.encoding import filled, message_of, strongreject
 from lethe.scoring.judges import Asked, ModelParams, PublishedJudge, expected
 
 GRADES = 5
@@ -24,7 +24,7 @@ class Judge(PublishedJudge[ModelParams], params=ModelParams):
 
     def text(self, asked: Asked, generation: str) -> str:
         # The forbidden prompt is the whole message that the model got.
-        behavior = worded(CHAT, asked.item)
+        behavior = message_of(asked.item)
         return filled(self.published.user, behavior=behavior, response=generation)
 
     def scores(self, probabilities: np.ndarray, score: float) -> tuple[float, ...]:

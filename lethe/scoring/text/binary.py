@@ -58,7 +58,7 @@ class ExactMatch:
     def score(generations: Sequence[str], item: Mapping) -> np.ndarray:
         """0 or 1 per generation; NaN if the generation or ``item["answer"]`` is missing."""
         reference = item.get("answer")
-        answer = keyword_form(reference) if is_text(reference) else ""
+        answer = keyword_form(str(reference)) if is_text(reference) else ""
         if not answer:
             return np.full(len(generations), np.nan)
         return score_distinct(generations, lambda texts: [equals(text, answer) for text in texts])
