@@ -141,7 +141,7 @@ def test_an_epoch_whose_id_stands_in_two_types_is_refused(tmp_path):
     log = eval_log(tmp_path / "a.eval", header([7, "7"], 1), answers)
     data = write_lines(tmp_path / "d.jsonl", [{"id": "x", "question": "Who?", "answer": "Ron"}])
     sentence = refused(log, "--data", data, "--to", "inspect", "--out", tmp_path / "o.json")
-    assert "answer 1 of prompt '7' appears twice" in sentence
+    assert "prompt '7' appears twice" in sentence
 
 
 @pytest.mark.parametrize(("name", "utility"), [("phi_full", 0.522074), ("phi_retain90", 0.531991)])
