@@ -25,13 +25,13 @@ def main() -> None:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
-            rendered, _ = render_jinja_template(
+            rendered = render_jinja_template(
                 conversations=[request["messages"]],
                 chat_template=request["template"],
                 add_generation_prompt=True,
                 **request["tokens"],
             )
-            reply = replied(rendered[0])
+            reply = replied(rendered[0][0])  # the texts come first, then what is not asked here
         except BaseException as error:
             reply = {"error": message_of(error)}
         signal.setitimer(signal.ITIMER_PROF, 0)

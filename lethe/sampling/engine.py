@@ -434,13 +434,16 @@ def _end_ids(source: Source, ends: object) -> tuple[int, ...]:
     """The ids of the tokens that end an answer, from one id, a list of ids or None."""
     if ends is None:
         return ()
-    listed = ends if isinstance(ends, (list, tuple)) else [ends]
+    listed: Sequence[object] = ends if isinstance(ends, (list, tuple)) else [ends]
+    known = []
     for token in listed:
         if type(token) is not int:
             problem = f"names the end token {shortened(token)}; must be the id of a token"
             remedy = "Write the id into generation_config.json, key eos_token_id."
             raise BadFile(str(source), problem, remedy)
-    return tuple(token for token in listed if token >= 0)  # -1 says that no token ends an answer
+        if token >= 0:  # -1 says that no token ends an answer
+            known.append(token)
+    return tuple(known)
 
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:
