@@ -26,17 +26,27 @@ if TYPE_CHECKING:
 
 SCRIPT = Path(__file__).with_name("template_process.py")
 REMEDY = "Name a prompt file instead."
+MARK = "Hello7"  # an answer, behind which a template writes its end of a turn
 
 
-def filled_in(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Mapping[str, str]]) -> str:
-    """The text of a conversation in the tokenizer's chat template, up to where the model speaks; raises `BadFile`."""
+def filled_in(
+    tokenizer: PreTrainedTokenizerBase,
+    turns: Sequence[Mapping[str, str]],
+    speaks_next: bool = True,
+) -> str:
+    """The text of a conversation in the tokenizer's chat template; raises `BadFile`.
+
+    ``speaks_next``: up to where the model speaks, else up to the end of the last message.
+    """
     from transformers import PreTrainedTokenizerBase
 
     if type(tokenizer).apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template:
         # The tokenizer's class is transformers' own code, and fills in no template of the folder.
         messages = [dict(turn) for turn in turns]
         return str(
-            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=speaks_next
+            )
         )
     place = tokenizer.name_or_path
     try:
@@ -49,11 +59,40 @@ def filled_in(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Mapping[str, s
         "template": template,
         "messages": [dict(turn) for turn in turns],
         "tokens": tokenizer.special_tokens_map,
+        "speaks_next": speaks_next,
     }
     reply = _RENDERER.ask(json.dumps(request, default=str))
     if "error" in reply:
         raise _refused(place, reply["error"])
     return reply["text"]
+
+
+def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The token that the chat template writes after an answer, as a rendered conversation shows.
+
+    None without a template, and where no single token ends a turn: a line break, or text that an answer may hold too.
+    """
+    if not tokenizer.chat_template:
+        return None
+    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": MARK}]
+    try:
+        text = filled_in(tokenizer, turns, speaks_next=False)
+    except BadFile:  # whoever asks in chat is told
+        return None
+    after = text.rpartition(MARK)[2].lstrip()
+    if MARK not in text or not after:
+        return None
+
+    # Read behind the answer, since some tokenizers put a space before the first word of a text.
+    answer = tokenizer(MARK, add_special_tokens=False)["input_ids"]
+    ended = tokenizer(MARK + after, add_special_tokens=False)["input_ids"]
+    rest = ended[len(answer) :]
+    if ended[: len(answer)] != answer or not rest:
+        rest = tokenizer(after, add_special_tokens=False)["input_ids"]
+    is_own = rest[0] in tokenizer.added_tokens_decoder or len(rest) == 1
+    if not is_own or rest[0] == tokenizer.unk_token_id:
+        return None
+    return int(rest[0])
 
 
 def _refused(place: str, reason: str) -> BadFile:

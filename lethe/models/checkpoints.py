@@ -42,6 +42,14 @@ MOST_ADAPTERS = 8  # upon one another: each is merged into a copy of the whole m
 MOST_SHARED_LAYERS = 200  # layers of a model whose layers share their tensors
 PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
 NO_ADAPTER = "is not an adapter that peft can merge into its base model"
+# The matrices with a row per token, as architectures name them; an adapter that added tokens holds them whole.
+OF_VOCABULARY = (
+    "embed_tokens.weight",
+    "lm_head.weight",
+    "wte.weight",
+    "embed_in.weight",
+    "embed_out.weight",
+)
 MERGED = Path(".lethe/scratch/merged")
 SUFFIXES_READ = (".safetensors", ".json", ".txt", ".model", ".jinja", ".tiktoken")
 NOT_READ = (PROVENANCE, "training.json", "README.txt", "LICENSE.txt")
@@ -417,11 +425,26 @@ def _merge(base: Path, folder: Path, place: Path) -> None:
     if has_tokenizer(folder):
         tokenizer = load_tokenizer(folder)
     _check_rank(folder)
+    _fit_vocabulary(model, folder)
     with refusals(folder, NO_ADAPTER):
         joined = PeftModel.from_pretrained(model.cpu(), str(folder))
         merged = joined.merge_and_unload(safe_merge=True)
     with atomic_folder(place) as temporary, refusals(folder, NO_ADAPTER):
         save(temporary, merged, tokenizer)
+
+
+def _fit_vocabulary(model: PreTrainedModel, folder: Path) -> None:
+    """Give the base as many tokens as the adapter was trained with, where the adapter holds the rows of all of them."""
+    from safetensors import safe_open
+
+    rows = set()
+    with refusals(folder, NO_ADAPTER), safe_open(folder / WEIGHTS, framework="np") as weights:
+        for key in weights.keys():  # noqa: SIM118
+            if key.endswith(OF_VOCABULARY):
+                rows.add(weights.get_slice(key).get_shape()[0])
+    embedded = model.get_input_embeddings().num_embeddings
+    if len(rows) == 1 and max(rows) != embedded:
+        model.resize_token_embeddings(max(rows), mean_resizing=False)
 
 
 def _check_rank(folder: Path) -> None:

@@ -83,8 +83,9 @@ class Encoder:
     ) -> tuple[int, ...]:
         """The tokens of a prompt with a system prompt, the questions and answers before, and the start of the answer."""
         if self.template == CHAT:
-            return self._ids(self._chat(worded(CHAT, row), messages_before(system, before)) + start)
-        return self._ids(spelled_out(self.text, row, system, before, start))
+            chat = self._chat(worded(CHAT, row), messages_before(system, before))
+            return self._open_ids(chat + start)
+        return self._open_ids(spelled_out(self.text, row, system, before, start))
 
     def _chat(self, message: str, before: Sequence[tuple[str, str]] = ()) -> str:
         return self._filled(
@@ -95,20 +96,20 @@ class Encoder:
         """The tokens of a conversation that the tokenizer's chat template writes; the model speaks next."""
         if self.template != CHAT:
             raise BadValue("prompt", self.template, "chat, the template of messages")
-        return self._ids(self._filled([dict(turn) for turn in turns]))
+        return self._open_ids(self._filled([dict(turn) for turn in turns]))
 
     def _filled(self, turns: list[dict[str, str]]) -> str:
         return filled_in(self.tokenizer, turns)
 
     def prompt(self, row: Asked) -> tuple[int, ...]:
-        return self._ids(self.text(row))
+        return self._open_ids(self.text(row))
 
     def example(self, row: Row, answer: str | None = None) -> Example:
         """Encode a row with its own answer or ``answer``, jointly, as the tokenizer encodes running text."""
         text, answer = self.text(row), row["answer"] if answer is None else answer
         # A space belongs to the answer's first token, unless the template ends the line itself.
         joined = answer if not text or text[-1].isspace() or self.template == CHAT else f" {answer}"
-        prompt, whole = self._ids(text), self._ids(text + joined)
+        prompt, whole = self._open_ids(text), self._ids(text + joined)
         ids = whole[len(prompt) :]
         if (
             whole[: len(prompt)] != prompt
@@ -116,7 +117,6 @@ class Encoder:
             ids = tuple(self.tokenizer(joined, add_special_tokens=False)["input_ids"])
         end = self.tokenizer.eos_token_id
         # Some tokenizers append the end token themselves; it must occur once.
-        prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] == end else prompt
         return Example(prompt, ids if end is None or ids[-1:] == (end,) else (*ids, end))
 
     def _ids(self, text: str) -> tuple[int, ...]:
@@ -125,6 +125,28 @@ class Encoder:
         place = self.tokenizer.name_or_path or "The tokenizer in memory"
         with refusals(place, "its tokenizer cannot encode a text"):
             return tuple(self.tokenizer(text, add_special_tokens=special)["input_ids"])
+
+    def _open_ids(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text that the model continues."""
+        place = self.tokenizer.name_or_path or "The tokenizer in memory"
+        with refusals(place, "its tokenizer cannot encode a text"):
+            return open_ids(self.tokenizer, text, special=self.template != CHAT)
+
+
+def open_ids(tokenizer: PreTrainedTokenizerBase, text: str, special: bool) -> tuple[int, ...]:
+    """The tokens of a text that a model continues, without an end token that the tokenizer appends by itself.
+
+    Every prompt is made here: behind its own end, a model writes another text. ``special``: with the special tokens that
+    the tokenizer adds; an end token that stands in the text itself stays.
+    """
+    ids = tuple(tokenizer(text, add_special_tokens=special)["input_ids"])
+    end = tokenizer.eos_token_id
+    if not special or end is None or ids[-1:] != (end,):
+        return ids
+    plain = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+    while len(ids) > max(1, len(plain)) and ids[-1] == end and ids[-len(plain) :] != plain:
+        ids = ids[:-1]
+    return ids
 
 
 def messages_before(system: str, before: Sequence[tuple[Asked, str]]) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ def main() -> None:
             rendered = render_jinja_template(
                 conversations=[request["messages"]],
                 chat_template=request["template"],
-                add_generation_prompt=True,
+                add_generation_prompt=request["speaks_next"],
                 **request["tokens"],
             )
             reply = replied(rendered[0][0])  # the texts come first, then what is not asked here

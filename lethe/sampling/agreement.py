@@ -62,7 +62,7 @@ class Watched(Protocol):
 @dataclass(frozen=True)
 class Agreement:
     """The largest ``difference`` between an engine's probability of a token and that of a whole pass, or ``unchecked``: why
-    nothing was compared. ``failure``: what ended the engine."""
+    nothing was compared, a sentence without its full stop. ``failure``: what ended the engine."""
 
     difference: float | None = None
     limit: float = LIMIT
@@ -100,11 +100,11 @@ def agreement(engine: Watched, source: object, vocabulary: int, context: int | N
     """Compare an engine with whole passes of its model; raises `NotCausal`."""
     prompts, tokens = prompts_within(vocabulary, context)
     if not hasattr(engine, "watched"):
-        return Agreement(unchecked=f"the engine {engine.name} does not show its steps")
+        return Agreement(unchecked=f"The engine {engine.name} does not show its steps")
     try:
         steps = list(engine.watched(prompts, SAMPLES, tokens))
     except Diverged:
-        return Agreement(unchecked="its next-token probabilities are not numbers")
+        return Agreement(unchecked="The next-token probabilities of the model are not numbers")
     except (
         Exception
     ) as error:  # an engine may meet anything in an architecture that it does not know
@@ -114,7 +114,9 @@ def agreement(engine: Watched, source: object, vocabulary: int, context: int | N
 
     model = engine.whole_model()
     if model is None:
-        return Agreement(unchecked="the model has no room beside the engine for whole passes")
+        return Agreement(
+            unchecked="The free memory holds no second copy of the model for whole passes"
+        )
     passes = WholePasses(model)
     differences = [passes.difference(step) for step in steps]
     longest = max(steps, key=lambda step: len(step.prefix)).prefix

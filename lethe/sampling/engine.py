@@ -28,6 +28,7 @@ from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
 from lethe.models import checkpoints
+from lethe.models.chat_template import end_of_turn
 from lethe.models.checkpoints import InMemory, Origin, Source, whole
 from lethe.models.encoding import context_of
 from lethe.progress import tell
@@ -129,19 +130,28 @@ def answers_of(
 ) -> Answers:
     """The answers of some tokens; an answer that several samples share is decoded once."""
     distinct = list(dict.fromkeys(tokens))
+    spoken = [before_end(ids, described.end_ids) for ids in distinct]
     with checkpoints.refusals(str(described.source), "its tokenizer cannot decode an answer"):
-        decoded = described.tokenizer.batch_decode(
-            [list(one) for one in distinct], skip_special_tokens=True
-        )
+        decoded = described.tokenizer.batch_decode(spoken, skip_special_tokens=True)
     text_of = dict(zip(distinct, decoded, strict=True))
     texts, lengths = [text_of[one] for one in tokens], [len(one) for one in tokens]
     return ended(Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences))
 
 
+def before_end(ids: Sequence[int], end_ids: Sequence[int]) -> list[int]:
+    """The tokens of an answer without the one that ended it, which need not be a special token that decoding skips."""
+    if ids and ids[-1] in end_ids:
+        return list(ids[:-1])
+    return list(ids)
+
+
 def ended(answers: Answers) -> Answers:
-    """The answers, whose texts without a known end are missing, by kind."""
-    pairs = zip(answers.finish_reasons, answers.texts, strict=True)
-    reasons = [end_of(stated, text) for stated, text in pairs]
+    """The answers, whose texts without a known end are missing, by kind; thinking without an answer keeps its end."""
+    said = answers.texts
+    if answers.thinking is not None:
+        pairs = zip(answers.texts, answers.thinking, strict=True)
+        said = [thinking if text is None else text for text, thinking in pairs]
+    reasons = [end_of(*pair) for pair in zip(answers.finish_reasons, said, strict=True)]
     if reasons == answers.finish_reasons and ANSWERED.issuperset(reasons):
         return answers
     texts: list[str | None] = []
@@ -290,7 +300,7 @@ def _believed(engine: Engine, source: Source) -> Engine:
     """The engine, once it agreed with whole passes of its model; raises `CannotOpen`, or `NoEngine` where none is left."""
     described = getattr(engine, "checkpoint", None)
     if described is None:
-        unchecked = f"the engine {engine.name} does not say which model it runs"
+        unchecked = f"The engine {engine.name} does not say which model it runs"
         engine.belief = Belief(Agreement(unchecked=unchecked))
         return engine
     found = agreement(engine, source, described.vocabulary, described.context)
@@ -412,9 +422,6 @@ def _described(
     end: int | list[int] | None,
     dtype: str,
 ) -> Checkpoint:
-    # The model's own ends if it names any, else the tokenizer's.
-    ends = tokenizer.eos_token_id if end is None else end
-    end_ids = _end_ids(source, ends)
     text = config.get_text_config()
 
     def stated(key: str) -> int:
@@ -424,9 +431,14 @@ def _described(
     width = stated("head_dim") or stated("hidden_size") // heads
     keys = stated("num_key_value_heads") or heads
     cached = 2 * stated("num_hidden_layers") * keys * width
-    name = dtype.removeprefix("torch.")
+    name, vocabulary = dtype.removeprefix("torch."), stated("vocab_size")
+    # An answer ends with any token that ends a turn: generation_config.json often lacks that of the chat template.
+    end_ids = list(_end_ids(source, end))
+    for token in (*_end_ids(source, tokenizer.eos_token_id), end_of_turn(tokenizer)):
+        if token is not None and token not in end_ids and token < vocabulary:
+            end_ids.append(token)
     return Checkpoint(
-        source, tokenizer, end_ids, context_of(config), stated("vocab_size"), cached, name
+        source, tokenizer, tuple(end_ids), context_of(config), vocabulary, cached, name
     )
 
 
@@ -554,7 +566,8 @@ class AnswerStore(Store):
                 missing[prompt.prompt_id] = prompt
             else:
                 yield Answers(**finished)
-        for answers in engine.answer(list(missing.values()), settings) if missing else ():
+        drawn = engine.answer(list(missing.values()), settings) if missing else ()
+        for answers in map(ended, drawn):
             self[missing[answers.prompt_id], settings] = answers
             yield answers
 

@@ -137,6 +137,8 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
     belief = getattr(engine, "belief", None)
     if belief is not None:
         facts["engine_check"] = belief.record()
+        if belief.agreement.unchecked:  # the licence of a claim reads it
+            facts["unchecked_engine"] = belief.agreement.unchecked
     language = None if sample.language is None else content_digest(Path(sample.language))[:12]
     return {
         "schema": SCHEMA_VERSION,

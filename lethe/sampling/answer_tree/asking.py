@@ -28,7 +28,7 @@ from lethe.sampling.answer_tree.automaton import (
 )
 from lethe.sampling.answer_tree.enumeration import Question, Scores
 from lethe.sampling.answer_tree.spelling import CannotSpell, Spelling, spelling_of
-from lethe.sampling.engine import Checkpoint
+from lethe.sampling.engine import Checkpoint, before_end
 from lethe.scoring import Question as Scored
 from lethe.scoring import applies, open_scorer
 from lethe.scoring.keyword import Match, keywords_of, occurs
@@ -49,7 +49,7 @@ class Asker:
             checkpoint.vocabulary,
             match,
         )
-        self.encoder = Encoder(self.tokenizer, template)
+        self.encoder, self.end_ids = Encoder(self.tokenizer, template), checkpoint.end_ids
         self.spelling: Spelling | None = None
         self.reason = ""
         try:
@@ -96,9 +96,8 @@ class Asker:
     def _decode(self, answers: list[tuple[int, ...]]) -> list[str]:
         place = self.tokenizer.name_or_path
         with refusals(place, "its tokenizer cannot decode an answer"):
-            return self.tokenizer.batch_decode(
-                [list(answer) for answer in answers], skip_special_tokens=True
-            )
+            spoken = [before_end(answer, self.end_ids) for answer in answers]
+            return self.tokenizer.batch_decode(spoken, skip_special_tokens=True)
 
 
 def check_scorer(scorer: str, above: float) -> None:

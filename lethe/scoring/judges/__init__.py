@@ -16,7 +16,7 @@ from pydantic import Field
 from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place, WithParams
 from lethe.io.files import Json
-from lethe.models.encoding import PublishedPrompt
+from lethe.models.encoding import PublishedPrompt, open_ids
 from lethe.models.first_token import FirstToken, clipped, neutral
 
 CLIPPED = 512  # tokens of a generation that a published classifier reads
@@ -110,10 +110,7 @@ class WordJudge(Judge[M]):
             for one in asked
         ]
         prompts = [self.text(one, text) for one, text in zip(asked, texts, strict=True)]
-        ids = [
-            self.tokenizer(prompt, add_special_tokens=self.special)["input_ids"]
-            for prompt in prompts
-        ]
+        ids = [open_ids(self.tokenizer, prompt, self.special) for prompt in prompts]
         values, nothing = list(self.values.values()), (np.nan,) * len(self.COLUMNS)
         read = zip(*self.reader.read(ids), strict=True)
         scores = [

@@ -1,0 +1,139 @@
+"""Where a prompt ends and where an answer does: tokenizers, chat templates and generation settings that disagree."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoModelForCausalLM
+
+import lethe
+from lethe.models.chat_template import end_of_turn
+from lethe.models.checkpoints import load_tokenizer, whole
+from lethe.models.encoding import Encoder, open_ids
+from lethe.sampling.engine import Prompt, Settings, checkpoint, open_engine
+from tests.lethe.sampling.sampling_models import build_llama
+
+LETTERS = "abcdefghij!"
+STOP, END = LETTERS.index("!"), len(LETTERS)
+MATRICES = ["embed_tokens", "lm_head"]
+ROW = {"id": "a", "question": "ab", "answer": "cd"}
+CHAT = "{% for m in messages %}b{{ m['content'] }}END{% endfor %}{% if add_generation_prompt %}c{% endif %}"
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return build_llama(tmp_path / "m", LETTERS, scale=1.0)
+
+
+def with_template(folder: Path, template: str) -> Path:
+    (folder / "chat_template.jinja").write_text(template)
+    return folder
+
+
+def appending_tokenizer(folder: Path):
+    """The tokenizer, which now ends each text with its end token."""
+    tokenizer = load_tokenizer(folder)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A .", pair="$A $B .", special_tokens=[(".", END)]
+    )
+    return tokenizer
+
+
+def test_a_prompt_has_no_end_token_that_its_tokenizer_appends(folder):
+    encoder = Encoder(appending_tokenizer(folder), "{question}")
+
+    assert encoder.tokenizer("ab")["input_ids"] == [0, 1, END]
+    assert encoder.prompt(ROW) == (0, 1)
+    assert encoder.conversation(ROW) == (0, 1)
+    assert encoder.example(ROW).prompt == (0, 1)
+    assert encoder.example(ROW).answer[-1] == END
+    assert encoder.example(ROW).answer.count(END) == 1
+
+
+def test_an_end_token_that_stands_in_the_text_itself_stays(folder):
+    assert open_ids(appending_tokenizer(folder), "ab.", special=True) == (0, 1, END)
+    assert open_ids(load_tokenizer(folder), "ab.", special=True) == (0, 1, END)
+
+
+def test_an_empty_text_keeps_one_token(folder):
+    assert open_ids(appending_tokenizer(folder), "", special=True) == (END,)
+
+
+def test_the_end_of_a_turn_is_the_token_behind_an_answer_in_the_rendered_template(folder):
+    with_template(folder, CHAT.replace("END", "!\n"))
+
+    assert end_of_turn(load_tokenizer(folder)) == STOP
+    assert checkpoint(folder).end_ids == (END, STOP)
+
+
+@pytest.mark.parametrize("ending", ["", "\n", " \n\n", "ab", "{{ 1/0 }}", "?"])
+def test_what_an_answer_may_hold_ends_no_turn(folder, ending):
+    """Blanks, several tokens of a text, a template that fails, and a token that the tokenizer does not know."""
+    with_template(folder, CHAT.replace("END", ending))
+    tokenizer = load_tokenizer(folder)
+    tokenizer.unk_token = "."
+
+    assert end_of_turn(tokenizer) is None
+
+
+def test_the_ends_of_an_answer_are_those_of_generation_config_tokenizer_and_template(folder):
+    with_template(folder, CHAT.replace("END", "!"))
+    place = folder / "generation_config.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"eos_token_id": [3, 4]}))
+
+    assert checkpoint(folder).end_ids == (3, 4, END, STOP)
+
+
+@pytest.mark.parametrize("kind", ["prefix", "transformers"])
+def test_an_answer_ends_where_the_template_ends_a_turn(folder, kind):
+    with_template(folder, CHAT.replace("END", "!"))
+    engine = open_engine(kind, folder)
+
+    (answers,) = engine.answer([Prompt("p", (0, 1))], Settings(n=200, max_new_tokens=12))
+
+    ended = [
+        text
+        for text, reason in zip(answers.texts, answers.finish_reasons, strict=True)
+        if reason == "stop"
+    ]
+    assert len(ended) > 50
+    assert not any("!" in text for text in answers.texts)
+
+
+def test_exact_bounds_count_an_answer_up_to_the_end_of_its_turn(folder):
+    with_template(folder, CHAT.replace("END", "!"))
+    rows = [{"id": "a", "question": "ab", "answer": "d", "keywords": ["d"]}]
+
+    found = lethe.exact(folder, rows, prompt="{question}", max_new_tokens=2, scorer="exact_match")
+
+    (question,) = found.per_question
+    ids = torch.tensor([[0, 1]])
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        first = model(ids).logits[0, -1].softmax(-1)[LETTERS.index("d")]
+        then = model(torch.tensor([[0, 1, 3]])).logits[0, -1].softmax(-1)
+    likely = float(first * (then[STOP] + then[END]))
+    assert question["lower"] <= likely + 1e-4
+    assert question["upper"] >= likely - 1e-4
+    assert question["upper"] - question["lower"] < 0.05
+
+
+def adapter_with_added_tokens(folder: Path, place: Path) -> Path:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.resize_token_embeddings(len(LETTERS) + 3)
+    lora = LoraConfig(target_modules=["q_proj"], modules_to_save=MATRICES, task_type="CAUSAL_LM")
+    get_peft_model(model, lora).save_pretrained(place, save_embedding_layers=False)
+    config = json.loads((place / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = str(folder)
+    (place / "adapter_config.json").write_text(json.dumps(config))
+    return place
+
+
+def test_an_adapter_with_added_tokens_gives_its_base_as_many(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    merged = whole(adapter_with_added_tokens(folder, tmp_path / "a"))
+
+    assert checkpoint(merged).vocabulary == len(LETTERS) + 3
