@@ -38,6 +38,14 @@ MEANINGS = {
 }
 
 
+def missing_kind(stated: object) -> str | None:
+    """Why the answer of another tool's log is missing, where the log states its end; None where it is one, or states none."""
+    if stated is None or stated != stated:  # NaN, as pandas reads an empty cell
+        return None
+    reason = end_of(stated, "")
+    return None if reason in ANSWERED else reason
+
+
 def end_of(stated: object, text: object) -> str:
     """The ``finish_reason`` of an answer, from what its server, engine or log states and from its text.
 

@@ -79,7 +79,7 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
         text = filled_in(tokenizer, turns, speaks_next=False)
     except BadFile:  # whoever asks in chat is told
         return None
-    after = text.rpartition(MARK)[2].lstrip()
+    after = text.rpartition(MARK)[2].strip()
     if MARK not in text or not after:
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -46,6 +46,7 @@ def steps_of(prefixes: np.ndarray | torch.Tensor, logits: torch.Tensor) -> list[
     return [Step(prefix, share) for prefix, share in zip(rows, shares, strict=True)]
 
 
+@runtime_checkable
 class Watched(Protocol):
     """An engine that shows its steps. ``watched`` draws ``samples`` answers of exactly ``tokens`` tokens to each prompt, and
     ``whole_model`` is the model for passes without a cache, None where it has no room."""
@@ -99,8 +100,6 @@ class NotCausal(BadFile):
 def agreement(engine: Watched, source: object, vocabulary: int, context: int | None) -> Agreement:
     """Compare an engine with whole passes of its model; raises `NotCausal`."""
     prompts, tokens = prompts_within(vocabulary, context)
-    if not hasattr(engine, "watched"):
-        return Agreement(unchecked=f"The engine {engine.name} does not show its steps")
     try:
         steps = list(engine.watched(prompts, SAMPLES, tokens))
     except Diverged:

@@ -113,6 +113,7 @@ class EndpointEngine:
     name = "endpoint"
     in_memory = False
     reason = "the model is served"
+    belief = None  # `probes` say what the server does
 
     def __init__(self, endpoint: Endpoint, scratch: Path, chat: bool):
         self.endpoint, self.scratch, self.chat = endpoint, scratch, chat

@@ -14,7 +14,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import numpy as np
 from pydantic import model_validator
@@ -33,7 +33,7 @@ from lethe.models.checkpoints import InMemory, Origin, Source, whole
 from lethe.models.encoding import context_of
 from lethe.progress import tell
 from lethe.registry import ENGINES
-from lethe.sampling.agreement import Agreement, agreement
+from lethe.sampling.agreement import Agreement, Watched, agreement
 from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
@@ -253,14 +253,20 @@ class Belief:
 class Engine(Protocol):
     """``Engine(source, options)`` opens the model; ``answer`` yields each prompt's answers when complete. ``source`` is
     a model folder or, for engines whose ``in_memory`` is true, an `InMemory`. ``reason`` gives the reason for choosing
-    this engine, and ``belief`` why it is believed on this model."""
+    this engine, and ``belief`` why it is believed on this model; a server has probes instead."""
 
     name: str
     reason: str
     in_memory: bool
-    belief: Belief
+    belief: Belief | None
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]: ...
+
+
+class ByRows(Engine, Watched, Protocol):
+    """An engine whose batches can be made smaller."""
+
+    def with_rows(self, rows: int) -> ByRows: ...
 
 
 def open_engine(
@@ -291,7 +297,8 @@ def open_engine(
         tell(f"{source}: {reason}, so the engine {kind} draws.")
         engine = _believed(ENGINES[kind](place, options), place)
     engine.reason = reason
-    engine.belief = replace(engine.belief, refused=tuple(refused))
+    if engine.belief is not None:
+        engine.belief = replace(engine.belief, refused=tuple(refused))
     logger.info("engine %s: %s", kind, reason)
     return engine
 
@@ -303,6 +310,10 @@ def _believed(engine: Engine, source: Source) -> Engine:
         unchecked = f"The engine {engine.name} does not say which model it runs"
         engine.belief = Belief(Agreement(unchecked=unchecked))
         return engine
+    if not isinstance(engine, Watched):
+        unchecked = f"The engine {engine.name} does not show its steps"
+        engine.belief = Belief(Agreement(unchecked=unchecked))
+        return engine
     found = agreement(engine, source, described.vocabulary, described.context)
     engine.belief = Belief(found)
     if not found.is_refuted:
@@ -310,7 +321,7 @@ def _believed(engine: Engine, source: Source) -> Engine:
     if engine.name != "transformers":
         getattr(engine, "close", lambda: None)()
         raise CannotOpen(str(source), engine.name, found.sentence(), "transformers")
-    alone = engine.with_rows(1)
+    alone = cast("ByRows", engine).with_rows(1)
     of_rows = agreement(alone, source, described.vocabulary, described.context)
     if of_rows.is_refuted:
         raise NoEngine(source, of_rows.sentence())

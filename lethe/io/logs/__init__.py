@@ -15,6 +15,7 @@ import pandas as pd
 
 from lethe.errors import BadFile, BadRow, BadValue, check, check_columns, plural, shortened
 from lethe.io import ids
+from lethe.io.answer_ends import CUT_OFF, missing_kind
 from lethe.io.artifacts import GREEDY
 from lethe.io.facts import of_column
 from lethe.io.files import Json, check_file
@@ -81,6 +82,7 @@ def _read_table(source: Source | Path, by: str | None = None) -> Log:
     samples = _samples(path, frame, names)
     scores = {one: frame[one].astype("float64").tolist() for one in _scored(frame)}
     asked = next((frame[one] for one in PROMPT if one in frame), [None] * len(frame))
+    ends = frame.get("finish_reason", pd.Series([None] * len(frame)))
     rows = Table(path, first=0)
     for place, (prompt_id, sample, text, prompt) in enumerate(
         zip(names, samples, frame["text"], asked, strict=True)
@@ -88,7 +90,9 @@ def _read_table(source: Source | Path, by: str | None = None) -> Log:
         if sample == GREEDY:
             continue
         rows.prompt(prompt_id, as_text(prompt))
-        if isinstance(text, str):
+        if kind := missing_kind(ends.iloc[place]):
+            rows.problem(prompt_id, sample, kind)
+        elif isinstance(text, str):
             own = {score: column[place] for score, column in scores.items()}
             rows.answer(prompt_id, sample, text, own)
         elif text is None or text != text:
@@ -138,7 +142,7 @@ def _notes(frame: pd.DataFrame, samples: list[int]) -> list[str]:
     notes = []
     if greedy := samples.count(GREEDY):
         notes.append(f"{plural(greedy, 'greedy answer')} (sample {GREEDY}) left out: it is no draw")
-    if "finish_reason" in frame and (cut := int((frame["finish_reason"] == "length").sum())):
+    if "finish_reason" in frame and (cut := int((frame["finish_reason"] == CUT_OFF).sum())):
         notes.append(f"{plural(cut, 'answer')} cut at the maximum number of tokens")
     return notes
 

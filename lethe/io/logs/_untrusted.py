@@ -20,7 +20,7 @@ from lethe.io.files import Json, without_doubles
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
 BOM = b"\xef\xbb\xbf"
 UNREAD = ("events", "messages", "message_refs")  # of a sample of Inspect
-REPLY = ("output", "error", "cached")  # of a response of promptfoo
+REPLY = ("output", "error", "cached", "finishReason")  # of a response of promptfoo
 ZSTANDARD = 93
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTANDARD)
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name, length of the extra field

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lethe.errors import BadFile, BadRow, plural
+from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -463,6 +464,8 @@ def _read_helm(source: Source) -> Log:
             if result.get("success") is False:
                 table.problem(name, sample, "error")
                 text = text or ""
+            elif kind := missing_kind(_reason_of(completion)):
+                table.problem(name, sample, kind)
             table.answer(name, sample, text, {} if several else scores, "no completion")
     settings = ("temperature", "num_outputs", "max_tokens")
     sampling = {key: spec[key] for key in settings if spec.get(key) is not None}
@@ -518,3 +521,8 @@ HELM = Format(
     lambda first: "adapter_spec" in first and "request_states" in first,
     _read_helm,
 )
+
+
+def _reason_of(completion: Json) -> Json:
+    """Why HELM says that a completion ended, None where it does not."""
+    return as_object(as_object(completion).get("finish_reason")).get("reason")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from lethe.errors import BadFile, shortened
+from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -280,6 +281,8 @@ class Sample:
             *_scores(given),
         )
         self.problems = [reason for key, reason in REASONS.items() if value.get(key)]
+        if kind := missing_kind(choice.get("stop_reason")):
+            self.problems.append(kind)
         self.retried, self.cut = (
             bool(value.get("error_retries")),
             choice.get("stop_reason") == "max_tokens",

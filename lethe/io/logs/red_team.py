@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from lethe.errors import BadFile, BadRow, plural
+from lethe.io.answer_ends import missing_kind
 from lethe.io.facts import Meaning, named
 from lethe.io.files import Json
 from lethe.io.logs._log import (
@@ -290,6 +291,8 @@ class _Row:
         output, self.problem = response.get("output"), ""
         if output is None or row.get("failureReason") == ERROR:
             self.problem = "error" if response.get("error") or output is not None else "no output"
+        elif kind := missing_kind(response.get("finishReason")):
+            self.problem = kind
         self.text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         named = as_object(row.get("namedScores"))
         scores = named | {name: row.get(name) for name in ("success", "score")}
