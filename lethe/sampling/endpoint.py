@@ -35,7 +35,7 @@ from lethe.sampling.endpoint_client import (
     run,
 )
 from lethe.sampling.endpoint_reply import cleaned_within
-from lethe.sampling.engine import Answers, Prompt, Settings
+from lethe.sampling.engine import Answers, Belief, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
 NONE = Drawn(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))
@@ -113,7 +113,7 @@ class EndpointEngine:
     name = "endpoint"
     in_memory = False
     reason = "the model is served"
-    belief = None  # `probes` say what the server does
+    belief: Belief | None = None  # `probes` say what the server does
 
     def __init__(self, endpoint: Endpoint, scratch: Path, chat: bool):
         self.endpoint, self.scratch, self.chat = endpoint, scratch, chat
