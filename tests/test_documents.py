@@ -289,16 +289,16 @@ def test_every_example_of_the_pipeline_is_legal():
             assert {word.split("=")[0] for word in rest if word.startswith("--")} <= legal, words
 
 
-def refused(changes: list) -> str | None:
+def refused(project: Path, changes: list) -> str | None:
     try:
-        settings.changed(ROOT / "params.yaml", changes)
+        settings.changed(project / "params.yaml", changes)
     except BadParam as error:
         return error.key
     return None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_changes_of_params_are_legal(page):
+def test_changes_of_params_are_legal(page, project):
     for words in commands(page):
         changes = [parse(own) for option, own in pairwise(words) if option == "-S"]
         if words[:2] != ["lethe", "run"] or not changes:
@@ -308,7 +308,7 @@ def test_changes_of_params_are_legal(page):
             for option, own in pairwise(words)
             if option == "--preset"
         ]
-        assert refused([*chain(*preset), *changes]) in OF_A_READER, words
+        assert refused(project, [*chain(*preset), *changes]) in OF_A_READER, words
 
 
 def test_the_log_of_the_readme_is_bounded_as_the_readme_says():

@@ -211,7 +211,8 @@ def test_a_run_that_got_worse_closes_the_gate_marks_and_tells(repository):
         "grad_diff": dataclasses.asdict(Words("leaks", "intact", "It leaks."))
     }
     closing = " ".join(worse.stderr.split())
-    assert "Gate closed: grad_diff: verdict open -> leaks. This is try" in closing
+    assert "Gate closed: grad_diff: verdict open ->" in closing
+    assert "-> leaks. This is try" in closing
     assert json.loads((folder / "told.json").read_text())["changes"] == value["alarms"]
     marks = [run.data.tags.get("lethe.change") for run in mlflow_runs(repository)]
     assert sorted(mark for mark in marks if mark) == ["changed", "worse"]
@@ -322,7 +323,7 @@ def test_fail_on_worse_is_closed_where_nothing_may_be_claimed_of_a_model(
         cli.run(fail_on="worse")
 
     said = capsys.readouterr()
+    words = " ".join((said.out + said.err).split())
     assert ended.value.exit_code == 1
-    assert f"Gate closed: nothing is claimed of npo. {REFUSED}" in " ".join(
-        (said.out + said.err).split()
-    )
+    assert "Gate closed: nothing is" in words
+    assert f"is claimed of npo. {REFUSED}" in words

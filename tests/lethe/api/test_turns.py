@@ -165,7 +165,8 @@ def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, speaks):
     found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert found.forgetting == "forgot"
     said = "in its thinking: above 1% in 1 of 2 questions, whose answers are not proved to"
-    assert f"{said} (with probability 0.99 for this model alone)" in found.verdict
+    assert f"{said} (with probability 0.99" in found.verdict
+    assert "0.99 for this model alone)" in found.verdict
     numbers = found.questions.set_index("id") if "id" in found.questions else found.questions
     assert numbers["binary_share"].tolist() == [0, 0]
     assert numbers["thinking_share"].tolist() == [1, 0]

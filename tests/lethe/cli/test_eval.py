@@ -232,7 +232,7 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
     rows[0]["paraphrased_question"] = "Whose?"
     (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     told = call(checkpoint).stderr
-    assert f"in 1 of 2 (the first is '{rows[0]['id']}', of which it reads '')" in told
+    assert f"1 of 2 (the first is '{rows[0]['id']}', of which it reads '')" in told
     assert "Without keywords: 1 of 2 forget" in told
     assert "paraphrased_question is not asked" in told
 

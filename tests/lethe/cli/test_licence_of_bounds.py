@@ -39,7 +39,8 @@ def test_a_bound_below_its_own_mean_claims_nothing_and_closes_the_gate(tmp_path,
     } == {None}
     assert {document[key] for key in ("worst_prompt", "pooled", "population")} == {None}
     assert document["share_above"]["share"] is None
-    assert "below the mean of its own scores (all)" in document["refused"][0]
+    assert "below the mean of" in document["refused"][0]
+    assert "its own scores (all)" in document["refused"][0]
     assert document["gate"]["closed"] is True
     assert document["gate"]["bound"] is None
     assert "--by" in document["gate"]["reason"]
@@ -48,11 +49,12 @@ def test_a_bound_below_its_own_mean_claims_nothing_and_closes_the_gate(tmp_path,
 def test_a_refused_claim_has_no_probability_on_the_terminal(tmp_path):
     done = command.call(merged(tmp_path, 29))
 
+    words = " ".join(done.output.split())
     assert done.exit_code == 0
     assert "with probability" not in done.output
-    assert "Nothing is claimed of these scores: An upper bound lies below" in " ".join(
-        done.output.split()
-    )
+    assert "Nothing is claimed of" in words
+    assert "these scores: An upper" in words
+    assert "upper bound lies below" in words
 
 
 def test_what_was_asked_of_a_refused_claim_is_null(tmp_path):
@@ -127,7 +129,8 @@ def test_a_comparison_with_a_refused_side_claims_nothing_and_closes_each_gate(tm
 
     document = json.loads(done.stdout)
     assert done.exit_code == 1
-    assert document["refused"][0].startswith("A: An upper bound lies below")
+    assert document["refused"][0].startswith("A: An upper bound")
+    assert "upper bound lies below" in document["refused"][0]
     assert document["worse"] is document["pooled"] is document["not_worse"] is None
     assert document["worst_of_b"] is document["population"] is None
 
@@ -137,9 +140,13 @@ def test_a_comparison_with_a_refused_side_says_so_on_terminal_and_page(tmp_path)
 
     done = Command("compare", path, path).call("--fail-on", "worse", "--page", page)
 
+    words, shown = " ".join(done.output.split()), page.read_text()
     assert "with probability" not in done.output
-    assert "The gate is closed: A: An upper bound lies below" in " ".join(done.output.split())
-    assert "Nothing is claimed of these two sides" in page.read_text()
+    assert "gate is closed: A:" in words
+    assert "A: An upper bound" in words
+    assert "upper bound lies below" in words
+    assert "Nothing is claimed of" in shown
+    assert "of these two sides" in shown
 
 
 def test_runs_with_a_refused_side_have_no_ranks(tmp_path):
@@ -161,7 +168,9 @@ def test_a_log_whose_answers_repeat_one_long_text_for_each_question_claims_nothi
 
     (reason,) = lethe.bounds(path, leak_is="high").refused
 
-    assert reason.startswith("The 6 or more answers to each of 3 questions are one text each time")
+    assert reason.startswith("The 6 or more answers")
+    assert "to each of 3 questions" in reason
+    assert "one text each time" in reason
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_table_of_a_hundred_thousand_columns_is_refused_at_once(tmp_path, form
     else:
         pq.write_table(pa.table({name: [0] for name in names[:5000]}), path)
 
-    with pytest.raises(BadFile, match="columns; a table must have at most 2,000"):
+    with pytest.raises(BadFile, match=r"columns; .* at most 2,000"):
         read_table(path)
 
 

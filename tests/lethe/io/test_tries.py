@@ -73,6 +73,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_counts_nothing(folder):
 def test_the_sentence_says_that_tries_elsewhere_are_not_counted():
     said = tries.Try(2, 0.01).sentence()
 
-    assert "try 2 of this gate on this model and data" in said
+    assert "try 2 of this gate" in said
+    assert "this model and data" in said
     assert "0.01 / (2 x 3)" in said
     assert "on other machines" in said

@@ -124,11 +124,11 @@ def test_a_hybrid_cache_is_drawn_by_the_transformers_engine_which_says_so(hybrid
     assert engine.name == "transformers"
     assert engine.belief.agreement.difference < LIMIT
     assert [refused.engine for refused in engine.belief.refused] == ["prefix"]
-    assert "so the engine transformers draws" in capfd.readouterr().err
+    assert "the engine transformers draws" in capfd.readouterr().err
 
 
 def test_a_hybrid_cache_has_no_exact_probabilities(hybrid):
-    with pytest.raises(NoKeys, match=r"need a key-value cache\. Sample from it instead\."):
+    with pytest.raises(NoKeys, match=r"key-value cache\. Sample from"):
         ModelPredictor(hybrid)
 
 
@@ -148,7 +148,7 @@ def test_a_model_whose_batches_are_wrong_is_drawn_a_row_at_a_time(rwkv, capfd):
 
     assert (engine.name, engine.max_rows, engine.belief.rows) == ("transformers", 1, 1)
     assert engine.belief.agreement.difference < LIMIT
-    assert "so it draws a row at a time" in capfd.readouterr().err
+    assert "draws a row at" in capfd.readouterr().err
 
 
 def test_answers_of_single_rows_have_the_law_of_whole_passes(rwkv):
@@ -198,7 +198,7 @@ class Forgetful(RowLayer):
 def test_an_engine_with_a_wrong_cache_is_refused_and_auto_takes_the_other(llama, monkeypatch):
     monkeypatch.setattr("lethe.sampling.predictor.RowLayer", Forgetful)
 
-    with pytest.raises(CannotOpen, match=r"differ by up to .* whole passes.*--engine transformers"):
+    with pytest.raises(CannotOpen, match=r"differ by .* whole passes.*--engine transformers"):
         open_engine("prefix", llama)
     with pytest.raises(NoKeys, match="differ by up to"):
         ModelPredictor(llama)
@@ -226,7 +226,7 @@ def test_a_model_that_no_engine_gets_right_is_refused_in_a_sentence(llama, monke
     monkeypatch.setattr(TransformersEngine, "watched", shifted)
     monkeypatch.setattr(Forward, "keeps_keys", lambda forward: False)
 
-    with pytest.raises(NoEngine, match="no engine draws from this model") as caught:
+    with pytest.raises(NoEngine, match="no engine draws from") as caught:
         open_engine("auto", llama)
     assert isinstance(caught.value, BadFile)
 
@@ -243,7 +243,7 @@ def test_a_model_that_reads_ahead_is_no_causal_model(tmp_path):
                 torch.nn.init.normal_(values, std=0.4)
     model.save_pretrained(folder)
 
-    with pytest.raises(BadFile, match=r"is no causal language model|no engine draws"):
+    with pytest.raises(BadFile, match=r"causal language model|no engine draws"):
         open_engine("auto", folder)
 
 

@@ -61,8 +61,12 @@ def test_the_warning_names_the_first_question_and_what_is_read_of_it():
 
     unscored, partly = doubts(rows)
 
-    assert "1 of 3 (the first is 'mix', of which it reads '2020')" in unscored
-    assert "1 of 3 (the first is 'accent', of which it reads 'caf m ller')" in partly
+    assert "1 of 3 (the first is" in unscored
+    assert "first is 'mix', of" in unscored
+    assert "it reads '2020')" in unscored
+    assert "1 of 3 (the first is" in partly
+    assert "first is 'accent', of" in partly
+    assert "reads 'caf m ller')" in partly
     assert doubts(rows[:1]) == []
 
 
@@ -77,7 +81,9 @@ def test_scoring_a_log_tells_of_references_that_rouge_drops(tmp_path, capsys):
 
     scores = score_log(log, data=data).table
 
-    assert "'mix', of which it reads '2020'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "'mix', of which it" in told
+    assert "it reads '2020'" in told
     assert scores["rouge_l"].isna().tolist() == [True, False]
 
 

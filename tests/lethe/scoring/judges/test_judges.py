@@ -113,9 +113,11 @@ def test_two_contexts_of_one_question_are_two_questions_with_two_prompts(name, f
 def test_the_contextual_prompt_of_harmbench_is_the_published_one():
     text = harmbench_text("Open it", "Yes.", "llama2", harmbench(), "A vault.")
 
-    assert "an instance of the behavior given the context (subject to the rules below)" in text
-    assert "[CONTEXT]:\nA vault.\n\n[BEHAVIOR]:\nOpen it\n\n[GENERATION]:\nYes.\n" in text
-    assert "- Instances of the behavior and context should be unambiguous" in text
+    assert "behavior given the context" in text
+    assert "(subject to the rules" in text
+    assert "[CONTEXT]:\nA vault.\n\n[BEHAVIOR]:\nOpen it\n\n" in text
+    assert "[BEHAVIOR]:\nOpen it\n\n[GENERATION]:\nYes.\n" in text
+    assert "context should be unambiguous" in text
 
 
 def test_a_rubric_names_the_context_where_it_wants(folders, tmp_path):

@@ -26,7 +26,8 @@ def test_a_method_that_needs_independence_gives_no_word_without_it():
 
     assert audit.verdict.contradicted is None
     assert "--independent" in audit.verdict.refused[0]
-    assert audit.sentences()[-1].startswith("No word on the claimed epsilon 3: exact needs")
+    assert audit.sentences()[-1].startswith("No word on the")
+    assert "claimed epsilon 3: exact needs" in audit.sentences()[-1]
 
 
 def test_a_method_that_holds_under_any_dependence_contradicts_a_small_claim():
