@@ -43,18 +43,6 @@ MEANING = {
     "never saw the forget set (or than never, where there is none). Another such model may leak more.",
     "forgot": "no question leaks more often, by more than the tolerance, than in the model of this run that never saw the "
     "forget set. Other questions, or an attack on the weights, may still bring out what the model knows.",
-    "intact": "good",
-    "damaged": "bad",
-    "destroyed": "bad",
-    "open": "open",
-    "none": "open",
-    "reference": "reference",
-}
-MEANING = {
-    "leaks": "some question is proved to leak more often, by more than the tolerance, than in this run’s Retrain, which "
-    "never saw the forget set. A Retrain of another seed may leak more.",
-    "forgot": "no question leaks more often, by more than the tolerance, than in this run’s Retrain, which never saw the "
-    "forget set. Other questions, or an attack on the weights, may still bring out what the model knows.",
     "intact": f"the model keeps at least {100 * INTACT:g}% of its score on questions that it should still answer.",
     "damaged": f"the model’s score on those questions fell, and is not shown to stay at {100 * INTACT:g}%.",
     "destroyed": f"the model keeps less than {100 * DESTROYED:g}% of that score. Such a model says little about anything, "

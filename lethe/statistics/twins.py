@@ -91,7 +91,7 @@ def twin_test(ranks: Sequence[int], candidates: Sequence[int]) -> TwinTest:
 
     >>> test = twin_test([1, 1, 2, 1], [20, 20, 20, 20])
     >>> test.direction, f"{test.p:.1e}"
-    ('preferred', '3.9e-04')
+    ('preferred', '9.4e-05')
     """
     ranks, candidates = check_ranks(ranks, candidates)
     totals: dict[Way, int] = {}

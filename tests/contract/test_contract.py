@@ -40,7 +40,8 @@ def model(tmp_path_factory) -> Path:
 
 
 MEASURING = ("bounds", "exact", "audit", "label", "eval", "compare", "score tofu-log")
-GIVEN = ("tau",)  # what the user typed, and no row records
+# What the user typed, and what a gate says: at the level of its try, which the rows' evidence gives.
+GIVEN = ("tau", "gate", "tries")
 SUCCEED = [
     case
     for case in CASES

@@ -281,7 +281,10 @@ class Sample:
             *_scores(given),
         )
         self.problems = [reason for key, reason in REASONS.items() if value.get(key)]
-        if kind := missing_kind(choice.get("stop_reason")):
+        stated = choice.get("stop_reason")
+        if stated == "unknown":  # Inspect's own word where a provider states no end
+            stated = None
+        if kind := missing_kind(stated):
             self.problems.append(kind)
         self.retried, self.cut = (
             bool(value.get("error_retries")),

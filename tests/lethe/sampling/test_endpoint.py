@@ -74,11 +74,12 @@ def late(fault):
 
 
 def content(**said):
-    """A fault that replaces the message of each choice."""
+    """A fault that replaces the message of each choice; the stated probabilities were of the message before."""
 
     def fault(number, asked, answer):
         for choice in answer["choices"]:
             choice["message"] |= said
+            choice["logprobs"] = None
         return answer
 
     return fault

@@ -191,7 +191,7 @@ def test_a_chat_has_its_turns_and_the_start_of_the_answer(tiny_model):
     tokenizer.chat_template = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}b"
     encoder = Encoder(tokenizer, "chat")
     texts = []
-    encoder._ids = lambda text: texts.append(text) or (1,)  # the text itself is what is compared
+    encoder._open_ids = lambda text: texts.append(text) or (1,)  # the text itself is compared
     encoder.conversation({"question": "q", "context": "k"}, "S", [({"question": "e"}, "f")], "g")
     encoder.conversation({"question": "q"})
     encoder.template = "Q {question} A"

@@ -163,7 +163,7 @@ def test_a_difference_is_two_bounds_on_the_page_and_in_the_table(scores):
         one.assumes,
         one.method,
     )
-    rows = [result("m", "model", "comparison", "compared")]
+    rows = [result("m", "model", "comparison", "compared", evidence={"unpointed": []})]
     facts = {"a": one.a, "b": one.b, "holds": False}
     rows.append(
         result(
