@@ -11,6 +11,7 @@ from tests.small import ROOT
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # minutes on two free cores; a case has a limit of its own
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_hundred_broken_inputs_end_in_a_result_or_a_sentence(kind):
     command = [sys.executable, "-m", "tests.fuzz", "--kind", kind, "--cases", "200", "--seed", "1"]
