@@ -28,6 +28,7 @@ from tests.benchmarks.__main__ import known
 from tests.benchmarks.quickstart import NOTEBOOK, executed
 from tests.benchmarks.size import pages, text_of
 from tests.contract.commands import INPUTS, called, lay_out
+from tests.lethe.io.logs.small_logs import promptfoo_log, promptfoo_row
 from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
 from tests.small import ROOT, make_repository, run_in_one_process
 
@@ -194,6 +195,7 @@ def reader(tmp_path_factory) -> Path:
     samples, results = sorted((INPUTS / "lm_eval").iterdir(), reverse=True)
     (folder / "samples_qa.jsonl").write_text(samples.read_text().replace('"first"', '"keep_all"'))
     (folder / "results_qa.json").write_text(results.read_text().replace('"first"', '"keep_all"'))
+    promptfoo_log(folder / "out.json", [promptfoo_row(test, "Paris") for test in (0, 1, 2, 3)])
     for name in ("retain90", "data/labels"):
         (folder / name).mkdir(parents=True)
     copies = {

@@ -68,9 +68,9 @@ def prepare_torch() -> None:
     from transformers.utils import logging
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.use_deterministic_algorithms(
-        True, warn_only=True
-    )  # a few GPU kernels have no deterministic version
+    # The mode "warn", since a few GPU kernels have no deterministic version. `use_deterministic_algorithms` sets the same,
+    # but imports torch's compiler, which takes seconds.
+    torch.set_deterministic_debug_mode("warn")
     # No computation here reads uninitialised memory.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # made at import
     logging.set_verbosity_error()
@@ -566,8 +566,7 @@ def lent(source: Origin) -> Iterator[None]:
     habits = model.generation_config if model else None
     memory: Any = torch.utils.deterministic  # a module whose one attribute is a property
     threads, fills = torch.get_num_threads(), memory.fill_uninitialized_memory
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    determinism = torch.get_deterministic_debug_mode()
     try:
         yield
     finally:
@@ -576,5 +575,5 @@ def lent(source: Origin) -> Iterator[None]:
         for module, training in modes:
             module.training = training
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        torch.set_deterministic_debug_mode(determinism)
         memory.fill_uninitialized_memory = fills

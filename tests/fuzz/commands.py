@@ -19,6 +19,7 @@ data), without a traceback, within a minute and 2 GiB. A failed case prints its 
 With the seed, the number of a case alone says what the case is: a kind keeps no state between its cases.
 """
 
+import contextlib
 import functools
 import importlib
 import os
@@ -155,29 +156,35 @@ def prepared(module: ModuleType, place: Path) -> Path:
 
 
 def _check_sound(module: ModuleType, kind: str, valid: Path, place: Path) -> None:
-    """Raise unless the commands on the valid inputs end in a result."""
+    """Raise unless the commands on the valid inputs end in a result, and import what they imported, for all cases."""
     outcome = Found()
+    imported = place / "imported"
     for number, sound in enumerate(module.sound(valid), start=1):
-        running = [_started(lambda folder, sound=sound: sound, -number, place)]
+        running = [_started(lambda folder, sound=sound: sound, -number, place, imported)]
         while running:
             running = _collected(running, kind, 0, outcome, only=0)
     if outcome.failed:
         raise RuntimeError(f"{kind}: the commands on {len(outcome.failed)} valid inputs fail.")
+    for name in imported.read_text().split():
+        with contextlib.suppress(ImportError, AttributeError):  # a module made by another one
+            importlib.import_module(name)
 
 
-def _started(maker: Callable[[Path], Case], number: int, place: Path) -> Running:
+def _started(
+    maker: Callable[[Path], Case], number: int, place: Path, imported: Path | None = None
+) -> Running:
     folder = place / f"case-{number}"
     (folder / "work").mkdir(parents=True)
     sys.stdout.flush()
     sys.stderr.flush()
     process = os.fork()
     if process == 0:
-        _run(maker, folder)
+        _run(maker, folder, imported)
     return Running(number, process, folder, time.monotonic())
 
 
-def _run(maker: Callable[[Path], Case], folder: Path) -> None:
-    """The process of a case; it never returns."""
+def _run(maker: Callable[[Path], Case], folder: Path, imported: Path | None) -> None:
+    """The process of a case; it never returns. The names of its modules are added to the file ``imported``."""
     status = CRASHED
     try:
         os.setpgid(0, 0)  # what the command starts ends with the case
@@ -191,6 +198,9 @@ def _run(maker: Callable[[Path], Case], folder: Path) -> None:
         told = f"{case.broken}\n{shlex.join(case.arguments)}\n"
         (folder / "case").write_text(told, errors="backslashreplace")
         status = command(case.arguments)
+        if imported:
+            with imported.open("a") as file:
+                file.writelines(f"{name}\n" for name in sys.modules)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -406,7 +406,7 @@ def typed_parquet(rows: Rows, chance: random.Random) -> bytes:
     if arrays and chance.random() < 0.5:
         place = chance.randrange(len(arrays))
         arrays[place] = _cast(arrays[place], chance, pa)
-    if chance.random() < 0.1:
+    if names and chance.random() < 0.1:
         place = chance.randrange(len(names))
         names.append(names[place])
         arrays.append(arrays[place])
