@@ -337,7 +337,7 @@ def evaluate(
     endpoint : The address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, which draws the answers.
     key_env : The environment variable that holds the server's key; the key itself is never written.
     concurrency : The number of requests to the server at once.
-    timeout : The seconds after which a request to the server has failed.
+    timeout : The seconds after which a request to the server has failed, with its waits where the server is busy.
     max_tokens_total : Stop before the tokens read and written by the server exceed this number; answers so far are kept.
     price_in : The price of a million tokens read, for the plan that is printed before the start.
     price_out : The price of a million tokens written.

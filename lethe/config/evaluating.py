@@ -33,7 +33,9 @@ class Endpoint(fields.Section):
     name: fields.Place
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     concurrency: fields.Count = 16  # requests at once
-    timeout: fields.Positive = 120.0  # seconds of a request
+    timeout: fields.Positive = (
+        120.0  # seconds of a request, with its retries and the waits before them
+    )
     retries: fields.Natural = 6  # of a request that failed
     max_tokens_total: fields.Count | None = (
         None  # read and written; the next request would exceed it: stop

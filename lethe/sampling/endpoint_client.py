@@ -132,14 +132,14 @@ class Client:
 
         from lethe.sampling.endpoint_http import LimitedClient
 
-        self.http = LimitedClient(self.endpoint.timeout)
+        self.http = LimitedClient()
         self.openai = openai.AsyncOpenAI(
             base_url=self.endpoint.endpoint,
             api_key=self._key,
             # Organization and project of the environment belong to another server.
             default_headers={"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit},  # type: ignore[dict-item]
-            timeout=self.endpoint.timeout,
-            max_retries=self.endpoint.retries,  # the client waits longer each time, or as long as Retry-After says
+            timeout=None,  # `Tries` limits the whole of a request, with the waits before its further tries
+            max_retries=0,
             http_client=self.http,
         )
         return self
@@ -167,14 +167,14 @@ class Client:
         """The content of a reply that has come whole; `Failed`, `BadInput` or `ServerGone` where none came."""
         import openai
 
-        from lethe.sampling.endpoint_http import Unreadable
+        from lethe.sampling.endpoint_http import NoTimeToWait, Unreadable
 
         try:
             return await sent
         except Unreadable as unread:
             raise Failed(str(unread), answered=True) from None
-        except openai.APITimeoutError:
-            raise Failed("timeout") from None
+        except NoTimeToWait as busy:
+            raise Failed(str(busy)) from None
         except openai.APIConnectionError:
             await self.alive(request)
             raise Failed("connection") from None
@@ -187,7 +187,12 @@ class Client:
         """The content of the reply, unread; ``address`` continues that of the endpoint, unless it is whole."""
         import httpx2
 
-        response = await self.openai.post(address, body=body, cast_to=httpx2.Response)
+        from lethe.sampling.endpoint_http import Tries
+
+        tries = Tries(self.endpoint.retries, self.endpoint.timeout)
+        response = await tries.reply(
+            lambda: self.openai.post(address, body=body, cast_to=httpx2.Response)
+        )
         return response.content
 
     async def _send(self, ask: Ask) -> bytes:
@@ -307,10 +312,11 @@ class Client:
         import httpx2
         import openai
 
+        from lethe.sampling.endpoint_http import Tries
+
+        tries = Tries(retries, self.endpoint.timeout)
         try:
-            await self.openai.with_options(max_retries=retries).get(
-                "/models", cast_to=httpx2.Response
-            )
+            await tries.reply(lambda: self.openai.get("/models", cast_to=httpx2.Response))
         except openai.APIStatusError:
             return
         except openai.APIConnectionError:

@@ -462,6 +462,19 @@ def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
     assert missing_texts(answers) == 0
 
 
+def test_a_wait_beyond_the_timeout_is_a_missing_answer_that_says_so(tmp_path):
+    fault = late(failing(429, headers=[("Retry-After", "600")]))
+    began = time.monotonic()
+
+    with (
+        FaultServer(fault=fault, n=False) as server,
+        pytest.raises(ServerGone, match="status 429 and a wait beyond the timeout"),
+    ):
+        drawn(engine_of(server, tmp_path, retries=6))
+
+    assert time.monotonic() - began < 10
+
+
 def test_a_server_that_dies_leaves_what_was_drawn_and_the_request(tmp_path):
     with FaultServer(n=False) as server:
 
