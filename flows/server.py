@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
-from flows.workspace import SCRATCH
+from flows import prefect_settings
 from lethe.errors import LetheError
 from lethe.io.files import make_folder
 from lethe.process import die_with_parent, no_telemetry
@@ -37,29 +37,11 @@ OLD = 60  # seconds; a server that lived longer, and that a signal ended, did no
 PATIENCE = 600
 
 
-def environment(root: Path) -> dict[str, str]:
-    """Return Prefect's settings: records under the repository, little output, no requests to the outside."""
-    home = root / SCRATCH / "prefect"
-    return {
-        "PREFECT_HOME": str(home),
-        # Prefect looks for these two under ~/.prefect, whatever PREFECT_HOME says.
-        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(home / "storage"),
-        "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-        "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED": "false",
-        "PREFECT_API_REQUEST_TIMEOUT": "120",
-        "PREFECT_CLIENT_MAX_RETRIES": "4",  # half a minute for a server of the user's that starts again
-        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
-    }
-
-
 @contextlib.contextmanager
 def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
     """Start a server that Prefect's client finds, and end it afterwards; enter before anything imports prefect."""
     no_telemetry()
-    for name, value in environment(root).items():
-        os.environ.setdefault(name, value)
+    prefect_settings.prepare(root)
     if "PREFECT_API_URL" in os.environ:
         yield
         return
@@ -233,6 +215,7 @@ class NoWebPage:
 
 def serve(descriptor: int, schedules: bool) -> None:
     die_with_parent()
+    prefect_settings.read_no_file()
     version = importlib.metadata.version("prefect")
     home = Path(os.environ["PREFECT_HOME"])
     migrated = home / f"migrated-{version}"
