@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -134,15 +134,45 @@ def watch(pid: int) -> None:
 
 
 # The settings of a stranger's repository may name commands that git runs.
-NO_CODE_OF_A_REPOSITORY = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+RUNS_NOTHING = {"core.fsmonitor": "false", "core.hooksPath": os.devnull}
+OF_A_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
 def git(*arguments: str, root: Path = Path()) -> str | None:
+    """What git prints about the repository of ``root``, or None where it fails; no command of the repository runs.
+
+    A filter of the repository does not run either, so a file that one changes may count as changed. No object is fetched.
+    """
+    settings = dict(RUNS_NOTHING)
+    for name in _filters(root):
+        for key, value in OF_A_FILTER.items():
+            settings[f"filter.{name}.{key}"] = value
+    return _git(arguments, root, settings)
+
+
+def _filters(root: Path) -> set[str]:
+    """The names of the filters that any settings of git define."""
+    listed = _git(("config", "--null", "--name-only", "--get-regexp", r"^filter\."), root, {})
+    keys = (listed or "").split("\0")
+    return {key.removeprefix("filter.").rpartition(".")[0] for key in keys if key.count(".") > 1}
+
+
+def _git(arguments: Sequence[str], root: Path, settings: Mapping[str, str]) -> str | None:
+    # As variables, since a name with = in it cannot be told on the command line.
+    count = os.environ.get("GIT_CONFIG_COUNT", "0")
+    first = int(count) if count.isdecimal() else 0  # after the settings of the user's environment
+    total = first + len(settings)
+    environment = {"GIT_ALLOW_PROTOCOL": "none", "GIT_CONFIG_COUNT": str(total)}
+    for place, (key, value) in enumerate(settings.items(), start=first):
+        environment[f"GIT_CONFIG_KEY_{place}"] = key
+        environment[f"GIT_CONFIG_VALUE_{place}"] = value
     try:
         done = subprocess.run(
-            ["git", *NO_CODE_OF_A_REPOSITORY, "-C", str(root), *arguments],
+            ["git", "-C", str(root), *arguments],
+            env=os.environ | environment,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=30,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -5,13 +5,13 @@ docs/papers.md is written from these files. An outcome is kept whatever it says;
 replaces it.
 """
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from lethe.errors import BadInput
 from lethe.io.files import Json, read_json, write_json
+from lethe.process import git
 
 FOLDER = Path(__file__).parent / "outcomes"
 KEYS = ("name", "command", "commit", "date", "seeds", "settings", "values")
@@ -70,11 +70,5 @@ def read(path: Path) -> dict[str, Json]:
 def commit_of_checkout() -> str:
     """Return the commit of the checkout; with -dirty where its code has changes that no commit holds."""
     root = Path(__file__).parents[1]
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return described.stdout.strip() or "no repository"
+    described = git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*", root=root)
+    return described or "no repository"

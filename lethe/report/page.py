@@ -233,5 +233,6 @@ def revision(root: Path) -> str:
         return "unknown: not run from a git checkout"
     if git("check-ignore", "-q", ".", root=root) is not None:
         return f"{head[:12]}, from a copy of its checkout; whether the copy differs is not known"
-    changed = git("status", "--porcelain", "--", *CODE, root=root)
+    # Within a submodule git would run what the submodule's settings name.
+    changed = git("status", "--porcelain", "--ignore-submodules=all", "--", *CODE, root=root)
     return head[:12] + (" with uncommitted changes to code or params" if changed else "")

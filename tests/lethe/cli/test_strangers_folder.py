@@ -1,6 +1,7 @@
 """A command in a stranger's folder runs no code of that folder."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from lethe.cli.app import COMMANDS, GROUPS, IN_A_PIPELINE
 from lethe.process import git
+from lethe.report.page import revision
 from tests.small import ROOT, python
 
 # Names that a command of Lethe imports, or that a library or Python itself looks for.
@@ -81,23 +83,81 @@ def test_python_m_lethe_takes_no_library_from_the_folder(folder, call):
     assert ran(folder) == []
 
 
-def test_git_runs_no_command_that_the_folder_names(folder):
+def git_of(folder: Path, *arguments: str) -> None:
+    """git as its user runs it, with all that the repository names."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.test", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *who, "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(folder) -> Path:
+    """A repository whose settings name a command wherever git can run one, and whose files of code look changed."""
     trap = folder / "trap.sh"
-    trap.write_text(f"#!/bin/sh\necho fsmonitor >> {folder / 'RAN'}\n")
+    trap.write_text(f"#!/bin/sh\necho $1 >> {folder / 'RAN'}\ncat\n")
     trap.chmod(0o755)
     hooks = folder / "hooks"
     hooks.mkdir()
     (hooks / "post-index-change").symlink_to(trap)
-    for arguments in (
-        ["init", "-q"],
-        ["config", "core.fsmonitor", str(trap)],
-        ["config", "core.hooksPath", str(hooks)],
-    ):
-        subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+    (folder / ".gitattributes").write_text("params.yaml filter=a=b\n*.txt filter=long\n")
+    (folder / "lethe/a.txt").parent.mkdir(exist_ok=True)
+    (folder / "lethe/a.txt").write_text("1")
+    git_of(folder, "init", "-q")
+    git_of(folder, "add", "params.yaml", "lethe/a.txt", ".gitattributes")
+    git_of(folder, "commit", "-q", "-m", "a")
+    for key, value in {
+        "core.fsmonitor": f"{trap} fsmonitor",
+        "core.hooksPath": str(hooks),
+        "filter.a=b.clean": f"{trap} clean",
+        "filter.a=b.required": "true",
+        "filter.long.process": f"{trap} process",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::{trap} fetch",
+        "protocol.ext.allow": "always",
+    }.items():
+        git_of(folder, "config", key, value)
+    for name in ("params.yaml", "lethe/a.txt"):
+        path = folder / name
+        path.write_text(path.read_text())
+        os.utime(path, (0, 0))
+    return folder
 
-    listed = git("status", "--porcelain", root=folder)
+
+def test_git_runs_no_command_that_the_folder_names(repository):
+    listed = git("status", "--porcelain", root=repository)
+    missing = git("rev-parse", "--verify", f"{'0' * 39}1^{{commit}}", root=repository)
 
     assert "scores.csv" in listed
+    assert "params.yaml" not in listed  # its bytes are those of the commit
+    assert missing is None
+    assert ran(repository) == []
+
+
+def test_git_runs_the_filter_of_the_folder_when_its_user_calls_it(repository):
+    """Without this the test above would pass in a repository whose traps do not work."""
+    git_of(repository, "status", "--porcelain")
+
+    assert {"fsmonitor", "clean"} <= set(ran(repository))
+
+
+def test_the_revision_of_a_report_runs_nothing_of_a_submodule(folder, tmp_path):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "a.txt").write_text("1")
+    (inner / ".gitattributes").write_text("*.txt filter=x\n")
+    git_of(inner, "init", "-q")
+    git_of(inner, "add", ".")
+    git_of(inner, "commit", "-q", "-m", "a")
+    git_of(folder, "init", "-q")
+    git_of(folder, "submodule", "add", "-q", str(inner), "stages/inner")
+    git_of(folder, "commit", "-q", "-m", "a")
+    within = folder / "stages/inner"
+    git_of(within, "config", "filter.x.clean", f"sh -c 'echo x >> {folder / 'RAN'}; cat'")
+    os.utime(within / "a.txt", (0, 0))
+
+    told = revision(folder)
+
+    assert len(told) >= 12
     assert ran(folder) == []
 
 
