@@ -18,7 +18,7 @@ from lethe.config.schema import Lora, TrainRecipe
 from lethe.errors import BadFile, ParamsClash, shortened
 from lethe.identity import content_digest, digest, versions
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, read_json, write_json
-from lethe.models.refusals import refusals
+from lethe.models.refusals import refusals, refusals_of_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -128,9 +128,11 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
             f"holds no tokenizer (none of {', '.join(TOKENIZER_FILES)})",
             f"Save the model's tokenizer there too: {SAVED_TOKENIZER}.",
         )
-    with refusals(folder, "its tokenizer cannot be loaded", SAVE_TOKENIZER):
+    with refusals_of_tokenizer(folder, "its tokenizer cannot be loaded", SAVE_TOKENIZER):
         tokenizer = AutoTokenizer.from_pretrained(folder, **TRUSTED)
-    with refusals(folder, "its tokenizer cannot encode and decode a text", SAVE_TOKENIZER):
+    with refusals_of_tokenizer(
+        folder, "its tokenizer cannot encode and decode a text", SAVE_TOKENIZER
+    ):
         tokenizer.decode(tokenizer("Who is Ada?\n")["input_ids"])
     return tokenizer
 

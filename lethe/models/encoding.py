@@ -20,7 +20,7 @@ from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.artifacts import Asked, Row
 from lethe.io.files import read_text
 from lethe.models.chat_template import filled_in
-from lethe.models.refusals import refusals
+from lethe.models.refusals import refusals_of_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -123,13 +123,13 @@ class Encoder:
         # A chat template already contains the special tokens.
         special = self.template != CHAT
         place = self.tokenizer.name_or_path or "The tokenizer in memory"
-        with refusals(place, "its tokenizer cannot encode a text"):
+        with refusals_of_tokenizer(place, "its tokenizer cannot encode a text"):
             return tuple(self.tokenizer(text, add_special_tokens=special)["input_ids"])
 
     def _open_ids(self, text: str) -> tuple[int, ...]:
         """The tokens of a text that the model continues."""
         place = self.tokenizer.name_or_path or "The tokenizer in memory"
-        with refusals(place, "its tokenizer cannot encode a text"):
+        with refusals_of_tokenizer(place, "its tokenizer cannot encode a text"):
             return open_ids(self.tokenizer, text, special=self.template != CHAT)
 
 

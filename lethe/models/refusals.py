@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +36,36 @@ def refusals(folder: Path | str, problem: str = NOT_LOADABLE, remedy: str = "") 
         if "trust_remote_code" in str(error):
             raise BadFile(folder, "needs its own code, which Lethe never runs") from error
         raise BadFile(folder, f"{problem} ({reason_of(error)})", remedy) from error
+
+
+@contextlib.contextmanager
+def refusals_of_tokenizer(folder: Path | str, problem: str, remedy: str = "") -> Iterator[None]:
+    """As `refusals`, for calls of a tokenizer, whose library writes to standard error before it panics."""
+    with refusals(folder, problem, remedy), _heard_only_of_success():
+        yield
+
+
+_HEARING = threading.RLock()  # standard error belongs to the whole process
+
+
+@contextlib.contextmanager
+def _heard_only_of_success() -> Iterator[None]:
+    """Keep what is written to standard error, also by compiled code, and write it out unless an error ends the block."""
+    with _HEARING, tempfile.TemporaryFile() as kept:
+        usual = os.dup(2)
+        sys.stderr.flush()
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.truncate(0)
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(usual, 2)
+            os.close(usual)
+            kept.seek(0)
+            os.write(2, kept.read())
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """A model folder of a stranger: settings, tokenizers and templates that lie are refused in a sentence, at once."""
 
 import json
+import os
 import shutil
 import threading
 
@@ -9,7 +10,7 @@ import pytest
 from lethe.errors import BadFile, visible
 from lethe.models import checkpoints
 from lethe.models.chat_template import filled_in
-from lethe.models.refusals import refusals
+from lethe.models.refusals import refusals, refusals_of_tokenizer
 from lethe.sampling.engine import checkpoint
 from tests.lethe.small_checkpoint import save_small_checkpoint, small_model
 
@@ -156,6 +157,25 @@ def test_a_tokenizer_that_panics_or_cannot_be_loaded_is_refused(folder, parts):
     change(folder / "tokenizer.json", **parts)
 
     assert "its tokenizer cannot" in refusal_of(checkpoints.load_tokenizer, folder)
+
+
+def test_a_tokenizer_that_panics_writes_nothing_beside_the_sentence(folder, capfd):
+    change(
+        folder / "tokenizer.json",
+        normalizer={"type": "Precompiled", "precompiled_charsmap": "BAAAAP////8="},
+    )
+
+    refusal_of(checkpoints.load_tokenizer, folder)
+
+    assert capfd.readouterr().err == ""
+
+
+def test_what_a_tokenizer_that_loads_has_to_say_is_heard(tmp_path, capfd):
+    with refusals_of_tokenizer(tmp_path, "its tokenizer cannot be loaded"):
+        os.write(2, b"a notice of compiled code\n")
+    os.write(2, b"after it\n")
+
+    assert capfd.readouterr().err == "a notice of compiled code\nafter it\n"
 
 
 def test_a_panic_of_a_library_is_a_sentence_and_an_interrupt_is_none(tmp_path):
