@@ -24,6 +24,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "epsilon-star-simulation": "simulation",
     "one-run-figures": "one_run_figures",
     "seeds": "seeds",
+    "theorems": "theorems",
 }
 # An experiment becomes a git reference, a sweep a folder.
 EXPERIMENT, SWEEP = (

@@ -1,5 +1,6 @@
 """The commands of the studies, `lethe study NAME`: they import nothing heavy until they run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from lethe.cli.generate import JsonFlag, print_json, print_table
 from lethe.errors import BadValue, LetheError, check, plural
+from lethe.io.files import Json
 
 PRESETS = Path(__file__).parent / "presets"
 Changes = Annotated[
@@ -14,6 +16,9 @@ Changes = Annotated[
     typer.Option(
         "-S", "--set", metavar="KEY=VALUE", help="Change a value for this run; repeatable."
     ),
+]
+KeepFlag = Annotated[
+    bool, typer.Option("--keep", help="Write the outcome to studies/outcomes, to commit it.")
 ]
 
 
@@ -31,6 +36,7 @@ def game(
     preset: Annotated[
         str | None, typer.Option(help="Take the game from this preset, by its name.")
     ] = None,
+    keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Play one game outside the pipeline: its result and its own page go to data/games.
@@ -45,6 +51,7 @@ def game(
     from lethe.config.load import read_preset
     from lethe.io.files import restored
     from stages import game as step
+    from studies import outcome
 
     register()
     document = config.read_yaml(config.FILE)
@@ -56,9 +63,21 @@ def game(
         where = f"preset {preset}" if preset else "params.yaml"
         legal = f"a game of {where}: {', '.join(games) or 'it has none'}"
         raise BadValue("game", name, legal, "--preset names the preset of a game.")
+    from_preset = f" --preset {preset}" if preset else ""
+    whole_game = games[name].model_dump(mode="json")
+    of_study = outcome.Study(
+        f"game-{name}",
+        f"lethe study game {name}{from_preset}",
+        _seeds(whole_game),
+        whole_game,
+        keep,
+    )
     played = step.play(name, games[name])
     step.write(name, played, Path("data"))
     result = played.headline
+    of_tables = {key: played.details[key] for key in ("tables", "figure") if key in played.details}
+    page = Path(f"data/games/{name}/index.html")
+    of_study.finish({**result, **of_tables}, [page] if page.is_file() else [])
     if as_json or "methods" not in result:
         print_json(result)
         return
@@ -82,11 +101,23 @@ def game(
     print_table(f"Unlearning quality: {name}", columns, rows, [note, whole])
 
 
+def _seeds(settings: Mapping[str, Json]) -> list[int]:
+    """Every seed of a game's settings, in their order."""
+    seeds: list[int] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            seeds += _seeds(value)
+        elif key == "seed":
+            seeds.append(value)
+    return seeds
+
+
 def landscape(
     name: Annotated[
         str, typer.Argument(help="A file of studies/landscape/presets, without its ending.")
     ],
     set_: Changes = None,
+    keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Train by epochs and by DP-SGD, several runs each, and compare Epsilon* of every model with its utility.
@@ -100,7 +131,7 @@ def landscape(
     """
     from studies.landscape.study import draw, table
 
-    result = draw(name, set_ or [])
+    result = draw(name, set_ or [], keep=keep)
     if as_json:
         print_json(result)
     else:
@@ -129,6 +160,7 @@ def simulation(
     out: Annotated[Path, typer.Option(help="The folder of the table and the pictures.")] = Path(
         "data/simulations/epsilon-star"
     ),
+    keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Simulate losses from Gamma(2, 5) and Gamma(2 + gap, 5), and compare the paper's estimate of Epsilon* with the truth.
@@ -147,9 +179,8 @@ def simulation(
             "above 0 and under 1/2",
             "At delta = 0 it is infinite for any gap but 0.",
         )
-    cells, result = draw(
-        runs, sorted(set(sizes or (1_000, 10_000, 100_000))), delta, components, seed, out
-    )
+    of_sizes = sorted(set(sizes or (1_000, 10_000, 100_000)))
+    cells, result = draw(runs, of_sizes, delta, components, seed, out, keep=keep)
     if as_json:
         print_json(result)
     else:
@@ -161,9 +192,7 @@ def one_run_figures(
         list[str] | None,
         typer.Argument(metavar="[FIGURE]...", help="2 to 12, or shared. [default: all]"),
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Write the numbers to studies/outcomes too.")
-    ] = False,
+    keep: KeepFlag = False,
     out: Annotated[Path, typer.Option(help="The folder of the pictures.")] = Path(
         "data/studies/one-run"
     ),
@@ -189,6 +218,38 @@ def one_run_figures(
         print_json({"figures": finished, "folder": str(out)})
 
 
+def theorems(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CHECK]...", help="As one-run-theorem-3. [default: all]"),
+    ] = None,
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check by numbers what the four papers prove: exact sums and simulations, the worst case that was found.
+
+    Example: `lethe study theorems one-run-theorem-3`
+    """
+    from lethe.io.files import flat_numbers
+    from studies import outcome
+    from studies.theorems import CHECKS, SEED
+
+    chosen = names or list(CHECKS)
+    for name in chosen:
+        check(name in CHECKS, "CHECK", name, ", ".join(CHECKS))
+    results = {}
+    for name in chosen:
+        command = f"lethe study theorems {name}"
+        of_study = outcome.Study(f"theorem-{name}", command, [SEED], {}, keep)
+        results[name] = CHECKS[name]()
+        of_study.finish(results[name])
+        if not as_json:
+            numbers = [[key, value] for key, value in flat_numbers(results[name]).items()]
+            print_table(name, ["number", "value"], numbers)
+    if as_json:
+        print_json(results)
+
+
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Number of seeds: 0 to COUNT - 1.")] = 5,
     set_: Changes = None,
@@ -201,6 +262,7 @@ def seeds(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the tables as Markdown.")
     ] = False,
+    keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Run the pipeline once per seed, and print the median and the range of each number over the seeds.
@@ -213,6 +275,7 @@ def seeds(
     from flows import workspace
     from flows.server import require, temporary_server
     from lethe.config.load import parse
+    from studies import outcome
 
     root = Path.cwd()
     common = list(map(parse, set_ or []))
@@ -233,6 +296,10 @@ def seeds(
     if len(failed) == count:
         raise error
     result = study.read_seeds(root, chosen)
+    kept = {key: value for key, value in result.items() if key != "bounds"}
+    changes = "".join(f" -S {change}" for change in set_ or [])
+    command = f"lethe study seeds --count {count}{changes}"
+    outcome.Study("seeds", command, range(count), {"changes": list(set_ or [])}, keep).finish(kept)
     if as_json:
         bounds = {key: bound.guarantee_dict() for key, bound in result["bounds"].items()}
         print_json({**result, "failed": failed, "bounds": bounds})

@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, log_ndtr
 
 from lethe.errors import BadValue
-from lethe.io.files import SCHEMA_VERSION, files_into, write_json
+from lethe.io.files import SCHEMA_VERSION, Json, files_into, write_json
 from lethe.progress import progress
 from lethe.report.svg import COLOURS, MARKS, picture
 from lethe.statistics.epsilon_star import ratios
 from lethe.statistics.epsilon_star.parametric import Scale, fit_mixture, parametric_epsilon_star
 from lethe.statistics.two_sample import ks_test
+from studies import outcome
 
 GAPS = (0, 1, 2, 3)
 SHAPE, SCALE = (
@@ -244,9 +245,26 @@ def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> No
 
 
 def draw(
-    runs: int, sizes: Sequence[int], delta: float, components: int, seed: int, out: Path
+    runs: int,
+    sizes: Sequence[int],
+    delta: float,
+    components: int,
+    seed: int,
+    out: Path,
+    *,
+    keep: bool = False,
 ) -> tuple[list[Simulated], dict[str, object]]:
     """Simulate every gap at every size and write the figures; return the cells, and the JSON that ``out`` holds."""
+    settings: dict[str, Json] = {"runs": runs, "sizes": list(sizes), "delta": delta}
+    of_sizes = "".join(f" --size {size}" for size in sizes)
+    command = f"lethe study epsilon-star-simulation --runs {runs}{of_sizes} --delta {delta:g}"
+    of_study = outcome.Study(
+        "epsilon-star-simulation",
+        f"{command} --components {components} --seed {seed}",
+        [seed],
+        {**settings, "components": components},
+        keep,
+    )
     jobs = [(gap, n) for n in sizes for gap in GAPS]
     with files_into(out) as folder:
         cells = [
@@ -276,7 +294,18 @@ def draw(
             },
         }
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
+    kept = {"cells": [cell.as_json() for cell in cells], "fits not rejected": not_rejected(fits)}
+    of_study.finish(kept, sorted(out.glob("figure-*.png")))
     return cells, result
+
+
+def not_rejected(fits: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """The share of tests of fit that do not reject, of one Gaussian and of all mixtures, for each side."""
+    shares = {}
+    for title, table in fits.items():
+        passed = np.asarray(table) >= LEVEL
+        shares[title] = {"one Gaussian": float(passed[0].mean()), "all": float(passed.mean())}
+    return shares
 
 
 def table(

@@ -112,7 +112,7 @@ def _pipeline_run(
     title = time.strftime("pipeline %Y-%m-%d %H:%M:%S") + point
     given = {key: value for key, value in tags.items() if value}
     run_id = client.create_run(experiment, run_name=title, tags=given).info.run_id
-    _log_numbers(client, run_id, {}, pipeline.params)
+    log_numbers(client, run_id, {}, pipeline.params)
     for name in ("params.yaml", "dvc.lock"):
         if (workspace / name).exists():
             client.log_artifact(run_id, str(workspace / name))
@@ -148,7 +148,7 @@ def _log_entry(
         tags["lethe.refused"] = " ".join(entry.refused)[:MAX_TAG]
     name = f"{entry.name}{pipeline.removeprefix('pipeline')}"
     run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
-    _log_numbers(client, run_id, entry.metrics, entry.params, entry.steps)
+    log_numbers(client, run_id, entry.metrics, entry.params, entry.steps)
     for stage_name, path in entry.artifacts:
         if path.is_dir():
             client.log_artifacts(run_id, str(path), f"stages/{stage_name}/{path.parent.name}")
@@ -168,7 +168,7 @@ def log_file(uri: str, place: str | None, results: FromFile) -> str:
     ).info.run_id
     values = {**results.numbers, **{key: bound.value for key, bound in results.bounds.items()}}
     own = {key: str(value) for key, value in results.params.items() if value is not None}
-    _log_numbers(client, run_id, values, own)
+    log_numbers(client, run_id, values, own)
     _log_tables(client, run_id, {"questions.json": results.table})
     client.set_terminated(run_id)
     return f"MLflow: run {results.name!r} ({run_id}) in experiment {LOGS!r}"
@@ -180,7 +180,7 @@ def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:
     }
 
 
-def _log_numbers(
+def log_numbers(
     client: MlflowClient,
     run_id: str,
     numbers: Mapping[str, float],
@@ -263,7 +263,7 @@ def _describe_pipeline(
     words = Counter(
         entry.standing.partition(",")[0] for entry in pipeline.entries if "," in entry.standing
     )
-    _log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
+    log_numbers(client, parent, {f"models {word}": count for word, count in words.items()}, {})
     if words:
         counts = ", ".join(f"{count} {word}" for word, count in words.items())
         change = f"changed: {', '.join(turned)}; " if turned else ""

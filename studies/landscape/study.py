@@ -31,9 +31,10 @@ from lethe.statistics.epsilon_star import audit
 from lethe.statistics.epsilon_star.parametric import Scale, rejected_sides
 from lethe.statistics.epsilon_star.ratios import mechanism_epsilon, recommended_delta
 from lethe.text import number
+from studies import outcome
 from studies.landscape import training
 from studies.landscape.training import Classification, Network, Optimiser, Strategy
-from studies.simulation import fit_p_values, goodness_of_fit
+from studies.simulation import fit_p_values, goodness_of_fit, not_rejected
 
 FILES = Path(__file__).parent / "presets"
 
@@ -448,8 +449,16 @@ def _density(values: np.ndarray, limits: tuple[float, float]) -> tuple[np.ndarra
     return places, heights / heights.max()
 
 
-def draw(name: str, changes: Sequence[str]) -> Measured:
+def draw(name: str, changes: Sequence[str], *, keep: bool = False) -> Measured:
     settings = read(name, changes)
+    changed = "".join(f" -S {change}" for change in changes)
+    of_study = outcome.Study(
+        f"landscape-{name}",
+        f"lethe study landscape {name}{changed}",
+        [settings.data.seed, *range(settings.seed, settings.seed + settings.runs)],
+        settings.model_dump(mode="json"),
+        keep,
+    )
     study = Landscape(settings)
     result, fit = study.result(), settings.goodness_of_fit
     with atomic_folder(OUT / name) as folder:
@@ -465,7 +474,36 @@ def draw(name: str, changes: Sequence[str]) -> Measured:
             result["goodness_of_fit"] = tried
         whole = {"schema": SCHEMA_VERSION, "settings": settings.model_dump(), **result}
         write_json(folder / "result.json", whole)
+    of_study.finish(summary(result), sorted((OUT / name).glob("*.png")))
     return result
+
+
+def summary(result: Measured) -> Measured:
+    """What an outcome file holds of a result: each strategy's spreads, and what the paper's claims are about."""
+    kept = ("name", *QUANTITIES, "fits_rejected", "mechanism")
+    strategies = [{key: strategy[key] for key in kept} for strategy in result["strategies"]]
+    star: dict[bool, list[float]] = {True: [], False: []}
+    utility: dict[bool, list[float]] = {True: [], False: []}
+    for strategy in result["strategies"]:
+        is_private = strategy["epsilon"] is not None
+        star[is_private].append(strategy["epsilon_star"]["mean"])
+        utility[is_private].append(strategy["utility_population"]["mean"])
+    values: Measured = {
+        "n_train": result["n_train"],
+        "n_population": result["n_population"],
+        "delta": result["delta"],
+        "utility": result["utility"],
+        "Epsilon* of DP, largest": max(star[True]),
+        "Epsilon* without DP, smallest": min(star[False]),
+        "Epsilon* without DP, largest": max(star[False]),
+        "utility of DP, largest": max(utility[True]),
+        "utility without DP, largest": max(utility[False]),
+        "frontier": [strategies[place]["name"] for place in result["frontier"]],
+        "strategies": strategies,
+    }
+    if "goodness_of_fit" in result:
+        values["fits not rejected"] = not_rejected(result["goodness_of_fit"]["p_values"])
+    return values
 
 
 def table(name: str, result: Measured) -> tuple[str, list[str], list[list[object]], list[str]]:

@@ -326,20 +326,18 @@ FIGURES: dict[str, Callable[[], Drawn]] = {
 
 def draw(names: Sequence[str], out: Path, *, keep: bool = False) -> Iterator[str]:
     """Draw figures into ``out`` as PNG and SVG, and yield the name of each; ``keep`` writes
-    their outcome files too.
+    their outcome files for the repository.
     """
     out.mkdir(parents=True, exist_ok=True)
-    commit = outcome.commit_of_checkout() if keep else ""
+    settings: dict[str, Json] = {"alpha": ALPHA, "runs": RUNS, "methods": list(METHODS)}
     for name in names:
+        command = f"lethe study one-run-figures {name}"
+        study = outcome.Study(f"one-run-{name}", command, range(RUNS), settings, keep)
         drawn = FIGURES[name]()
-        for ending in ("png", "svg"):
-            drawn.figure.savefig(out / f"figure-{name}.{ending}", dpi=120)
-        if keep:
-            settings: dict[str, Json] = {"alpha": ALPHA, "runs": RUNS, "methods": list(METHODS)}
-            command = f"lethe study one-run-figures {name} --keep"
-            outcome.write(
-                f"one-run-{name}", command, range(RUNS), settings, drawn.values, commit=commit
-            )
+        pictures = [out / f"figure-{name}.{ending}" for ending in ("png", "svg")]
+        for picture in pictures:
+            drawn.figure.savefig(picture, dpi=120)
+        study.finish(drawn.values, pictures)
         yield name
 
 

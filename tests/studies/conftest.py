@@ -15,3 +15,10 @@ def image_games(monkeypatch):
     """The games on images are kinds of games, as in `lethe study game`."""
     monkeypatch.setattr(GAMES, "registered", {})
     register()
+
+
+@pytest.fixture(autouse=True)
+def no_tracking(monkeypatch):
+    """A study logs to MLflow, whose import takes seconds, and asks git for its commit, which is not the tests' own."""
+    monkeypatch.setenv("LETHE_TRACKING", "off")
+    monkeypatch.setattr("studies.outcome.commit_of_checkout", lambda: "0123456789ab")

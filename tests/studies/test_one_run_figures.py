@@ -9,12 +9,14 @@ from studies import outcome
 from studies.one_run import figures
 
 
-def test_a_figure_is_drawn_as_two_files_with_its_numbers_beside_them(tmp_path):
-    names = list(figures.draw(["10"], tmp_path, keep=False))
+def test_a_figure_is_drawn_as_two_files_with_its_numbers_beside_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = list(figures.draw(["10"], tmp_path))
 
     assert names == ["10"]
     assert (tmp_path / "figure-10.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "figure-10.svg").read_text()
+    assert outcome.read(tmp_path / "data/studies/outcomes/one-run-10.json")["values"]
 
 
 def test_at_delta_a_tenth_steinke_cannot_reject_what_exact_rejects():

@@ -298,6 +298,9 @@ def test_the_command_plays_a_game(folder):
     result = json.loads(done.stdout)
     assert set(result["methods"]) == {"retrain", "none"}
     assert (folder / "data/games/tiny/index.html").is_file()
+    kept = json.loads((folder / "data/studies/outcomes/game-tiny.json").read_text())
+    assert kept["values"]["methods"] == result["methods"]
+    assert kept["settings"]["pairs"] == 1
     # Four shadow models; learned and two methods in either half.
     assert len(list((folder / ".lethe/scratch/game").glob("*/logits.npy"))) == 4 + 2 * 3
 

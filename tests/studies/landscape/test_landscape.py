@@ -332,5 +332,10 @@ def test_results_and_pictures_from_one_command(call, tmp_path):
     for name in ("landscape.png", "goodness-of-fit.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "result.json").read_text())["frontier"] == result["frontier"]
+    kept = json.loads((tmp_path / "data/studies/outcomes/landscape-digits.json").read_text())
+    stars = [strategy["epsilon_star"]["mean"] for strategy in kept["values"]["strategies"]]
+    assert kept["values"]["Epsilon* without DP, largest"] == max(stars[:2])
+    assert kept["values"]["Epsilon* of DP, largest"] == stars[2]
+    assert "-S runs=2" in kept["command"]
     again = call("digits")
     assert "Trained now: 0 runs" in again.stdout
