@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lethe.cli.generate import Command, LazyCommand, LetheCommand, Typers
-from lethe.errors import BadInput, BadValue, LetheError, MissingArtifact, of_the_machine, visible
+from lethe.errors import (
+    BadFile,
+    BadInput,
+    BadValue,
+    LetheError,
+    MissingArtifact,
+    of_the_machine,
+    one_line,
+    visible,
+)
 from lethe.instruction_set import CHOICE
 from lethe.process import no_telemetry, same_numbers
 
@@ -282,16 +292,35 @@ def _command_of_this_folder(name: str) -> Typers:
     here = str(STARTED_IN)
     if here not in sys.path:
         sys.path.insert(0, here)
-    function = importlib.import_module("flows.cli").commands()[name]
-    if not isinstance(function, dict):
-        alone.command(name, cls=LetheCommand)(function)
-        return typer.main.get_command(alone)
+    with _code_of_the_folder("flows/cli.py", name):
+        function = importlib.import_module("flows.cli").commands()[name]
+        if not isinstance(function, dict):
+            alone.command(name, cls=LetheCommand)(function)
+            return typer.main.get_command(alone)
 
     studies = _group(IN_A_PIPELINE[name].summary, LetheGroup)
-    functions = importlib.import_module("studies.commands")
-    for study, function_name in function.items():
-        studies.command(study, cls=LetheCommand)(getattr(functions, function_name))
-    return typer.main.get_command(studies)
+    with _code_of_the_folder("studies/commands.py", name):
+        functions = importlib.import_module("studies.commands")
+        for study, function_name in function.items():
+            studies.command(study, cls=LetheCommand)(getattr(functions, function_name))
+        return typer.main.get_command(studies)
+
+
+@contextlib.contextmanager
+def _code_of_the_folder(file: str, name: str) -> Iterator[None]:
+    """Turn into `BadFile` whatever the code of the pipeline folder does instead of giving the command ``name``."""
+    try:
+        yield
+    except LetheError:
+        raise
+    except (Exception, SystemExit) as error:
+        if (sentence := of_the_machine(error)) is not None:
+            raise sentence from error
+        problem = (
+            f"gives no command {name!r} ({type(error).__name__}: {one_line(str(error))[:200]})"
+        )
+        remedy = "Change into a clone of Lethe's repository of this version."
+        raise BadFile(STARTED_IN / file, problem, remedy) from error
 
 
 def _elsewhere(name: str) -> Callable[..., None]:

@@ -161,6 +161,52 @@ def test_the_revision_of_a_report_runs_nothing_of_a_submodule(folder, tmp_path):
     assert ran(folder) == []
 
 
+BROKEN = {
+    "raises": "raise KeyError('no such thing')",
+    "lacks commands": "",
+    "leaves": "import sys; sys.exit()",
+    "has no table": "commands = 3",
+    "has no command": "def commands(): return {}",
+    "gives a number": "def commands(): return dict.fromkeys(('run', 'serve', 'sweep', 'study'), 3)",
+    "does not parse": "def (",
+    "has an option of a type that no command line has": "def run(x: list[list[int]]): pass\n"
+    "def commands(): return dict.fromkeys(('run', 'serve', 'sweep', 'study'), run)",
+    "names no study": "def commands(): return {'study': {'game': 'missing'}}",
+}
+# Every command of a pipeline in one process, on every broken file.
+OF_A_PIPELINE = """
+import json, pathlib, sys
+from typer.testing import CliRunner
+from lethe.cli.app import app
+told = {}
+for broken, code in json.loads(sys.argv[1]).items():
+    pathlib.Path("flows/cli.py").write_text(code)
+    pathlib.Path("studies/commands.py").write_text("")
+    for call in (["run"], ["run", "--help"], ["serve"], ["sweep"], ["study"], ["study", "game"]):
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("flows", "studies")]:
+            del sys.modules[name]
+        result = CliRunner().invoke(app, call)
+        told[f"{broken}: {call}"] = [result.exit_code, result.stderr]
+print(json.dumps(told))
+"""
+
+
+def test_a_pipeline_folder_whose_code_gives_no_command_is_refused_in_a_sentence(folder):
+    for name in ("flows/__init__.py", "studies/__init__.py"):
+        (folder / name).write_text("")
+
+    done = python(
+        folder, "-P", "-c", OF_A_PIPELINE, json.dumps(BROKEN), PYTHONPATH=f"{ROOT}", check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert len(told) == 6 * len(BROKEN)
+    for case, (status, errors) in told.items():
+        assert (case, status, errors.count("lethe: ")) == (case, 2, 1)
+        assert "gives no command" in errors
+
+
 def test_a_command_of_a_pipeline_runs_the_code_of_its_folder(folder):
     """Without this the tests above would pass in a folder whose traps do not work."""
     python(folder, "-m", "lethe", "run", check=False, PYTHONPATH=str(ROOT))
