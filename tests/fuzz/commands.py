@@ -53,7 +53,10 @@ POLLED = 0.02  # seconds between two looks at the running cases
 MOST_SHOWN = 20
 CRASHED = 70  # exit status of a case that ended in a traceback
 STATED = (0, 1, 2)  # exit statuses of the command line
-TRACES = ("Traceback (most recent call last)", "RuntimeWarning: coroutine", "Fatal Python error")
+TRACES = (
+    *("Traceback (most recent call last)", "RuntimeWarning: coroutine", "Fatal Python error"),
+    "panicked at",  # by the tokenizers' compiled code
+)
 OUT_OF_MEMORY = "lethe: Out of memory"
 # No hub and no telemetry; one thread, which a fork keeps; the tokenizers' threads do not live through a fork.
 ENVIRONMENT = {
@@ -67,10 +70,11 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is broken, in a few words, and the arguments of `lethe`."""
+    """What is broken, in a few words, and the arguments of `lethe`; ``copied``: a folder whose files the current one gets."""
 
     broken: str
     arguments: Sequence[str]
+    copied: Path | None = None
 
 
 @dataclass
@@ -160,7 +164,8 @@ def _check_sound(module: ModuleType, kind: str, valid: Path, place: Path) -> Non
     outcome = Found()
     imported = place / "imported"
     for number, sound in enumerate(module.sound(valid), start=1):
-        running = [_started(lambda folder, sound=sound: sound, -number, place, imported)]
+        maker = functools.partial(_placed, sound)
+        running = [_started(maker, -number, place, imported)]
         while running:
             running = _collected(running, kind, 0, outcome, only=0)
     if outcome.failed:
@@ -168,6 +173,12 @@ def _check_sound(module: ModuleType, kind: str, valid: Path, place: Path) -> Non
     for name in imported.read_text().split():
         with contextlib.suppress(ImportError, AttributeError):  # a module made by another one
             importlib.import_module(name)
+
+
+def _placed(case: Case, folder: Path) -> Case:
+    if case.copied is not None:
+        shutil.copytree(case.copied, folder, dirs_exist_ok=True)
+    return case
 
 
 def _started(

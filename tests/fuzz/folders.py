@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.fuzz import mutations
 from tests.fuzz.commands import Case
+from tests.small import ROOT
 
 IMPORTED = (
     "jinja2.sandbox",
@@ -295,6 +296,7 @@ QUESTIONS = (
     {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]},
     {"id": "b", "question": "Where is Bo?", "answer": "Bo is at sea.", "keywords": ["sea"]},
 )
+PRESET = "broken"  # of the pipeline folder in which `plan` runs
 COMMANDS = (
     ("sample", "Who is Ada?", "--n", "2", "--max-new-tokens", "3"),
     (
@@ -312,15 +314,10 @@ COMMANDS = (
     ("eval", "--data", "rows.jsonl", "--n", "4", "--max-new-tokens", "2", "--name", "m"),
     ("certify", "--data", "rows.jsonl", "--tau", "0.5", "--draws", "20", "--max-new-tokens", "2"),
     ("extract", "--text", "book.txt", "--prefix", "4", "--suffix", "2", "--samples", "8"),
+    ("plan", "--preset", PRESET, "--rate", "100"),
 )
-WEIGHTS = (
-    6,
-    2,
-    2,
-    1,
-    1,
-    1,
-)  # how often a command is chosen: each loads the folder by the same code
+# How often a command is chosen: all but the last load the folder by the same code.
+WEIGHTS = (6, 2, 2, 1, 1, 1, 2)
 SHARDED = "model.safetensors.index.json"
 HEADER = struct.Struct("<Q")
 
@@ -345,6 +342,7 @@ def prepare(valid: Path) -> None:
     shutil.copytree(plain, valid / "adapter/base")
     for folder in ("plain", "chat", "sharded", "adapter"):
         _place_rows(valid / folder)
+    place_pipeline(valid / "pipeline", chat)
 
 
 def _place_rows(folder: Path) -> None:
@@ -358,11 +356,27 @@ def sound(valid: Path) -> list[Case]:
     for kind in ("plain", "chat", "sharded", "adapter"):
         cases.append(Case(f"{kind}, nothing", _typed(COMMANDS[0], valid / kind, valid / "plain")))
     for arguments in COMMANDS[1:]:
-        cases.append(Case("plain, nothing", _typed(arguments, valid / "chat", valid / "plain")))
+        typed = _typed(arguments, valid / "chat", valid / "plain")
+        cases.append(Case("chat, nothing", typed, copied=valid / "pipeline"))
     return cases
 
 
+def place_pipeline(folder: Path, model: Path | str) -> None:
+    """Make ``folder`` a pipeline folder with a preset whose model, and whose start of unlearning, is ``model``."""
+    presets = folder / "flows/presets"
+    presets.mkdir(parents=True)
+    shutil.copy(ROOT / "params.yaml", folder)
+    changes = {
+        "models.own": {"path": str(model)},
+        "unlearn.recipe.start_from": str(model),
+        "train.recipe.start_from": str(model),
+    }
+    (presets / f"{PRESET}.yaml").write_text(json.dumps(changes))
+
+
 def _typed(arguments: Sequence[str], model: Path | str, rows: Path) -> list[str]:
+    if arguments[0] == "plan":  # the preset names the model
+        return list(arguments)
     files = {"rows.jsonl": str(rows / "rows.jsonl"), "book.txt": str(rows / "book.txt")}
     named = [files.get(word, word) for word in arguments]
     return [*named, "--model", str(model)]
@@ -393,6 +407,8 @@ def case(chance: random.Random, valid: Path, folder: Path) -> Case:
             # An earlier change removed or broke the file.
             told.append(f"{change.name}: {type(error).__name__}")
     arguments = chance.choices(COMMANDS, WEIGHTS)[0]
+    if arguments[0] == "plan":
+        place_pipeline(folder, "model")
     return Case("; ".join(told)[:400], _typed(arguments, "model", valid / "plain"))
 
 
