@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +34,12 @@ def run(
     root: Path = Path("data"),
     judges: Mapping[str, JudgeEntry] | None = None,
     verdicts: Path | None = None,
+    warned: Collection[str] = (),
 ) -> None:
-    """Score ``root/generations/name`` and ``root/likelihood/name``, in parts; a judge keeps its own below ``verdicts``."""
+    """Score ``root/generations/name`` and ``root/likelihood/name``, in parts; a judge keeps its own below ``verdicts``.
+
+    ``warned`` are the splits whose reference answers the caller has already warned of.
+    """
     generations = artifacts.Tables(root / "generations" / name, f"sample@{name}")
     references = artifacts.read_references(root / "generations" / name)
     likelihoods = {}
@@ -70,7 +74,7 @@ def run(
                 judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()
             }
             label = f"score {name} {split}"
-            if ROUGE_NAMES & {*score.names}:
+            if ROUGE_NAMES & {*score.names} and split not in warned:
                 for sentence in rouge.doubts(items.values()):
                     tell(f"{label}: {sentence}")
             parts = _counted(_scored(label, path, score, (items, *how), places), missing[split])

@@ -170,6 +170,7 @@ class Table:
         self._scores: dict[tuple[str, int], dict[str, float]] = {}
         self._columns: dict[str, str] = {}  # of a score's name
         self._problems: list[tuple[str, int, str, str | None]] = []
+        self._lost: set[tuple[str, int]] = set()  # answers with a problem
         self._prompts: dict[str, dict[str, Json]] = {}
         self._absent: Counter[str] = Counter()
         self._planned = 0
@@ -243,6 +244,12 @@ class Table:
             self._judges.setdefault(_column(name), set()).add(prompt_id)
 
     def problem(self, prompt_id: str, sample: int, reason: str, score: str | None = None) -> None:
+        """Note why an answer, or one score of it, is missing. The first reason of an answer counts: an answer that a filter
+        took away also has no text, and is one missing answer."""
+        if score is None:
+            if (prompt_id, sample) in self._lost:
+                return
+            self._lost.add((prompt_id, sample))
         self._problems.append((prompt_id, sample, reason, score))
 
     def excuse(self, prompt_id: str, sample: int) -> None:

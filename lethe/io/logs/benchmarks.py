@@ -524,5 +524,6 @@ HELM = Format(
 
 
 def _reason_of(completion: Json) -> Json:
-    """Why HELM says that a completion ended, None where it does not."""
-    return as_object(as_object(completion).get("finish_reason")).get("reason")
+    """Why HELM says that a completion ended, None where it does not: {"reason": WORD}, or the word of a client alone."""
+    stated = as_object(completion).get("finish_reason")
+    return stated.get("reason") if isinstance(stated, dict) else stated

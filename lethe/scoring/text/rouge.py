@@ -26,6 +26,7 @@ from lethe.scoring.text import score_distinct
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789"
 _BLANKED = bytes(byte if byte in _LETTERS else ord(" ") for byte in range(256))
 FEW = 8  # words of a reference that a warning shows
+NAMED = 3  # questions that a warning names
 _OTHER = "\0"  # represents every word that the reference lacks
 
 
@@ -87,7 +88,8 @@ def _is_foreign(sign: str) -> bool:
 
 
 def doubts(rows: Iterable[Mapping]) -> list[str]:
-    """A sentence for each kind of reference answer that ROUGE reads in part or not at all, with the first such question.
+    """A sentence for each kind of reference answer that ROUGE reads in part or not at all: how many of all are of this
+    kind, and up to `NAMED` of their questions with what is read of them.
 
     ``rows`` have `id` and `answer`.
     """
@@ -110,9 +112,13 @@ def doubts(rows: Iterable[Mapping]) -> list[str]:
 
 
 def _counted(some: Sequence[Mapping], every: Sequence[Mapping]) -> str:
-    first = some[0]
-    read = " ".join(word.decode() for word in _words(first["answer"])[:FEW])
-    return f"{len(some)} of {len(every)} (the first is {str(first['id'])!r}, of which it reads {read!r})"
+    named = []
+    for row in some[:NAMED]:
+        read = " ".join(word.decode() for word in _words(row["answer"])[:FEW])
+        named.append(f"{str(row['id'])!r}, of which it reads {read!r}")
+    if len(some) > NAMED:
+        named.append(f"and {len(some) - NAMED} more")
+    return f"{len(some)} of {len(every)} ({'; '.join(named)})"
 
 
 def has_words(text: str) -> bool:

@@ -52,7 +52,7 @@ def test_what_rouge_reads_of_latin_text_has_the_number_of_rouge_score(reference)
     assert recall.tolist() == [package.recall]
 
 
-def test_the_warning_names_the_first_question_and_what_is_read_of_it():
+def test_the_warning_names_the_question_and_what_is_read_of_it():
     rows = [
         {"id": "plain", "answer": "hello"},
         {"id": "mix", "answer": "\u6771\u4eac 2020"},
@@ -61,13 +61,24 @@ def test_the_warning_names_the_first_question_and_what_is_read_of_it():
 
     unscored, partly = doubts(rows)
 
-    assert "1 of 3 (the first is" in unscored
-    assert "first is 'mix', of" in unscored
-    assert "it reads '2020')" in unscored
-    assert "1 of 3 (the first is" in partly
-    assert "first is 'accent', of" in partly
-    assert "reads 'caf m ller')" in partly
+    assert "in 1 of 3 ('mix', of which it reads '2020')." in unscored
+    assert "in 1 of 3 ('accent', of which it reads 'caf m ller')." in partly
     assert doubts(rows[:1]) == []
+
+
+def test_the_warning_counts_all_such_questions_and_names_up_to_three():
+    rows = [{"id": place, "answer": f"Caf\u00e9 {place}"} for place in range(5)]
+
+    (three,) = doubts(rows[:3])
+    (five,) = doubts(rows)
+
+    assert (
+        "3 of 3 ('0', of which it reads 'caf 0'; '1', of which it reads 'caf 1'; '2', of" in three
+    )
+    assert "'caf 2')." in three
+    assert "in 5 of 5 ('0', of" in five
+    assert "reads 'caf 2'; and 2 more)." in five
+    assert "'3'" not in five
 
 
 def test_scoring_a_log_tells_of_references_that_rouge_drops(tmp_path, capsys):

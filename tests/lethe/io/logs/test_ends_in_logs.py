@@ -1,10 +1,12 @@
 """Answers in logs whose tool states why they ended: one that nothing ended is missing, by kind."""
 
+import json
+
 import pandas as pd
 import pytest
 
 from lethe.io.logs import read_log
-from tests.lethe.io.logs.small_logs import eval_log, header, sample, write_json
+from tests.lethe.io.logs.small_logs import eval_log, header, helm_log, sample, write_json
 
 KINDS = {"error": 1, "tool_calls": 1}
 
@@ -66,3 +68,52 @@ def test_an_answer_of_promptfoo_without_a_known_end_is_missing_by_kind(tmp_path)
     log = read_log(write_json(tmp_path / "p.json", {"results": {"results": rows}}))
 
     assert log.missing == {"filtered": 1}
+
+
+def helm_with_ends(place, stated, text="Ron"):
+    """A HELM run of one answer to each of some questions, whose completions state these ends."""
+    path = helm_log(place / "scenario_state.json", [["Ron"]] * len(stated), num_outputs=1)
+    run = json.loads(path.read_text())
+    for state, end in zip(run["request_states"], stated, strict=True):
+        state["result"]["completions"][0] |= {"finish_reason": end, "text": text}
+    return write_json(path, run)
+
+
+@pytest.mark.parametrize("stated", ["stop", "endoftext", "end_turn", "length", "MAX_TOKENS"])
+@pytest.mark.parametrize("form", [lambda end: {"reason": end}, str], ids=["object", "text"])
+def test_an_answer_of_helm_that_the_model_or_a_limit_ended_is_one(tmp_path, form, stated):
+    log = read_log(helm_with_ends(tmp_path, [form(stated)]))
+
+    assert not log.missing
+    assert log.scored("exact_match")["score"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("stated", "kind"),
+    [
+        ("content_filter", "filtered"),
+        ("SAFETY", "filtered"),
+        ("tool_calls", "tool_calls"),
+        ("weather", "unknown end"),
+        (3, "unknown end"),
+    ],
+)
+@pytest.mark.parametrize("text", ["Ron", "", None])
+@pytest.mark.parametrize("form", [lambda end: {"reason": end}, lambda end: end])
+def test_an_answer_of_helm_without_a_known_end_is_missing_once_and_by_kind(
+    tmp_path, form, stated, kind, text
+):
+    log = read_log(helm_with_ends(tmp_path, [{"reason": "stop"}, form(stated)], text))
+
+    without_text = 2 if text is None else 1
+    assert log.missing[kind] == 1
+    assert sum(log.missing.values()) == without_text
+    assert log.scored("exact_match")["score"].isna().tolist()[1]
+
+
+@pytest.mark.parametrize("stated", [None, {}, {"reason": None}])
+def test_an_answer_of_helm_that_states_no_end_is_read_as_it_stands(tmp_path, stated):
+    log = read_log(helm_with_ends(tmp_path, [stated]))
+
+    assert not log.missing
+    assert log.scored("exact_match")["score"].tolist() == [1.0]
