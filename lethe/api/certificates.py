@@ -331,13 +331,9 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
     # The hash of the tokenizer covers its chat template.
     template = "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
     settings = {"name": how.scorer, "params": scorer_params(how.scorer), "text": RULE}
-    if isinstance(model, Endpoint):
-        weights = tokenizer = digest(model.identity)
-    else:
-        weights, tokenizer = content(model, "weights"), content(model, "tokenizer")
     return {
-        "weights": weights,
-        "tokenizer": tokenizer,
+        "weights": content(model, "weights"),
+        "tokenizer": content(model, "tokenizer"),
         "prompts": digest(asked, template),
         "scorer": cache_key(
             module_of(SCORERS[how.scorer]), settings=settings, references=digest(references)

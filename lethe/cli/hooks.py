@@ -536,14 +536,14 @@ def exact(
 
 def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) -> Given:
     from lethe.io import tries
+    from lethe.models.checkpoints import content
     from lethe.results.ends import Ends
-    from lethe.sampling.engine import model_digest
     from lethe.statistics.bound import Covers
 
     certificates = result.certificates
     trees, rows = certificates.trees, result.rows()
     model = given["model"]
-    named = model_digest(model) if model.is_dir() else str(model)
+    named = content(model) if model.is_dir() else str(model)
     questions = sorted([*(tree.id for tree in trees), *certificates.skipped])
     evidence = [row.facts for row in rows if row.scope == "question"]
     alpha = trees[0].alpha if trees else EXACT.alpha

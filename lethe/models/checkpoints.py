@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -463,13 +464,36 @@ def _check_rank(folder: Path) -> None:
             raise BadFile(folder / CONFIG, problem, remedy)
 
 
-def content(folder: Path, part: Literal["weights", "tokenizer"] | None = None) -> str:
-    """The digest of what answers: every file that is read of a model folder, and of an adapter's base; no path counts.
+def content(
+    answering: Origin,
+    part: Literal["weights", "tokenizer"] | None = None,
+    *,
+    dtype: str | None = None,
+    language: Path | None = None,
+) -> str:
+    """The digest of what answers, where no path counts: of a folder every file that is read of it, and of an adapter's base;
+    of a server its address and name; a model in memory gets a new one at each call.
 
-    ``part`` limits it to the weights with their settings, or to the tokenizer with its chat template.
+    ``part`` limits it to the weights with their settings, or to the tokenizer with its chat template; a server has no parts.
+    ``dtype`` is the format that the model computes in, and ``language`` the file of a language of prompts in which it is
+    asked; without them the digest is of the model alone.
     """
-    if part is None:
-        return digest(content(folder, "weights"), content(folder, "tokenizer"))
+    if isinstance(answering, Endpoint):
+        model = digest(answering.identity)
+    elif isinstance(answering, InMemory):
+        model = secrets.token_hex(16)
+    elif part is None:
+        model = digest(_content(answering, "weights"), _content(answering, "tokenizer"))
+    else:
+        model = _content(answering, part)
+    if dtype is not None:
+        model = digest(model, "dtype", dtype)
+    if language is not None:
+        model = digest(model, "language", content_digest(language))
+    return model
+
+
+def _content(folder: Path, part: Literal["weights", "tokenizer"]) -> str:
     if part == "tokenizer":
         while is_adapter(folder) and not has_tokenizer(folder):  # then the base's is read
             folder = base_of(folder)
@@ -479,7 +503,7 @@ def content(folder: Path, part: Literal["weights", "tokenizer"] | None = None) -
         return digest(digests)
     settings = read_settings(folder / CONFIG)
     elsewhere = {key: value for key, value in settings.items() if key not in PLACES}
-    return digest(digests, elsewhere, content(base_of(folder), "weights"))
+    return digest(digests, elsewhere, _content(base_of(folder), "weights"))
 
 
 def _files_read(folder: Path) -> list[Path]:

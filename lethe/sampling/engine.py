@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import secrets
 from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue, shortened
-from lethe.identity import cache_key, digest, module_of, versions
+from lethe.identity import cache_key, module_of, versions
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
@@ -513,23 +512,15 @@ def resolve_device(name: str) -> torch.device:
         raise BadValue("device", name, "auto, cpu, cuda or cuda:INDEX") from None
 
 
-def model_digest(source: Origin) -> str:
-    """The digest of what answers: of a folder every file that is read, with those of an adapter's base; of a server its
-    address and name; a model in memory gets a new one at each call."""
-    if isinstance(source, Endpoint):
-        return digest(source.identity)
-    if not isinstance(source, Path):
-        return secrets.token_hex(16)
-    return checkpoints.content(source)
-
-
 def finished_of(
     scratch: Path | None, source: Source, *modules: str, **facts: object
 ) -> MutableMapping[str, dict]:
     """The finished parts of work on a model, in files below ``scratch``, so that a killed call resumes; else in memory."""
     if scratch is None:
         return {}
-    key = cache_key(*modules, model=model_digest(source), libraries=versions(*LIBRARIES), **facts)
+    key = cache_key(
+        *modules, model=checkpoints.content(source), libraries=versions(*LIBRARIES), **facts
+    )
     return Store(scratch, key)
 
 
@@ -547,10 +538,13 @@ class AnswerStore(Store):
         cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH
     ) -> AnswerStore:
         if isinstance(source, Endpoint):
-            return cls(model_digest(source), engine.name, scratch, module_of(type(engine)))
+            model = checkpoints.content(source)
+            return cls(model, engine.name, scratch, module_of(type(engine)))
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
+        device = resolve_device(options.device)
+        model = checkpoints.content(source, dtype=resolve_dtype(options, device))
         facts = {"options": decisive(options, engine.name), "libraries": libraries}
-        return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)
+        return cls(model, engine.name, scratch, module_of(type(engine)), **facts)
 
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
         if (answers := self.get((prompt, settings))) is None:
@@ -584,10 +578,9 @@ class AnswerStore(Store):
 
 
 def decisive(options: Options, engine: str) -> dict[str, object]:
-    """The options that decide the answers of a seed, resolved for this machine. ``max_rows``, and so the memory, changes
-    nothing with engines `BY_NUMBER` but the last bits of a batch."""
-    device = resolve_device(options.device)
-    return options.model_dump(exclude={"vllm_from", *["max_rows"] * (engine in BY_NUMBER)}) | {
-        "device": device.type,
-        "dtype": resolve_dtype(options, device),
-    }
+    """The options that decide the answers of a seed, resolved for this machine, without the format, which is part of what
+    answers. ``max_rows``, and so the memory, changes nothing with engines `BY_NUMBER` but the last bits of a batch."""
+    left_out = {"vllm_from", "dtype"}
+    if engine in BY_NUMBER:
+        left_out.add("max_rows")
+    return options.model_dump(exclude=left_out) | {"device": resolve_device(options.device).type}

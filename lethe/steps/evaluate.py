@@ -35,12 +35,12 @@ from lethe.io.files import (
     write_text,
 )
 from lethe.io.judged_answers import read_calibration
-from lethe.models.checkpoints import InMemory, Origin, default_prompt, tokenizer_of
+from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.progress import tell
 from lethe.results.verdict import level_of
 from lethe.sampling.answer_tree.asking import check_scorer
-from lethe.sampling.engine import checkpoint, model_digest
+from lethe.sampling.engine import checkpoint
 from lethe.sampling.forecast import rows_within
 from lethe.scoring import MARKS, marks_of
 from lethe.scoring.text import rouge
@@ -120,7 +120,8 @@ def evaluate(
             )
             if isinstance(source, Endpoint) and how["thinking"] is None:
                 params = _marked(params, root)
-            score.run(name, params.score, root, verdicts=scratch / "verdicts")
+            verdicts = scratch / "verdicts"
+            score.run(name, params.score, root, verdicts=verdicts, warned=["forget"])
             metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
             report_params = params.report.model_copy(update={"look": attempt.number})
             params = params.model_copy(update={"report": report_params})
@@ -151,7 +152,11 @@ def _begin(
         return tries.Try(1, alpha)
     settings = params.sample.model_dump(mode="json", exclude=MACHINE)
     law = {name: value for name, value in settings.items() if name not in COUNTED}
-    tested = ["eval", model_digest(source), [dict(row) for row in forget], law]
+    # An edited file of prompts is another test, and a moved one is the same.
+    language = law.pop("language")
+    law["prompt"] = _prompt_text(params.sample.prompt)
+    model = content(source, language=None if language is None else Path(language))
+    tested = ["eval", model, [dict(row) for row in forget], law]
     draws: list[object] = [settings]
     if isinstance(source, Endpoint):
         named = scratch / DRAWS
@@ -189,15 +194,19 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
 
 def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, object]:
     """The model folder, the content of the prompt template (or the word "chat"), and how answers are scored."""
-    prompt = Path(params.sample.prompt)
     return {
         "schema": SCHEMA_VERSION,
         "model": str(source if isinstance(source, Endpoint) else source.resolve()),
-        "prompt": prompt.read_text(encoding="utf-8") if prompt.is_file() else params.sample.prompt,
+        "prompt": _prompt_text(params.sample.prompt),
         "score": params.score.model_dump(mode="json", include={"scorers", "keyword_match"})
         | ({} if params.score.parts is None else {"thinking": params.score.parts.thinking}),
         "normalisation": RULE,
     }
+
+
+def _prompt_text(prompt: str) -> str:
+    place = Path(prompt)
+    return place.read_text(encoding="utf-8") if place.is_file() else prompt
 
 
 def evaluated_model(root: Path) -> str | None:

@@ -52,11 +52,32 @@ def params_of_all_stages() -> dict[str, Any]:
     return params | MORE
 
 
+# An adapter with its base model inside, as DVC tracks it, of files that no command reads here.
+ADAPTER = Path("data/adapted")
+
+
+def params_with_adapter() -> dict[str, Any]:
+    params = params_of_all_stages()
+    params["models"]["adapted"] = {"path": str(ADAPTER)}
+    return params
+
+
+def make_adapter(folder: Path) -> None:
+    base = folder / ADAPTER / "base"
+    base.mkdir(parents=True)
+    (base / "config.json").write_text("{}")
+    (base / "model.safetensors").write_bytes(bytes(64))
+    settings = {"base_model_name_or_path": "base"}
+    (base.parent / "adapter_config.json").write_text(json.dumps(settings))
+    (base.parent / "adapter_model.safetensors").write_bytes(bytes(8))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The real graph of stages, whose commands only make their outputs, after one run."""
     place = tmp_path_factory.mktemp("sources") / "lethe"
-    folder = make_repository(place, params_of_all_stages(), git=False)
+    folder = make_repository(place, params_with_adapter(), git=False)
+    make_adapter(folder)
     (folder / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     graph = yaml.safe_load((folder / "dvc.yaml").read_text())
     for name, stage in graph["stages"].items():
@@ -157,13 +178,35 @@ def test_an_edit_makes_dvc_run_exactly_the_entries_whose_identity_it_changes(
 
     with edited(folder, file, change):
         identities_of(folder)
-        with Repo(str(folder)) as repo:
-            stale = {name.rpartition(":")[2] for name in repo.status()} - {"sources"}
+        stale = stale_entries(folder)
 
     assert stale == set(entries.split())
     identities_of(folder)
+    assert stale_entries(folder) == set()
+
+
+def stale_entries(folder: Path) -> set[str]:
+    """The entries that `dvc status` calls changed."""
     with Repo(str(folder)) as repo:
-        assert set(repo.status()) == set()
+        return {name.rpartition(":")[2] for name in repo.status()} - {"sources"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["base/model.safetensors", "base/config.json"])
+def test_one_byte_of_an_adapters_base_makes_dvc_run_exactly_the_stages_that_read_the_model(
+    folder, file
+):
+    run(folder, "dvc", "repro")
+    place = folder / ADAPTER / file
+    before = place.read_bytes()
+    assert stale_entries(folder) == set()
+
+    place.write_bytes(b"\1" + before[1:])
+    stale = stale_entries(folder)
+    place.write_bytes(before)
+
+    readers = ("sample", "likelihood", "exact", "extract", "epsilon_star")
+    assert stale == {f"{stage}@adapted" for stage in readers}
 
 
 @pytest.mark.slow

@@ -38,12 +38,12 @@ from lethe.evaluation.prompts import (
 from lethe.evaluation.scores import as_prompts
 from lethe.identity import digest, module_of, versions
 from lethe.io.artifacts import Row
-from lethe.models.checkpoints import load_tokenizer, prepare_torch
+from lethe.models.checkpoints import content, load_tokenizer, prepare_torch
 from lethe.models.encoding import CHAT, Encoder
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import METHODS, TEXT_ATTACKS
 from lethe.results.table import Rows
-from lethe.sampling.engine import AnswerStore, Options, Prompt, Settings, model_digest, open_engine
+from lethe.sampling.engine import AnswerStore, Options, Prompt, Settings, open_engine
 from lethe.sampling.tasks import Task, draw
 from lethe.scoring import likelihood, score_answers
 from lethe.scoring.likelihood import Item
@@ -113,7 +113,7 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
             "prompt": None
             if recipe.prompt == CHAT
             else Path(recipe.prompt).read_text(encoding="utf-8"),
-            "start_from": model_digest(Path(recipe.start_from)) if recipe.start_from else None,
+            "start_from": content(Path(recipe.start_from)) if recipe.start_from else None,
             "libraries": versions("numpy", "torch", "transformers", "tokenizers"),
         }
         if method in settings.methods:

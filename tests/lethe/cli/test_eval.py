@@ -3,6 +3,7 @@
 import fcntl
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -232,7 +233,7 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
     rows[0]["paraphrased_question"] = "Whose?"
     (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     told = call(checkpoint).stderr
-    assert f"1 of 2 (the first is '{rows[0]['id']}', of which it reads '')" in told
+    assert f"1 of 2 ('{rows[0]['id']}', of which it reads '')" in told
     assert "Without keywords: 1 of 2 forget" in told
     assert "paraphrased_question is not asked" in told
 
@@ -319,6 +320,33 @@ def test_other_seeds_of_a_gate_are_further_tries_and_the_same_seed_is_none(check
         return json.loads(done.stdout)["gate"]["tries"]["count"]
 
     assert [tries("--seed", seed) for seed in (0, 1, 0, 2)] == [1, 2, 1, 3]
+
+
+def test_an_evaluation_warns_once_of_references_that_rouge_drops(checkpoint, place):
+    accented = [row | {"answer": "Caf\u00e9 of Ada"} for row in ROWS]
+    (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in accented))
+
+    told = call(checkpoint, "--name", "x").stderr
+
+    assert told.count("ROUGE drops accented letters") == 1
+    assert f"in {len(ROWS)} of {len(ROWS)} (" in told
+
+
+def test_a_prompt_file_that_was_edited_is_another_test_and_a_moved_one_is_the_same(
+    checkpoint, place
+):
+    def tries(prompt, seed):
+        command = ("--name", "x", "--prompt", prompt, "--seed", seed)
+        done = call(checkpoint, *command, "--fail-above", "0.9", "--json")
+        return json.loads(done.stdout)["gate"]["tries"]["count"]
+
+    Path("one.txt").write_text("{question}\n")
+    Path("moved.txt").write_text("{question}\n")
+
+    assert [tries("one.txt", 1), tries("moved.txt", 2)] == [1, 2]
+
+    Path("one.txt").write_text("Please: {question}\n")
+    assert tries("one.txt", 3) == 1
 
 
 def test_an_evaluation_that_ends_before_its_gate_is_a_try(checkpoint, place, monkeypatch):

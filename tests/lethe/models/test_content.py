@@ -3,19 +3,21 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from lethe.api.certificates import How, facts
+from lethe.config.evaluating import Endpoint
 from lethe.config.schema import Compute
 from lethe.errors import ParamsClash
 from lethe.models import checkpoints
-from lethe.sampling.engine import model_digest
+from lethe.sampling.engine import AnswerStore, Options
 from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
 
-BASE = ("model.safetensors", "config.json", "generation_config.json", "tokenizer.json")
-BASE = (*BASE, "tokenizer_config.json", "chat_template.jinja")
+BASE_WEIGHTS = ("model.safetensors", "config.json", "generation_config.json")
+BASE_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
 
 
@@ -62,19 +64,55 @@ def edit(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", [*(f"base/{name}" for name in BASE), *(f"adapter/{name}" for name in ADAPTER)]
+    "file",
+    [
+        *(f"base/{name}" for name in (*BASE_WEIGHTS, *BASE_TOKENIZER)),
+        *(f"adapter/{name}" for name in ADAPTER),
+    ],
 )
 def test_an_edit_of_any_file_that_is_read_makes_another_model(models, file):
     adapter = Path("adapter")
-    before = (checkpoints.content(adapter), model_digest(adapter))
+    before = checkpoints.content(adapter)
     claimed = facts(adapter, ROWS, How(prompt="qa"))
 
     edit(models / file)
 
-    after = (checkpoints.content(adapter), model_digest(adapter))
-    assert after[0] != before[0]
-    assert after[1] != before[1]
+    assert checkpoints.content(adapter) != before
     assert facts(adapter, ROWS, How(prompt="qa")) != claimed
+
+
+def test_a_server_a_format_and_a_language_of_prompts_make_another_answerer_and_no_path_does(
+    models, tmp_path
+):
+    served = Endpoint(endpoint="http://127.0.0.1:1/v1", name="a")
+    other = Endpoint(endpoint="http://127.0.0.1:1/v1", name="b")
+    language = tmp_path / "language.yaml"
+    language.write_text("wording: ['{question}']")
+    moved = shutil.copy(language, tmp_path / "moved.yaml")
+
+    assert checkpoints.content(served) != checkpoints.content(other)
+    for answering in (Path("base"), Path("adapter"), served):
+        alone = checkpoints.content(answering)
+        in_float32 = checkpoints.content(answering, dtype="float32")
+        asked = checkpoints.content(answering, language=language)
+        assert len({alone, in_float32, asked}) == 3
+        assert checkpoints.content(answering, dtype="bfloat16") != in_float32
+        assert checkpoints.content(answering, language=moved) == asked
+
+    before = checkpoints.content(Path("base"), language=language)
+    language.write_text("wording: ['{question} Answer briefly.']")
+    assert checkpoints.content(Path("base"), language=language) != before
+
+
+def test_the_answers_of_another_format_are_others(models):
+    engine = SimpleNamespace(name="prefix")
+
+    def place(dtype: str) -> Path:
+        store = AnswerStore.of(Path("base"), engine, Options(device="cpu", dtype=dtype))
+        return store.place("a prompt")
+
+    assert place("float32") == place("auto")  # on a CPU
+    assert place("bfloat16") != place("float32")
 
 
 @pytest.mark.parametrize("file", ["base/README.md", "base/training.json", "adapter/README.md"])
