@@ -5,6 +5,7 @@ DVC starts them as `python -m stages.NAME`. Where DVC's own environment is not a
 """
 
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -28,7 +29,9 @@ if sys.argv[0] == "-m":  # so Python names a module that it has yet to find: thi
 
 
 def entry(run: Callable[..., None], module: str) -> Callable[..., None]:
-    """Return a stage's main function: ``run`` with params.yaml, data/ and a name; it runs at once where DVC started it."""
+    """Return a stage's main function: ``run`` with params.yaml, data/ and a name; it runs at once where DVC or a person
+    started it, with `--help` or a wrong number of names only told how.
+    """
 
     def main(*name: str) -> None:
         from lethe import config
@@ -38,8 +41,25 @@ def entry(run: Callable[..., None], module: str) -> Callable[..., None]:
     if module == "__main__":
         from lethe.process import run_stage
 
+        _tell_usage(run)
         run_stage(main)
     return main
+
+
+def _tell_usage(run: Callable[..., None]) -> None:
+    """Print how the stage is started and leave, where a person asks or names too much or too little."""
+    arguments = sys.argv[1:]
+    names = ["NAME"] if "name" in inspect.signature(run).parameters else []
+    wants_help = bool({"--help", "-h"} & set(arguments))
+    if not wants_help and len(arguments) == len(names):
+        return
+    stage = Path(sys.argv[0]).stem
+    usage = " ".join([f"usage: python stages/{stage}.py", *names])
+    if wants_help:
+        print(f"{usage}\n\n{sys.modules['__main__'].__doc__}")
+        sys.exit(0)
+    print(f"{usage}; got {' '.join(arguments) or 'no name'}.", file=sys.stderr)
+    sys.exit(2)
 
 
 def named(section: str, entries: Mapping[str, T], name: str) -> T:

@@ -9,12 +9,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from lethe.config import Params, load
+from lethe.config import Params
 from lethe.identity import Sources
 from lethe.io.files import Json, write_json
 from lethe.io.yaml import read_yaml
 from lethe.models.checkpoints import check_tracked
-from lethe.process import run_stage
 from lethe.registry import (
     AUDITS,
     DATASETS,
@@ -30,6 +29,7 @@ from lethe.registry import (
     TEXT_ATTACKS,
     Registry,
 )
+from stages import entry
 
 Members = dict[str, str]  # modules, each with the version of the package that it comes from
 # What a stage reads beside the keys that dvc.yaml lists: values that the settings compute of them.
@@ -198,11 +198,9 @@ def check_models(settings: Params) -> None:
             check_tracked(Path(path), key)
 
 
-def main() -> None:
-    settings = load()
+def run(settings: Params, root: Path) -> None:
     check_models(settings)
-    write_json(Path("data/sources.json"), identities(Path.cwd(), settings))
+    write_json(root / "sources.json", identities(Path.cwd(), settings))
 
 
-if __name__ == "__main__":
-    run_stage(main)
+main = entry(run, __name__)
