@@ -1,8 +1,9 @@
 """The result of every audit and game: the stage writes it, MLflow and the report show it.
 
-Finished models stay on disk, so that a killed game resumes. Each is a folder under a scratch folder, whose name is the
-`lethe.identity.cache_key` of everything that decides the model: the points, the recipe, the seed, the code. A folder moves
-to its place when it is complete, so every folder of that name is a finished model.
+Finished models stay on disk, so that a killed game resumes. Each is a folder under a scratch
+folder, whose name is the `lethe.identity.cache_key` of everything that decides the model: the
+points, the recipe, the seed, the code. A folder moves to its place when it is complete, so every
+folder of that name is a finished model.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ Headline = Mapping[str, object]
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The result of one entry of ``audits`` or ``games``. ``headline`` holds the plain values that `dvc metrics` and
-    MLflow show; a game adds one table of plain values per method. ``details`` are for the report's section. Each of
-    ``tables`` becomes one Parquet file in the entry's folder. ``sentences`` are the lines that the stage prints.
-    ``bounds`` are those of the headline by their dotted keys."""
+    """The result of one entry of ``audits`` or ``games``. ``headline`` holds the plain values that
+    `dvc metrics` and MLflow show; a game adds one table of plain values per method. ``details`` are
+    for the report's section. Each of ``tables`` becomes one Parquet file in the entry's folder.
+    ``sentences`` are the lines that the stage prints. ``bounds`` are those of the headline by their
+    dotted keys.
+    """
 
     headline: Headline
     details: Mapping[str, object] = field(default_factory=dict)
@@ -40,7 +43,9 @@ class AuditResult:
 
 
 def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
-    """Write the table of an audit or game: every number of its headline and details by dotted key, and the record whole."""
+    """Write the table of an audit or game: every number of its headline and details by dotted key,
+    and the record whole.
+    """
     rows, bounds = table.Rows(name), result.bounds
     numbers = flat_numbers(result.headline)
     numbers |= {
@@ -66,8 +71,9 @@ Runner = Callable[
 def in_processes(
     function: Callable, arguments: Sequence[tuple], label: str, at_once: int | None = None
 ) -> list:
-    """Call a function with each tuple of arguments, in ``at_once`` processes (None: one per core); return the results in the
-    same order. The first error ends all calls."""
+    """Call a function with each tuple of arguments, in ``at_once`` processes (None: one per core);
+    return the results in the same order. The first error ends all calls.
+    """
     at_once = min(at_once or cores(), len(arguments))
     if len(arguments) > 1:
         tell(

@@ -175,14 +175,16 @@ COUNTEREXAMPLES = {
     "20 random bits revealed": Counterexample(
         some_bits_revealed, ApproxDP(0.0, 1e-5), 10**6, 20, 1e-5
     ),
-    # The other bits' outputs reveal the coin and the scale, so the null must be the channel that reveals them.
+    # The other bits' outputs reveal the coin and the scale, so the null must be the channel that
+    # reveals them.
     "shared subsampling coin": Counterexample(
         shared_subsampling_coin, mixture_of_gaussians(0.0, 2.0), 1000, 1000, 1e-5
     ),
     "shared noise scale": Counterexample(
         shared_noise_scale, mixture_of_gaussians(0.5, 2.0), 1000, 1000, 1e-5
     ),
-    # Released errors are positively correlated even in a product, so chernoff's assumption of independent errors fails.
+    # Released errors are positively correlated even in a product, so chernoff's assumption of
+    # independent errors fails.
     "(0, delta) family": Counterexample(
         partial(randomised_response, epsilon=0.0, delta=0.005),
         ApproxDP(0.0, 0.005),

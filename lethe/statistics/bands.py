@@ -13,10 +13,11 @@ _SOLVED: dict[tuple[int, float], float] = {}  # for callers that do not store le
 
 
 def dkw(n: int, alpha: float, sides: int = 1) -> float:
-    """Half-width of the Dvoretzky-Kiefer-Wolfowitz band with Massart's constant (1990), for independent draws.
+    """Half-width of the Dvoretzky-Kiefer-Wolfowitz band with Massart's constant (1990), for
+    independent draws.
 
-    ``sides`` is 1 for F(x) >= F_n(x) - e at all x at once, 2 for |F(x) - F_n(x)| <= e; the one-sided band needs alpha <=
-    1/2.
+    ``sides`` is 1 for F(x) >= F_n(x) - e at all x at once, 2 for |F(x) - F_n(x)| <= e; the
+    one-sided band needs alpha <= 1/2.
     """
     check_count("n", n)
     check_alpha(alpha)
@@ -24,10 +25,12 @@ def dkw(n: int, alpha: float, sides: int = 1) -> float:
 
 
 def berk_jones(n: int, eta: float) -> np.ndarray:
-    """(n,) lower bounds b_i of F at the i-th smallest draw: the eta-quantiles of its Beta(i, n - i + 1) law.
+    """(n,) lower bounds b_i of F at the i-th smallest draw: the eta-quantiles of its Beta(i, n - i
+    + 1) law.
 
-    With eta from `berk_jones_eta` all bounds hold at once with probability 1 - alpha: exactly where F is continuous,
-    at least elsewhere. Beyond the largest draw the band gives P(X > x) <= 1 - eta^(1/n), far below DKW's.
+    With eta from `berk_jones_eta` all bounds hold at once with probability 1 - alpha: exactly where
+    F is continuous, at least elsewhere. Beyond the largest draw the band gives P(X > x) <= 1 -
+    eta^(1/n), far below DKW's.
     """
     check_count("n", n)
     ranks = np.arange(1, n + 1)
@@ -37,11 +40,12 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
 def berk_jones_eta(
     n: int, alpha: float, solved: MutableMapping[tuple[int, float], float] | None = None
 ) -> float:
-    """The level of each quantile at which the whole band holds with probability 1 - alpha; relative error 1e-10.
+    """The level of each quantile at which the whole band holds with probability 1 - alpha; relative
+    error 1e-10.
 
-    The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated, in seconds for n in
-    the thousands. ``solved`` holds levels by (n, alpha), to which a new one is added; by default those of this
-    process.
+    The band is that of Berk and Jones (1979); its joint level is computed exactly, not
+    approximated, in seconds for n in the thousands. ``solved`` holds levels by (n, alpha), to which
+    a new one is added; by default those of this process.
     """
     check_count("n", n)
     check_alpha(alpha)
@@ -58,42 +62,46 @@ def _solve_eta(n: int, alpha: float) -> float:
     def excess(log_eta: float) -> float:
         return math.log(crossing(berk_jones(n, math.exp(log_eta))) / alpha)
 
-    # The probability that some quantile fails is at least eta (one quantile alone) and at most n eta (union bound).
-    return math.exp(
-        brentq(excess, math.log(alpha / n) - 1e-6, math.log(alpha) + 1e-6, xtol=1e-11, rtol=1e-11)
-    )
+    # The probability that some quantile fails is at least eta (one quantile alone) and at most n
+    # eta (union bound).
+    lowest = math.log(alpha / n) - 1e-6
+    highest = math.log(alpha) + 1e-6
+    return math.exp(brentq(excess, lowest, highest, xtol=1e-11, rtol=1e-11))
 
 
 def crossing(lower: np.ndarray) -> float:
-    """P(U_(i) < lower_i for some i) for the order statistics of n uniform draws; ``lower`` is non-decreasing.
+    """P(U_(i) < lower_i for some i) for the order statistics of n uniform draws; ``lower`` is
+    non-decreasing.
 
-    The draws are a Poisson process of rate n, conditioned on n points. In ascending order, the first i to fail is the first
-    for which at least i points lie below lower_i. The failing masses are summed, so no digits cancel, however small the
-    result. Each step to the next lower_i convolves the distribution of the count with a Poisson distribution. Counts whose
-    probability is below 1e-20 of the whole are dropped. The time is O(n^2) at worst.
+    The draws are a Poisson process of rate n, conditioned on n points. In ascending order, the
+    first i to fail is the first for which at least i points lie below lower_i. The failing masses
+    are summed, so no digits cancel, however small the result. Each step to the next lower_i
+    convolves the distribution of the count with a Poisson distribution. Counts whose probability is
+    below 1e-20 of the whole are dropped. The time is O(n^2) at worst.
     """
     n = len(lower)
     log_factorials = gammaln(np.arange(n + 1) + 1.0)
     log_total = n * math.log(n) - n - log_factorials[n]
-    start, mass, failed = (
-        0,
-        np.ones(1),
-        0.0,
-    )  # mass[k]: chance of ``start + k`` points so far, none failed
-    for rank, gap, left in zip(
-        range(1, n + 1), np.diff(lower, prepend=0.0), n * (1 - lower), strict=True
-    ):
+    expected = n * np.diff(lower, prepend=0.0)  # points between two neighbouring lower_i
+    points_left = n * (1 - lower)
+    failed = 0.0
+    start = 0
+    mass = np.ones(1)  # mass[k]: chance of ``start + k`` points so far, none failed
+    for rank, (gap, left) in enumerate(zip(expected, points_left, strict=True), 1):
         # The Poisson probabilities, cut where the remaining tail is below 1e-20, or at n.
-        counts = np.arange(min(int(n * gap + 12 * math.sqrt(n * gap) + 30), n + 1))
-        mass = np.convolve(
-            mass, np.exp(xlogy(counts, n * gap) - n * gap - log_factorials[: len(counts)])
-        )
-        mass, over = mass[: rank - start], mass[max(rank - start, 0) : n + 1 - start]
+        counts = np.arange(min(int(gap + 12 * math.sqrt(gap) + 30), n + 1))
+        log_poisson = xlogy(counts, gap) - gap - log_factorials[: len(counts)]
+        mass = np.convolve(mass, np.exp(log_poisson))
+        over = mass[max(rank - start, 0) : n + 1 - start]
+        mass = mass[: rank - start]
+
         # Counts above the limit fail here; they contribute if the rest of the n points come later.
         later = n - max(rank, start) - np.arange(len(over))
-        failed += over @ np.exp(xlogy(later, left) - left - log_factorials[later] - log_total)
+        log_later = xlogy(later, left) - left - log_factorials[later] - log_total
+        failed += over @ np.exp(log_later)
         if not mass.size:
             break
         first = int(np.argmax(mass > 1e-20 * mass.sum()))
-        start, mass = start + first, mass[first:]
+        start += first
+        mass = mass[first:]
     return float(failed)

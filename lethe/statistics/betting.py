@@ -1,19 +1,23 @@
-"""Bounds of a mean and of a standard deviation by betting (Waudby-Smith and Ramdas 2024, section 4).
+"""Bounds of a mean and of a standard deviation by betting (Waudby-Smith and Ramdas 2024, section
+4).
 
-A bet against the claim "the mean is at least m" can refute the claim. With stakes lambda_t fixed before X_t is seen, the
-capital prod (1 + lambda_t (m - X_t)) is a non-negative supermartingale if the mean is at least m. By Ville's inequality it
-ever reaches 1 / alpha with probability at most alpha. The bound is the smallest refuted m. The bound depends on the order of
-the draws, which must be the order of sampling.
+A bet against the claim "the mean is at least m" can refute the claim. With stakes lambda_t fixed
+before X_t is seen, the capital prod (1 + lambda_t (m - X_t)) is a non-negative supermartingale if
+the mean is at least m. By Ville's inequality it ever reaches 1 / alpha with probability at most
+alpha. The bound is the smallest refuted m. The bound depends on the order of the draws, which must
+be the order of sampling.
 
-The stake is the same within a block of draws, and follows from what is still missing and what is still to come (Voráček and
-Orabona 2025): s = sqrt(2 (G - c) / (draws left * variance)), where G = ln(1 / alpha) and c is the log capital at the start
-of the block. With third central moment k, a stake of s gains less than the variance alone says if k > 0, by the next term of
-ln(1 + u), so lambda = s / (1 + 2/3 s k / variance), with a divisor within `DIVISORS`, and capped.
+The stake is the same within a block of draws, and follows from what is still missing and what is
+still to come (Voráček and Orabona 2025): s = sqrt(2 (G - c) / (draws left * variance)), where G =
+ln(1 / alpha) and c is the log capital at the start of the block. With third central moment k, a
+stake of s gains less than the variance alone says if k > 0, by the next term of ln(1 + u), so
+lambda = s / (1 + 2/3 s k / variance), with a divisor within `DIVISORS`, and capped.
 
-The claims refuted in this way are all m from a point on. For let F(c) be the log capital within a block that starts with c
-below G. The elasticity of lambda in G - c is at most 1, so with u_t = lambda (m - X_t) and u / (1 + u) <= ln(1 + u), the
-derivative of F is at least 1 - (F - c) / (G - c), hence not negative while F <= G: F cannot fall below G once it is there.
-Every factor grows with m, so by induction a larger m has more capital at the end of each block, until it is refuted.
+The claims refuted in this way are all m from a point on. For let F(c) be the log capital within a
+block that starts with c below G. The elasticity of lambda in G - c is at most 1, so with u_t =
+lambda (m - X_t) and u / (1 + u) <= ln(1 + u), the derivative of F is at least 1 - (F - c) / (G -
+c), hence not negative while F <= G: F cannot fall below G once it is there. Every factor grows with
+m, so by induction a larger m has more capital at the end of each block, until it is refuted.
 """
 
 import math
@@ -22,20 +26,22 @@ import numpy as np
 
 from lethe.statistics.checks import check_alpha, check_scores
 
-CAP = 0.9  # the largest stake, as a share of the largest stake that cannot lose all capital; fixed beforehand
+# The largest stake, as a share of the largest that cannot lose all capital; fixed beforehand.
+CAP = 0.9
 PRIOR = 0.5  # each moment of one prior observation, a fair coin
 DIVISORS = (0.5, 1.5)  # least and largest, by which skewness changes a stake
-LEAST_MISSING = (
-    0.3  # log capital: a bet that has almost reached its goal goes on with stakes of this size
-)
-BLOCKS = 24  # of equally many draws, but none longer than LONGEST, with which no product of factors underflows
+# Log capital: a bet that has almost reached its goal goes on with stakes of this size.
+LEAST_MISSING = 0.3
+# Blocks of equally many draws, none longer than LONGEST: no product of its factors underflows.
+BLOCKS = 24
 LONGEST = 128
 TOLERANCE = 1e-9
 TOGETHER = 2**19  # values that one search takes: more of them leave the processor's cache
 
 
 def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
-    """(P,) upper bound of each row's mean, for that row at alpha, from independent draws in sampling order, (P, n).
+    """(P,) upper bound of each row's mean, for that row at alpha, from independent draws in
+    sampling order, (P, n).
 
     The stakes follow the capital if ``recomputed``; otherwise the bound inverts `p_value`.
 
@@ -55,39 +61,46 @@ def mean_lower(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
 def all_ends(
     low: np.ndarray, high: np.ndarray, alpha: float, *others: np.ndarray
 ) -> list[np.ndarray]:
-    """`mean_lower` of the rows of ``low``, `mean_upper` of those of ``high`` and of each other table, in one search, which
-    takes nearly as long for one row as for a hundred.
+    """`mean_lower` of the rows of ``low``, `mean_upper` of those of ``high`` and of each other
+    table, in one search, which takes nearly as long for one row as for a hundred.
     """
     check_alpha(alpha)
-    tables = [1.0 - check_scores(low), *(check_scores(table) for table in (high, *others))]
-    ends = np.split(
-        _smallest_refuted(np.concatenate(tables), alpha),
-        np.cumsum([len(own) for own in tables])[:-1],
-    )
-    return [1.0 - ends[0], *ends[1:]]
+    tables = [1.0 - check_scores(low)]
+    for table in (high, *others):
+        tables.append(check_scores(table))
+    sizes = [len(table) for table in tables]
+    uppers = _smallest_refuted(np.concatenate(tables), alpha)
+    above_low, *ends = np.split(uppers, np.cumsum(sizes)[:-1])
+    return [1.0 - above_low, *ends]
 
 
 def predictable_squares(scores: np.ndarray) -> np.ndarray:
-    """(P, n) Z_t = (X_t - c_t)^2, where c_t is the mean of the earlier draws and one prior observation of 1/2.
+    """(P, n) Z_t = (X_t - c_t)^2, where c_t is the mean of the earlier draws and one prior
+    observation of 1/2.
 
-    For any c_t, E[Z_t | past] = variance + (mean - c_t)^2, so a bound of the mean of Z bounds the variance (not capped at
-    1/4). For NaN, Z_t is the largest value that a score could give.
+    For any c_t, E[Z_t | past] = variance + (mean - c_t)^2, so a bound of the mean of Z bounds the
+    variance (not capped at 1/4). For NaN, Z_t is the largest value that a score could give.
     """
     judged = ~np.isnan(scores)
     values = np.where(judged, scores, 0.0)
     centres = PRIOR + np.cumsum(values, axis=1) - values
     centres /= 1 + np.cumsum(judged, axis=1) - judged
-    return np.square(np.where(judged, scores - centres, np.maximum(centres, 1 - centres)))
+    farthest = np.maximum(centres, 1 - centres)
+    return np.square(np.where(judged, scores - centres, farthest))
 
 
 def _smallest_refuted(values: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
-    """The smallest mean at which the log capital reaches ln(1 / alpha), approached from the refuted side."""
-    parts = np.array_split(values, max(1, min(len(values), -(-values.size // TOGETHER))))
-    return np.concatenate([_refuted(part, alpha, recomputed) for part in parts])
+    """The smallest mean at which the log capital reaches ln(1 / alpha), approached from the refuted
+    side.
+    """
+    searches = math.ceil(values.size / TOGETHER)
+    blocks = np.array_split(values, max(1, min(len(values), searches)))
+    return np.concatenate([_refuted(block, alpha, recomputed) for block in blocks])
 
 
 def _refuted(values: np.ndarray, alpha: float, recomputed: bool) -> np.ndarray:
-    draws, goal = np.ascontiguousarray(values.T), math.log(1 / alpha)
+    draws = np.ascontiguousarray(values.T)
+    goal = math.log(1 / alpha)
     sizes, skews = _sizes(draws, recomputed)
     bounds = np.ones(len(values))
     at_one = _log_capital(bounds, draws, sizes, skews, goal, recomputed) - goal
@@ -97,39 +110,39 @@ def _refuted(values: np.ndarray, alpha: float, recomputed: bool) -> np.ndarray:
             return np.full(len(mean), -goal)
         if (mean == 1).all():
             return at_one[place]
-        own = (draws, sizes, skews)
-        if len(place) < len(values):
-            own = (draws[:, place], sizes[:, place], skews[:, place])
-        return _log_capital(mean, *own, goal, recomputed) - goal
+        if len(place) == len(values):
+            return _log_capital(mean, draws, sizes, skews, goal, recomputed) - goal
+        columns = draws[:, place], sizes[:, place], skews[:, place]
+        return _log_capital(mean, *columns, goal, recomputed) - goal
 
     refutable = np.flatnonzero(at_one >= 0)
     if refutable.size:
         from scipy.optimize.elementwise import find_root  # a quarter of a second to import
 
-        roots = find_root(
-            excess,
-            (np.zeros(refutable.size), np.ones(refutable.size)),
-            args=(refutable,),
-            tolerances={"xatol": TOLERANCE, "xrtol": 0},
-        )
-        (left, right), (below, _) = roots.bracket, roots.f_bracket
-        bounds[refutable] = np.where(below >= 0, left, right)
+        bracket = (np.zeros(refutable.size), np.ones(refutable.size))
+        tolerances = {"xatol": TOLERANCE, "xrtol": 0}
+        roots = find_root(excess, bracket, args=(refutable,), tolerances=tolerances)
+        left, right = roots.bracket
+        excess_at_left = roots.f_bracket[0]
+        bounds[refutable] = np.where(excess_at_left >= 0, left, right)
     return bounds
 
 
 def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.ndarray:
-    """(P,) p-value of the hypothesis that each row's mean is at least the given mean, from draws in sampling order.
+    """(P,) p-value of the hypothesis that each row's mean is at least the given mean, from draws in
+    sampling order.
 
-    The stakes are sized for ``alpha``; the p-value is valid at any level. The stakes do not follow the capital, so that the
-    p-value falls with the mean at every level.
+    The stakes are sized for ``alpha``; the p-value is valid at any level. The stakes do not follow
+    the capital, so that the p-value falls with the mean at every level.
     """
     scores = check_scores(scores)
     check_alpha(alpha)
-    goal, draws = math.log(1 / alpha), np.ascontiguousarray(scores.T)
+    goal = math.log(1 / alpha)
+    draws = np.ascontiguousarray(scores.T)
     means = np.full(len(scores), mean)
-    return np.minimum(
-        1.0, np.exp(-_log_capital(means, draws, *_sizes(draws, False), goal, recomputed=False))
-    )
+    sizes, skews = _sizes(draws, recomputed=False)
+    log_capital = _log_capital(means, draws, sizes, skews, goal, recomputed=False)
+    return np.minimum(1.0, np.exp(-log_capital))
 
 
 def _log_capital(
@@ -140,7 +153,9 @@ def _log_capital(
     goal: float,
     recomputed: bool,
 ) -> np.ndarray:
-    """(P,) the largest log capital at the end of a block that the bets against each column's ``mean`` reach."""
+    """(P,) the largest log capital at the end of a block that the bets against each column's
+    ``mean`` reach.
+    """
     gains = mean - draws
     with np.errstate(divide="ignore"):
         cap = CAP / (1 - mean)
@@ -151,11 +166,17 @@ def _log_capital(
 
     if not recomputed:
         gains *= stakes(sizes * math.sqrt(goal), skews)
-        return np.maximum(np.cumsum(np.log1p(gains, out=gains), axis=0, out=gains).max(axis=0), 0.0)
-    step, log, best = _block(len(draws), recomputed), np.zeros(len(mean)), np.zeros(len(mean))
+        np.log1p(gains, out=gains)
+        np.cumsum(gains, axis=0, out=gains)
+        return np.maximum(gains.max(axis=0), 0.0)
+
+    step = _block(len(draws), recomputed)
+    log = np.zeros(len(mean))
+    best = np.zeros(len(mean))
     for place, (size, skew) in enumerate(zip(sizes, skews, strict=True)):
+        missing = np.maximum(goal - log, LEAST_MISSING)
         block = gains[place * step : (place + 1) * step]
-        block *= stakes(size * np.sqrt(np.maximum(goal - log, LEAST_MISSING)), skew)
+        block *= stakes(size * np.sqrt(missing), skew)
         block += 1
         log = log + np.log(block.prod(axis=0))
         best = np.maximum(best, log)
@@ -163,24 +184,29 @@ def _log_capital(
 
 
 def _sizes(draws: np.ndarray, recomputed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """By block and column, from earlier draws: sqrt(2 / (draws left * variance)), and 2/3 of the third moment / variance."""
-    n = len(draws)
+    """By block and column, from earlier draws: sqrt(2 / (draws left * variance)), and 2/3 of the
+    third moment / variance.
+    """
+    n, columns = draws.shape
     starts = np.arange(0, n, _block(n, recomputed))
-    counts, moments = 1 + starts[:, None], []
+    counts = 1 + starts[:, None]
+    moments = []
     power = np.ones_like(draws)
     for _ in range(3):
         power = power * draws
         sums = np.cumsum(np.add.reduceat(power, starts, axis=0), axis=0)
-        moments.append(
-            (PRIOR + np.concatenate([np.zeros((1, draws.shape[1])), sums[:-1]])) / counts
-        )
+        sums_before = np.concatenate([np.zeros((1, columns)), sums[:-1]])
+        moments.append((PRIOR + sums_before) / counts)
+
     mean, second, third = moments
     variance = second - mean**2
+    skew = third - 3 * mean * second + 2 * mean**3
     left = (n - starts)[:, None] if recomputed else n
-    return np.sqrt(2 / (left * variance)), 2 / 3 * (
-        third - 3 * mean * second + 2 * mean**3
-    ) / variance
+    return np.sqrt(2 / (left * variance)), 2 / 3 * skew / variance
 
 
 def _block(n: int, recomputed: bool) -> int:
-    return min(-(-n // BLOCKS), LONGEST) if recomputed else 1
+    """The number of draws that share a stake."""
+    if not recomputed:
+        return 1
+    return min(math.ceil(n / BLOCKS), LONGEST)

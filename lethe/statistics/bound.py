@@ -1,7 +1,8 @@
 """A bound with its guarantee: only this module words guarantees and rounds bounds.
 
-A `Bound` keeps its guarantee from the function that proves it to the page, the command line, JSON and MLflow. A rounded
-bound must never promise more than was proven, so an upper bound is rounded up and a lower bound down.
+A `Bound` keeps its guarantee from the function that proves it to the page, the command line, JSON
+and MLflow. A rounded bound must never promise more than was proven, so an upper bound is rounded up
+and a lower bound down.
 """
 
 import html
@@ -22,7 +23,9 @@ ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, None: ROUND_HALF_EVEN}
 
 
 class Covers(StrEnum):
-    """The scope of a bound: the claim that fails with probability at most alpha, and ``on``, how a clause ends on it."""
+    """The scope of a bound: the claim that fails with probability at most alpha, and ``on``, how a
+    clause ends on it.
+    """
 
     on: str
 
@@ -72,7 +75,9 @@ class Covers(StrEnum):
 
 
 class Assumes(StrEnum):
-    """The assumptions of bounds on sampled answers; a bound of another kind names its own assumption."""
+    """The assumptions of bounds on sampled answers; a bound of another kind names its own
+    assumption.
+    """
 
     DRAWS = "independent draws of one prompt"
     DRAWS_IN_ORDER = "independent draws of one prompt, in sampling order"
@@ -91,8 +96,12 @@ AMONG = re.compile(
 # The assumption of a bound for one fixed prompt, restated for draws that each have a random prompt.
 ASSUMES_IN_LANGUAGE = {
     "independent draws of one prompt": "independent draws of prompt and answer together",
-    "independent draws within each prompt": "independent draws of prompt and answer together within each question",
-    "independent answers to each question": "independent draws of prompt and answer together to each question",
+    "independent draws within each prompt": (
+        "independent draws of prompt and answer together within each question"
+    ),
+    "independent answers to each question": (
+        "independent draws of prompt and answer together to each question"
+    ),
 }
 
 
@@ -100,16 +109,18 @@ ASSUMES_IN_LANGUAGE = {
 class Bound:
     """One bound, with its side, scope, error probability, assumption and method.
 
-    An upper bound is at least the true value, a lower bound at most; the ``value``, unrounded, is a number or infinity. It
-    fails with probability at most ``alpha``, which is `CERTAIN` (0) for a bound that cannot fail. ``n`` is the number of
-    draws behind it; None where no single number applies.
+    An upper bound is at least the true value, a lower bound at most; the ``value``, unrounded, is a
+    number or infinity. It fails with probability at most ``alpha``, which is `CERTAIN` (0) for a
+    bound that cannot fail. ``n`` is the number of draws behind it; None where no single number
+    applies.
 
-    >>> bound = Bound(0.0757107937, "upper", 0.05, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", 100)
+    >>> rest = (Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", 100)
+    >>> bound = Bound(0.0757107937, "upper", 0.05, *rest)
     >>> bound.significant(), bound.percent()
     ('0.07572', '7.6%')
     >>> print(bound.level())
     with probability 0.95 (α = 0.05)
-    >>> Bound(1.7e-6, "lower", CERTAIN, Covers.ONE_PROMPT, "exact probabilities", "answer tree").level()
+    >>> Bound(1.7e-6, "lower", CERTAIN, *rest).level()
     'with certainty'
     """
 
@@ -124,31 +135,33 @@ class Bound:
     def __post_init__(self) -> None:
         check(self.value > -math.inf, "value", self.value, "a number, or infinity")  # nor NaN
         check(self.side in get_args(Side), "side", self.side, "upper or lower")
-        if not 0 <= self.alpha < 1:
-            raise BadValue(
-                "alpha", self.alpha, "a number between 0 and 1, or 0 for a bound that cannot fail"
-            )
+        legal = "a number between 0 and 1, or 0 for a bound that cannot fail"
+        check(0 <= self.alpha < 1, "alpha", self.alpha, legal)
         if not isinstance(self.covers, Covers):
-            raise BadValue(
-                "covers", self.covers, f"one of {', '.join(map(repr, map(str, Covers)))}"
-            )
+            scopes = ", ".join(repr(str(scope)) for scope in Covers)
+            raise BadValue("covers", self.covers, f"one of {scopes}")
 
     def rounded(self, digits: int = 3) -> Decimal:
         """The value with ``digits`` decimals: an upper bound rounded up, a lower bound down."""
         return rounded(self.value, digits, self.side)
 
     def number(self, digits: int = 3) -> str:
+        """`rounded` as text, with commas between thousands."""
         return _shown(self.rounded(digits), grouped=True)
 
     def percent(self, digits: int = 1) -> str:
+        """The value as a percentage with ``digits`` decimals, rounded outward."""
         return as_percent(rounded(exact(self.value) * 100, digits, self.side))
 
     def significant(self, digits: int = 4) -> str:
-        """The value with ``digits`` significant digits, for printed tables, whose columns hold values of any size."""
+        """The value with ``digits`` significant digits, for printed tables, whose columns hold
+        values of any size.
+        """
         return _shown(significant(self.value, digits, self.side))
 
     @property
     def certain(self) -> bool:
+        """Whether the bound cannot fail."""
         return self.alpha == CERTAIN
 
     @property
@@ -167,16 +180,23 @@ class Bound:
         return words.format(of=of)
 
     def level(self) -> str:
+        """The probability with which the bound holds, as words."""
         return level(self.alpha)
 
     def guarantee(self, of: str = "the prompts") -> str:
+        """Scope, probability and assumption, as the end of a clause."""
         return f"{self.on(of)}, {self.level()}, assuming {self.assumes}"
 
     def sentence(self, quantity: str = "", of: str = "the prompts", percent: bool = False) -> str:
+        """The whole claim, such as "P(leak) is at most 0.08 on any one of ...", with its method."""
         shown = self.percent() if percent else self.significant()
-        claim = f"{quantity} is {self.relation} {shown}" if quantity else f"{self.relation} {shown}"
-        draws = f", n = {self.n:,}" if self.n is not None else ""
-        return f"{claim[:1].upper()}{claim[1:]} {self.guarantee(of)} ({self.method}{draws})."
+        claim = f"{self.relation} {shown}"
+        if quantity:
+            claim = f"{quantity} is {claim}"
+        method = self.method
+        if self.n is not None:
+            method = f"{method}, n = {self.n:,}"
+        return f"{claim[:1].upper()}{claim[1:]} {self.guarantee(of)} ({method})."
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON; `from_dict` reads them."""
@@ -189,27 +209,35 @@ class Bound:
         return cls(**{**values, "value": value, "covers": Covers(values["covers"])})
 
     def in_language(self) -> Self:
-        """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer."""
+        """The same bound, restated for draws that each consist of a random prompt of a declared
+        language and its answer.
+        """
         assumes = str(self.assumes)
         for plain, drawn in ASSUMES_IN_LANGUAGE.items():
             assumes = assumes.replace(plain, drawn)
-        name = f"{self.covers.name.removesuffix('_PROMPT')}_IN_LANGUAGE"  # ONE_PROMPT becomes ONE_IN_LANGUAGE
-        return replace(self, covers=Covers.__members__.get(name, self.covers), assumes=assumes)
+        scope = self.covers.name.removesuffix("_PROMPT")  # ONE_PROMPT becomes ONE_IN_LANGUAGE
+        covers = Covers.__members__.get(f"{scope}_IN_LANGUAGE", self.covers)
+        return replace(self, covers=covers, assumes=assumes)
 
     def guarantee_dict(self) -> dict[str, object]:
         """`as_dict` without the value, for a file that holds the value under a key of its own."""
-        return {key: value for key, value in self.as_dict().items() if key != "value"}
+        guarantee = self.as_dict()
+        del guarantee["value"]
+        return guarantee
 
     def __str__(self) -> str:
         return self.sentence()
 
     def _repr_html_(self) -> str:
-        return f'<p class="bound" title="{html.escape(self.guarantee())}">{html.escape(self.sentence())}</p>'
+        title = html.escape(self.guarantee())
+        return f'<p class="bound" title="{title}">{html.escape(self.sentence())}</p>'
 
 
 def both_ends(lower: float, upper: float, *guarantee: Any) -> tuple[Bound, Bound]:
     """Two ends that share a guarantee: alpha, covers, assumes, method and n of `Bound`."""
-    return Bound(float(lower), "lower", *guarantee), Bound(float(upper), "upper", *guarantee)
+    at_least = Bound(float(lower), "lower", *guarantee)
+    at_most = Bound(float(upper), "upper", *guarantee)
+    return at_least, at_most
 
 
 @dataclass(frozen=True)
@@ -233,7 +261,9 @@ class Interval:
 
 
 def level(alpha: float) -> str:
-    """The probability, as text, with which a bound at ``alpha`` holds; rounding alpha up rounds the probability down."""
+    """The probability, as text, with which a bound at ``alpha`` holds; rounding alpha up rounds the
+    probability down.
+    """
     if alpha == CERTAIN:
         return "with certainty"
     shown = significant(alpha, 3, "upper")
@@ -246,7 +276,9 @@ def coverage(alpha: float) -> str:
 
 
 def joint_level(*alphas: float) -> str:
-    """A lower bound, as text, of the probability that bounds at ``alphas`` hold together, under any dependence."""
+    """A lower bound, as text, of the probability that bounds at ``alphas`` hold together, under any
+    dependence.
+    """
     shown = sum((significant(alpha, 3, "upper") for alpha in alphas), Decimal(0))
     return f"with probability {_complement(min(shown, Decimal(1)))} at least"
 
@@ -265,28 +297,31 @@ def rounded(value: float | Decimal, digits: int, side: Side | None = None) -> De
 def significant(value: float | Decimal, digits: int = 4, side: Side | None = None) -> Decimal:
     """The value with a fixed number of significant digits, rounded as `rounded` does."""
     number = exact(value)
-    return (
-        Context(prec=digits, rounding=ROUNDING[side]).create_decimal(number)
-        if number.is_finite()
-        else number
-    )
+    if not number.is_finite():
+        return number
+    return Context(prec=digits, rounding=ROUNDING[side]).create_decimal(number)
 
 
 def two_digits(number: Decimal, side: Side | None = None) -> Decimal:
     """The number with two significant digits, a whole one from 10 on, rounded as `rounded` does."""
     for _ in range(2):  # 9.97 becomes 10.0, then 10
-        number = rounded(number, max(0, 1 - number.adjusted()) if number else 0, side)
+        digits = max(0, 1 - number.adjusted()) if number else 0
+        number = rounded(number, digits, side)
     return number
 
 
 def exact(value: float | Decimal) -> Decimal:
     """The shortest decimal that parses to ``value``, which is also the number in the JSON."""
-    return value if isinstance(value, Decimal) else Decimal(repr(float(value) + 0.0))  # no -0.0
+    if isinstance(value, Decimal):
+        return value
+    return Decimal(repr(float(value) + 0.0))  # no -0.0
 
 
 def as_percent(rounded_percent: Decimal) -> str:
     """A rounded percentage as text; 0% and 100% have no decimals."""
-    return f"{rounded_percent:.0f}%" if rounded_percent in (0, 100) else f"{rounded_percent:f}%"
+    if rounded_percent in (0, 100):
+        return f"{rounded_percent:.0f}%"
+    return f"{rounded_percent:f}%"
 
 
 def _complement(alpha: Decimal) -> str:
@@ -299,7 +334,9 @@ def _shown(value: Decimal, grouped: bool = False) -> str:
         return "∞"
     if grouped:
         return f"{value:,}"
-    return f"{value:f}" if -7 < value.adjusted() < 15 else f"{value:e}"
+    if -7 < value.adjusted() < 15:
+        return f"{value:f}"
+    return f"{value:e}"
 
 
 def _plain_decimal(value: Decimal) -> str:
@@ -308,4 +345,9 @@ def _plain_decimal(value: Decimal) -> str:
 
 
 def _plain(value: object) -> object:
-    return str(value) if isinstance(value, StrEnum) else None if value == math.inf else value
+    """A field of a bound for JSON, which has no infinity."""
+    if isinstance(value, StrEnum):
+        return str(value)
+    if value == math.inf:
+        return None
+    return value

@@ -1,12 +1,14 @@
-"""Metrics of a whole output distribution, corrected where the paper errs, and tighter bounds by methods fixed beforehand.
+"""Metrics of a whole output distribution, corrected where the paper errs, and tighter bounds by
+methods fixed beforehand.
 
-Source: Scholten, Günnemann and Schwinn, "A Probabilistic Perspective on Unlearning and Alignment for Large Language
-Models", section 4; "the paper" in this module.
+Source: Scholten, Günnemann and Schwinn, "A Probabilistic Perspective on Unlearning and Alignment
+for Large Language Models", section 4; "the paper" in this module.
 
-For one prompt, X_1..X_n in [0, 1] are the scores of n independent answers, and F_n is their empirical distribution
-function. Every bound holds with probability 1 - alpha over these draws, for its own prompt; no assumption is made
-about the distribution. All functions take ``scores`` of shape (prompts, n) and process all prompts in one call. Taking the
-smaller of two bounds at one alpha is not valid.
+For one prompt, X_1..X_n in [0, 1] are the scores of n independent answers, and F_n is their
+empirical distribution function. Every bound holds with probability 1 - alpha over these draws, for
+its own prompt; no assumption is made about the distribution. All functions take ``scores`` of shape
+(prompts, n) and process all prompts in one call. Taking the smaller of two bounds at one alpha is
+not valid.
 """
 
 from collections.abc import MutableMapping
@@ -46,6 +48,7 @@ class _PerPrompt:
     assumes: str
 
     def bounds(self, name: str) -> list[Bound]:
+        """Each prompt's value of this name, with its guarantee."""
         return self._bounds(name, getattr(self, name))
 
     def _bounds(self, name: str, values: np.ndarray) -> list[Bound]:
@@ -58,10 +61,11 @@ class _PerPrompt:
 class PaperBounds(_PerPrompt):
     """The paper's values for each prompt: arrays of shape (P,), and tables (P, T) for T thresholds.
 
-    ``m_bin`` bounds the probability of a score of 1 (NaN unless all scores of the prompt are 0 or 1). ``m_gen`` bounds
-    P(X > x) for all x at once; ``empirical_tail`` is the share of the draws. ``m_mu`` bounds the mean, ``m_sigma`` the
-    standard deviation. ``*_lower`` are lower bounds, each one-sided by itself. ``leaking`` counts the scores of 1 and the
-    missing scores (NaN where ``m_bin`` is NaN). ``ed_score`` is a development score without a guarantee.
+    ``m_bin`` bounds the probability of a score of 1 (NaN unless all scores of the prompt are 0 or
+    1). ``m_gen`` bounds P(X > x) for all x at once; ``empirical_tail`` is the share of the draws.
+    ``m_mu`` bounds the mean, ``m_sigma`` the standard deviation. ``*_lower`` are lower bounds, each
+    one-sided by itself. ``leaking`` counts the scores of 1 and the missing scores (NaN where
+    ``m_bin`` is NaN). ``ed_score`` is a development score without a guarantee.
     """
 
     n: int
@@ -94,11 +98,13 @@ def paper_bounds(
     rho: float = 2.0,
     missing: Literal["refuse", "worst"] = "refuse",
 ) -> PaperBounds:
-    """All of the paper's metrics for each prompt: ``scores`` in [0, 1], (P, n), one row per prompt; a vector is one prompt.
+    """All of the paper's metrics for each prompt: ``scores`` in [0, 1], (P, n), one row per prompt;
+    a vector is one prompt.
 
-    ``thresholds`` are the x at which P(X > x) is bounded, ``rho`` is the weight of the standard deviation in ``ed_score``.
-    With ``missing`` "worst", a NaN counts as 1 in upper bounds and as 0 in lower bounds; ``m_sigma`` holds for any value of
-    the missing score, and the plain statistics count NaN as 1. With "refuse", a NaN is an error.
+    ``thresholds`` are the x at which P(X > x) is bounded, ``rho`` is the weight of the standard
+    deviation in ``ed_score``. With ``missing`` "worst", a NaN counts as 1 in upper bounds and as 0
+    in lower bounds; ``m_sigma`` holds for any value of the missing score, and the plain statistics
+    count NaN as 1. With "refuse", a NaN is an error.
 
     >>> bounds = paper_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> bounds.m_bin.round(4).tolist(), bounds.m_mu.round(4).tolist()
@@ -109,12 +115,13 @@ def paper_bounds(
     thresholds = np.asarray(thresholds, dtype=np.float64)
     n = scores.shape[1]
     values: dict[str, Any] = in_blocks(lambda block: _values(block, alpha, thresholds), scores)
-    absent, successes, above, e = (
-        values.pop("absent"),
-        values["leaking"],
-        values["empirical_tail"],
-        dkw(n, alpha),
-    )
+    absent = values.pop("absent")
+    successes = values["leaking"]
+    above = values["empirical_tail"]
+    e = dkw(n, alpha)
+    # Missing scores are stored as 1, so they lie above every threshold below 1; in the lower bound
+    # they must count as 0.
+    judged_above = above - np.minimum(absent[:, None] / n, above)
     return PaperBounds(
         n=n,
         alpha=alpha,
@@ -123,19 +130,21 @@ def paper_bounds(
         m_bin=binary_upper(successes, n, alpha),
         m_bin_lower=binary_lower(successes - absent, n, alpha),
         m_gen=np.minimum(1.0, above + e),
-        # Missing scores are stored as 1, so they lie above every threshold below 1; here they must count as 0.
-        m_gen_lower=np.maximum(0.0, above - np.minimum(absent[:, None] / n, above) - e),
+        m_gen_lower=np.maximum(0.0, judged_above - e),
         **values,
     )
 
 
 def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of `PaperBounds` that one block of rows gives, and the numbers of missing scores."""
     n = scores.shape[1]
     absent = np.isnan(scores)
     count = np.count_nonzero(absent, axis=1)
     if count.any():
         scores = np.where(absent, 1.0, scores)
-    ordered, mean = np.sort(scores, axis=1), scores.mean(axis=1)
+    ordered = np.sort(scores, axis=1)
+    mean = scores.mean(axis=1)
+    e = dkw(n, alpha)
     binary = ((scores == 0) | (scores == 1)).all(axis=1)
     return {
         "absent": count,
@@ -144,45 +153,59 @@ def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[st
         "sd": scores.std(axis=1, mean=mean[:, None]),
         "max": ordered[:, -1],
         "empirical_tail": tail(ordered, thresholds),
-        "m_mu": mean_upper(ordered, dkw(n, alpha)),
-        "m_mu_lower": mean_lower(ordered, dkw(n, alpha), count),
+        "m_mu": mean_upper(ordered, e),
+        "m_mu_lower": mean_lower(ordered, e, count),
         "m_sigma": np.sqrt(variance_upper(ordered, dkw(n, alpha, sides=2), count)),
     }
 
 
 def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
-    """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1); NaN successes stay NaN."""
-    successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
+    """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1); NaN successes
+    stay NaN.
+    """
+    successes = np.asarray(successes, dtype=np.float64)
+    n = np.asarray(n)
     with np.errstate(invalid="ignore"):
         others = np.maximum(n - successes, 1)
         if alpha < TINY_ALPHA:  # 1 - alpha would round
-            return np.where(successes >= n, 1.0, betainccinv(successes + 1, others, alpha))
-        return np.where(successes >= n, 1.0, betaincinv(successes + 1, others, 1 - alpha))
+            ends = betainccinv(successes + 1, others, alpha)
+        else:
+            ends = betaincinv(successes + 1, others, 1 - alpha)
+        return np.where(successes >= n, 1.0, ends)
 
 
 def binary_lower(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
     """The Clopper-Pearson lower bound, one-sided at alpha."""
-    successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
+    successes = np.asarray(successes, dtype=np.float64)
+    n = np.asarray(n)
     with np.errstate(invalid="ignore"):
         ends = betaincinv(np.maximum(successes, 1), n - successes + 1, alpha)
         return np.where(successes == 0, 0.0, ends) + 0.0 * successes  # NaN successes stay NaN
 
 
 def pooled_upper(leaks: float, n: int, alpha: float) -> float:
-    """Upper bound of the average probability over questions, from their ``leaks`` among ``n`` answers, equally many to each.
+    """Upper bound of the average probability over questions, from their ``leaks`` among ``n``
+    answers, equally many to each.
 
-    Clopper-Pearson on the pooled count holds for unequal probabilities at alpha <= 1/4, except at n - 1 leaks (Hoeffding,
-    Annals of Mathematical Statistics 27, 1956, Theorem 4). There Markov's inequality on the one clean answer is exact.
+    Clopper-Pearson on the pooled count holds for unequal probabilities at alpha <= 1/4, except at n
+    - 1 leaks (Hoeffding, Annals of Mathematical Statistics 27, 1956, Theorem 4). There Markov's
+    inequality on the one clean answer is exact.
 
     >>> round(pooled_upper(3, 100, 0.05), 4), pooled_upper(99, 100, 0.05)
     (0.0757, 0.9995)
     """
-    return 1 - alpha / n if leaks == n - 1 else float(binary_upper(leaks, n, alpha))
+    if leaks == n - 1:
+        return 1 - alpha / n
+    return float(binary_upper(leaks, n, alpha))
 
 
 def pooled_lower(leaks: float, n: int, alpha: float) -> float:
-    """Lower bound of the average probability over questions: as `pooled_upper`, with Markov's inequality at one leak."""
-    return alpha / n if leaks == 1 else float(binary_lower(leaks, n, alpha))
+    """Lower bound of the average probability over questions: as `pooled_upper`, with Markov's
+    inequality at one leak.
+    """
+    if leaks == 1:
+        return alpha / n
+    return float(binary_lower(leaks, n, alpha))
 
 
 def leak_bounds(counts: ArrayLike, sizes: ArrayLike, alpha: float) -> list[Bound]:
@@ -190,10 +213,10 @@ def leak_bounds(counts: ArrayLike, sizes: ArrayLike, alpha: float) -> list[Bound
     counts, sizes = np.broadcast_arrays(np.asarray(counts, dtype=np.float64), np.asarray(sizes))
     values = binary_upper(counts, sizes, alpha)
     side, method = PROVEN["m_bin"]
-    return [
-        Bound(value, side, alpha, Covers.ONE_PROMPT, Assumes.DRAWS, method, n)
-        for value, n in zip(values.tolist(), sizes.tolist(), strict=True)
-    ]
+    bounds = []
+    for value, n in zip(values.tolist(), sizes.tolist(), strict=True):
+        bounds.append(Bound(value, side, alpha, Covers.ONE_PROMPT, Assumes.DRAWS, method, n))
+    return bounds
 
 
 def tail(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
@@ -207,19 +230,23 @@ def counts_up_to(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 
 def mean_upper(ordered: np.ndarray, e: float) -> np.ndarray:
-    """M_mu: 1 - integral of max(F_n - e, 0), on the distinct data points, 0 and 1 (the paper's Metric 3).
+    """M_mu: 1 - integral of max(F_n - e, 0), on the distinct data points, 0 and 1 (the paper's
+    Metric 3).
 
-    Between two data points F_n is constant, so this grid is the best one. A repeated point spans a cell of no width.
+    Between two data points F_n is constant, so this grid is the best one. A repeated point spans a
+    cell of no width.
     """
-    levels = np.maximum(np.arange(ordered.shape[1] + 1) / ordered.shape[1] - e, 0)
+    n = ordered.shape[1]
+    levels = np.maximum(np.arange(n + 1) / n - e, 0)
     return 1 - levels[-1] + ordered @ np.diff(levels)  # the same sum, by parts
 
 
 def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> np.ndarray:
-    """Lower bound of the mean: 1 - sum (tau_i - tau_{i-1}) min(F_n(tau_i) + e, 1) on the distinct data points, 0 and 1.
+    """Lower bound of the mean: 1 - sum (tau_i - tau_{i-1}) min(F_n(tau_i) + e, 1) on the distinct
+    data points, 0 and 1.
 
-    The paper takes F_n at the right end of a cell, which is weak for few points (0 for scores that are all 0 or 1).
-    ``missing`` scores of each row are stored as 1 but count as 0 here.
+    The paper takes F_n at the right end of a cell, which is weak for few points (0 for scores that
+    are all 0 or 1). ``missing`` scores of each row are stored as 1 but count as 0 here.
     """
     rows, n = ordered.shape
     first_of_equals = np.ones(ordered.shape, dtype=bool)
@@ -228,8 +255,10 @@ def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> 
     places = np.flatnonzero(first_of_equals)
     sizes = np.count_nonzero(first_of_equals, axis=1)
     starts = np.cumsum(sizes) - sizes  # of each row, among the distinct points
+
     # n F_n at a point is the position of the point's last copy in its row.
-    counts = np.append(places[1:], rows * n) - np.repeat(np.arange(rows) * n - missing, sizes)
+    row_starts = np.arange(rows) * n - missing
+    counts = np.append(places[1:], rows * n) - np.repeat(row_starts, sizes)
     widths = np.diff(values[places], prepend=0.0)
     widths[starts] = ordered[:, 0]
     covered = np.add.reduceat(widths * np.minimum(counts / n + e, 1), starts)
@@ -237,11 +266,13 @@ def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> 
 
 
 def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> np.ndarray:
-    """M_sigma squared, in the corrected form (not capped at 1/4), on the data points and a grid of cells of width .01.
+    """M_sigma squared, in the corrected form (not capped at 1/4), on the data points and a grid of
+    cells of width .01.
 
-    The value of a row is eta_{K-1} + sum d_i F(tau_i), where F is the upper band if d_i > 0, else the lower band. The
-    paper prints a further term -eta_0 F(tau_0), which omits the mass at 0; with that term the value is not a bound.
-    ``missing`` scores of each row are stored as 1 but may have any value: 0 in the upper side, 1 in the lower.
+    The value of a row is eta_{K-1} + sum d_i F(tau_i), where F is the upper band if d_i > 0, else
+    the lower band. The paper prints a further term -eta_0 F(tau_0), which omits the mass at 0; with
+    that term the value is not a bound. ``missing`` scores of each row are stored as 1 but may have
+    any value: 0 in the upper side, 1 in the lower.
     """
     rows, n = ordered.shape
     joined = np.concatenate([ordered, np.broadcast_to(SIGMA_GRID, (rows, len(SIGMA_GRID)))], axis=1)
@@ -250,34 +281,32 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     np.not_equal(joined[:, 1:], joined[:, :-1], out=last_of_equals[:, :-1])
     sizes = np.count_nonzero(last_of_equals, axis=1)
     places = np.flatnonzero(last_of_equals)
-    grid = joined.ravel()[
-        places
-    ]  # the distinct points of all rows, concatenated; rows have unequal lengths
+    grid = joined.ravel()[places]  # the distinct points of all rows, one row after the other
     first = np.cumsum(sizes) - sizes
     last = first + sizes - 1
     # n F_n at a point: the entries up to its last copy, minus those of the fixed grid.
-    counts = (
-        places
-        + 1
-        - np.repeat(np.arange(rows) * joined.shape[1], sizes)
-        - np.searchsorted(SIGMA_GRID, grid, "right")
-    )
-    above = np.minimum((counts + np.repeat(np.broadcast_to(missing, rows), sizes)) / n + e, 1)
+    row_starts = np.repeat(np.arange(rows) * joined.shape[1], sizes)
+    counts = places + 1 - row_starts - np.searchsorted(SIGMA_GRID, grid, "right")
+    missing_at = np.repeat(np.broadcast_to(missing, rows), sizes)
+    above = np.minimum((counts + missing_at) / n + e, 1)
     below = np.maximum(counts / n - e, 0)
 
     widths = np.append(np.diff(grid), 0)
     widths[last] = 0  # no cell leads from one row to the next
     largest_mean = 1 - np.add.reduceat(widths * below, first)
-    smallest_mean = np.maximum(0, 1 - np.add.reduceat(widths * np.append(above[1:], 0), first))
-    # The distance of a point to the farther mean is its distance to their midpoint plus half their difference.
-    middle, half = (largest_mean + smallest_mean) / 2, (largest_mean - smallest_mean) / 2
+    above_next = np.append(above[1:], 0)
+    smallest_mean = np.maximum(0, 1 - np.add.reduceat(widths * above_next, first))
+
+    # The distance of a point to the farther mean is its distance to their midpoint plus half their
+    # difference.
+    middle = (largest_mean + smallest_mean) / 2
+    half = (largest_mean - smallest_mean) / 2
     farthest = np.square(np.abs(grid - np.repeat(middle, sizes)) + np.repeat(half, sizes))
     eta = np.maximum(farthest[:-1], farthest[1:])
     steps = eta[:-1] - eta[1:]
     terms = np.zeros(len(grid))
-    terms[1:-1] = np.maximum(
-        steps * above[1:-1], steps * below[1:-1]
-    )  # above where d_i > 0, else below
+    # The upper band where d_i > 0, else the lower: the larger of the two products.
+    terms[1:-1] = np.maximum(steps * above[1:-1], steps * below[1:-1])
     terms[first] = terms[last] = 0
     return eta[last - 1] + np.add.reduceat(terms, first)
 
@@ -294,11 +323,13 @@ def possible(bound: Bound) -> Bound:
 def sd_upper(
     scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst"] = "refuse"
 ) -> np.ndarray:
-    """(P,) upper bound of each row's standard deviation over the two-sided DKW band, with probability 1 - alpha.
+    """(P,) upper bound of each row's standard deviation over the two-sided DKW band, with
+    probability 1 - alpha.
 
-    The largest variance in the band is the minimum over centres a of the largest E(X - a)^2. At each level u the quantile
-    lies between the quantiles of the band's edges; the edge farther from a gives the maximum. With ``missing`` "worst" a
-    NaN may have any value: one edge counts it as 0, the other as 1.
+    The largest variance in the band is the minimum over centres a of the largest E(X - a)^2. At
+    each level u the quantile lies between the quantiles of the band's edges; the edge farther from
+    a gives the maximum. With ``missing`` "worst" a NaN may have any value: one edge counts it as 0,
+    the other as 1.
     """
     scores = check_scores(scores, missing)
     check_alpha(alpha)
@@ -307,40 +338,58 @@ def sd_upper(
 
 
 def _largest_variance(scores: np.ndarray, e: float) -> np.ndarray:
+    """(P,) the largest variance within ``e`` of the empirical distribution function of each row."""
     n = scores.shape[1]
-    low, high = (np.sort(np.where(np.isnan(scores), fill, scores), axis=1) for fill in (0.0, 1.0))
-    low, high = (
-        np.pad(side, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))) for side in (low, high)
-    )
+    low = _padded(np.nan_to_num(scores, nan=0.0))
+    high = _padded(np.nan_to_num(scores, nan=1.0))
     ranks = np.arange(n + 1) / n
     # Between two neighbouring levels both edges' quantiles are constant.
     levels = np.unique(np.clip(np.concatenate([[0.0, 1.0], ranks - e, ranks + e]), 0, 1))
-    weights, middle = np.diff(levels), (levels[:-1] + levels[1:]) / 2
-    low = low[:, np.clip(np.ceil((middle - e) * n), 0, n + 1).astype(int)]
-    high = high[:, np.clip(np.ceil((middle + e) * n), 0, n + 1).astype(int)]
+    weights = np.diff(levels)
+    middle = (levels[:-1] + levels[1:]) / 2
+    low_places = np.clip(np.ceil((middle - e) * n), 0, n + 1).astype(int)
+    high_places = np.clip(np.ceil((middle + e) * n), 0, n + 1).astype(int)
+    low = low[:, low_places]
+    high = high[:, high_places]
 
-    # The farther quantile is the low one up to some level, and the high one above that level. If the low quantile lies below
-    # a cell and the high one above it, the variance is concave in the level of the change inside the cell.
+    # The farther quantile is the low one up to some level, and the high one above that level. If
+    # the low quantile lies below a cell and the high one above it, the variance is concave in the
+    # level of the change inside the cell.
     def moments(power: int) -> np.ndarray:
-        """(P, levels) moments of the distribution that changes from low to high at the start of each cell."""
-        below, above = weights * low**power, weights * high**power
-        return np.cumsum(below, axis=1) - below + np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
+        """(P, levels) moments of the distribution that changes from low to high at the start of
+        each cell.
+        """
+        below = weights * low**power
+        above = weights * high**power
+        before = np.cumsum(below, axis=1) - below
+        after = np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
+        return before + after
 
-    mean, square, width = moments(1), moments(2), high - low
+    mean = moments(1)
+    square = moments(2)
+    width = high - low
     with np.errstate(invalid="ignore", divide="ignore"):
-        inside = np.clip(np.where(width > 0, (mean - (low + high) / 2) / width, 0), 0, weights)
+        change = (mean - (low + high) / 2) / width
+    inside = np.clip(np.where(width > 0, change, 0), 0, weights)
     mean -= inside * width
     square -= inside * width * (high + low)
     return np.maximum(square - np.square(mean), 0).max(axis=1)
 
 
+def _padded(scores: np.ndarray) -> np.ndarray:
+    """The sorted rows between the least score, 0, and the largest, 1."""
+    return np.pad(np.sort(scores, axis=1), ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1)))
+
+
 @dataclass(frozen=True)
 class TighterBounds(_PerPrompt):
-    """Tighter bounds of each prompt: arrays of shape (P,), and ``exceedance`` of shape (P, T) for T thresholds.
+    """Tighter bounds of each prompt: arrays of shape (P,), and ``exceedance`` of shape (P, T) for T
+    thresholds.
 
-    Each bound holds with probability 1 - ``alpha`` for its own prompt, assuming independent draws in sampling order.
-    ``mean_upper``, ``mean_lower`` and ``sd_upper`` use betting, each one-sided by itself. ``exceedance`` bounds P(X > x) for
-    all x at once by ``exceedance_method`` ("berk-jones", or "dkw" above 20,000 draws).
+    Each bound holds with probability 1 - ``alpha`` for its own prompt, assuming independent draws
+    in sampling order. ``mean_upper``, ``mean_lower`` and ``sd_upper`` use betting, each one-sided
+    by itself. ``exceedance`` bounds P(X > x) for all x at once by ``exceedance_method``
+    ("berk-jones", or "dkw" above 20,000 draws).
     """
 
     n: int
@@ -357,7 +406,10 @@ class TighterBounds(_PerPrompt):
         """Each prompt's ``exceedance``, one bound per threshold."""
         method = f"{self.exceedance_method}, all thresholds at once"
         rest = (self.alpha, Covers.ONE_PROMPT, Assumes.DRAWS, method, self.n)
-        return [[Bound(value, "upper", *rest) for value in row] for row in self.exceedance.tolist()]
+        tables = []
+        for row in self.exceedance.tolist():
+            tables.append([Bound(value, "upper", *rest) for value in row])
+        return tables
 
 
 def tighter_bounds(
@@ -369,8 +421,8 @@ def tighter_bounds(
 ) -> TighterBounds:
     """All tighter bounds of each prompt, from independent draws in sampling order.
 
-    ``solved``: see `berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in
-    ``sd_upper`` as the score farthest from the centre.
+    ``solved``: see `berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as
+    0 in lower bounds, and in ``sd_upper`` as the score farthest from the centre.
 
     >>> bounds = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> bounds.mean_upper.round(4).tolist(), bounds.exceedance.round(4).tolist()
@@ -378,20 +430,22 @@ def tighter_bounds(
     """
     scores = check_scores(scores, missing)
     check_alpha(alpha)
-    thresholds, n = np.asarray(thresholds, dtype=np.float64), scores.shape[1]
+    thresholds = np.asarray(thresholds, dtype=np.float64)
+    n = scores.shape[1]
     method = "berk-jones" if n <= LARGEST_BERK_JONES else "dkw"
     if method == "berk-jones":
         below = berk_jones(n, berk_jones_eta(n, alpha, solved))
     else:
         below = np.maximum(np.arange(1, n + 1) / n - dkw(n, alpha), 0)
-    # F(x) is at least the band's value at the largest draw up to x; below the smallest draw, the band gives no information.
+    # F(x) is at least the band's value at the largest draw up to x; below the smallest draw, the
+    # band gives no information.
     below = np.concatenate([[0.0], below])
+
+    low = high = scores
     absent = np.isnan(scores)
-    high, low = (
-        (np.where(absent, fill, scores) for fill in (1.0, 0.0))
-        if absent.any()
-        else (scores, scores)
-    )
+    if absent.any():
+        low = np.where(absent, 0.0, scores)
+        high = np.where(absent, 1.0, scores)
     least, most, squares = betting.all_ends(low, high, alpha, betting.predictable_squares(scores))
     return TighterBounds(
         n=n,

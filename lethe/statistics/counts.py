@@ -1,12 +1,15 @@
-"""Counted leaks of each question: bounds by Clopper-Pearson, and leak@k, a function of the leak probability.
+"""Counted leaks of each question: bounds by Clopper-Pearson, and leak@k, a function of the leak
+probability.
 
-Bounds from a person's labels alone assume nothing about any judge. A person labels the distinct answers in a set S, chosen
-on other draws of the run and fixed before anyone looks at the n counted draws. On the counted draws P(in S and a leak) and
-P(not in S) are binomial shares, and the rest counts against the claim: `leak_rates.Rate` with the rest as missing answers,
-for any labelled part of S, whoever chose it. Random draws of the rest are labelled too, and p = P(in S and a leak) + P(not
-in S) P(leak | not in S). A judge may order what is labelled, but enters no bound: the labels of its calibration alone are
-nearly always narrower than a bound that carries the judge's error. Two shortcuts are not valid. A set S chosen on the
-counted draws holds too much of their mass. Labels of distinct texts are no random draws; the rates here are per draw.
+Bounds from a person's labels alone assume nothing about any judge. A person labels the distinct
+answers in a set S, chosen on other draws of the run and fixed before anyone looks at the n counted
+draws. On the counted draws P(in S and a leak) and P(not in S) are binomial shares, and the rest
+counts against the claim: `leak_rates.Rate` with the rest as missing answers, for any labelled part
+of S, whoever chose it. Random draws of the rest are labelled too, and p = P(in S and a leak) +
+P(not in S) P(leak | not in S). A judge may order what is labelled, but enters no bound: the labels
+of its calibration alone are nearly always narrower than a bound that carries the judge's error. Two
+shortcuts are not valid. A set S chosen on the counted draws holds too much of their mass. Labels of
+distinct texts are no random draws; the rates here are per draw.
 """
 
 import numpy as np
@@ -22,8 +25,8 @@ def rate_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Clopper-Pearson bounds (lower, upper) of each leak probability, each one-sided at alpha.
 
-    Leaks and draws of each question are arrays of one shape, or numbers; missing answers are clean in the lower bound and
-    leaks in the upper bound.
+    Leaks and draws of each question are arrays of one shape, or numbers; missing answers are clean
+    in the lower bound and leaks in the upper bound.
 
     >>> lower, upper = rate_bounds(np.array([3, 3]), np.array([1024, 1024]), 0.01, np.array([0, 10]))
     >>> lower.round(4).tolist(), upper.round(4).tolist()
@@ -36,61 +39,76 @@ def rate_bounds(
 def pooled_bounds(
     leaks: ArrayLike, n: ArrayLike, alpha: float, missing: ArrayLike = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (lower, upper) of the average leak probability over questions with equal n, each one-sided at alpha, shape (1,).
+    """Bounds (lower, upper) of the average leak probability over questions with equal n, each
+    one-sided at alpha, shape (1,).
 
-    Those of `pooled_upper` and `pooled_lower`; of one question Clopper-Pearson's. The parameters are those of
-    `rate_bounds`.
+    Those of `pooled_upper` and `pooled_lower`; of one question Clopper-Pearson's. The parameters
+    are those of `rate_bounds`.
 
     >>> lower, upper = pooled_bounds([1, 0], [64, 64], 0.05)
     >>> lower.tolist() == [0.05 / 128], upper.round(4).tolist()
     (True, [0.0365])
     """
-    several = np.size(leaks) > 1
-    low, high = (pooled_lower, pooled_upper) if several else (binary_lower, binary_upper)
-    hits, total, gone = (
-        np.sum(np.broadcast_to(each, np.shape(leaks))) for each in (leaks, n, missing)
-    )
-    return np.atleast_1d(low(hits, int(total), alpha)), np.atleast_1d(
-        high(hits + gone, int(total), alpha)
-    )
+    least = np.sum(leaks)
+    most = least + np.sum(np.broadcast_to(missing, np.shape(leaks)))
+    total = int(np.sum(np.broadcast_to(n, np.shape(leaks))))
+    if np.size(leaks) > 1:
+        lower = np.float64(pooled_lower(least, total, alpha))
+        upper = np.float64(pooled_upper(most, total, alpha))
+    else:
+        lower = binary_lower(least, total, alpha)
+        upper = binary_upper(most, total, alpha)
+    return np.atleast_1d(lower), np.atleast_1d(upper)
 
 
 def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
-    """1 - (1 - p)^k for every p, (...), and every k, (K,), to full relative precision at any p; NaN stays NaN."""
-    p, k = np.asarray(p, dtype=np.float64)[..., None], np.asarray(ks, dtype=np.float64)
+    """1 - (1 - p)^k for every p, (...), and every k, (K,), to full relative precision at any p; NaN
+    stays NaN.
+    """
+    p = np.asarray(p, dtype=np.float64)[..., None]
+    k = np.asarray(ks, dtype=np.float64)
     with np.errstate(divide="ignore"):  # p = 1
-        return np.where(
-            k == 1, p, -np.expm1(k * np.log1p(-p))
-        )  # for k = 1 the logarithm would round p
+        chances = -np.expm1(k * np.log1p(-p))
+    return np.where(k == 1, p, chances)  # for k = 1 the logarithm would round p
 
 
 def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
-    """The unbiased estimate of leak@k: the share of the k-subsets of a question's n answers that contain a leak.
+    """The unbiased estimate of leak@k: the share of the k-subsets of a question's n answers that
+    contain a leak.
 
     This is 1 - C(n - c, k) / C(n, k), (questions, K), NaN where k > n. NaN leaks stay NaN.
 
     >>> unbiased([1, 5], [10, 10], [1, 5, 10, 11]).round(3).tolist()
     [[0.1, 0.5, 1.0, nan], [0.5, 0.996, 1.0, nan]]
     """
-    leaks, n = np.asarray(leaks, dtype=np.float64), np.asarray(n)
-    estimates = np.full((len(leaks), len(np.asarray(ks))), np.nan)
+    leaks = np.asarray(leaks, dtype=np.float64)
+    n = np.asarray(n)
+    ks = np.asarray(ks)
+    estimates = np.full((len(leaks), len(ks)), np.nan)
     for size in np.unique(n):
         rows = np.flatnonzero((n == size) & ~np.isnan(leaks))
         counts = leaks[rows].astype(np.int64)
-        for place, k in enumerate(np.asarray(ks)):
+        for place, k in enumerate(ks):
             if k <= size and len(rows):
-                # The ratio is the product of 1 - k / j over j = n - c + 1, ..., n; if c > n - k, no subset is clean.
-                longest = min(int(counts.max()), int(size - k))
-                logs = np.log1p(-k / np.arange(size, size - longest, -1.0))
-                sums = np.concatenate([[0.0], np.cumsum(logs)])
-                estimate = -np.expm1(sums[np.minimum(counts, longest)])
-                estimates[rows, place] = (
-                    np.where(counts > size - k, 1.0, estimate) + 0.0
-                )  # no negative zero
+                estimates[rows, place] = _share_with_a_leak(counts, size, k)
     return estimates
 
 
+def _share_with_a_leak(counts: np.ndarray, n: int, k: int) -> np.ndarray:
+    """1 - C(n - c, k) / C(n, k) of each count c.
+
+    The ratio is the product of 1 - k / j over j = n - c + 1, ..., n; if c > n - k, no subset is
+    clean.
+    """
+    longest = min(int(counts.max()), int(n - k))
+    logs = np.log1p(-k / np.arange(n, n - longest, -1.0))
+    sums = np.concatenate([[0.0], np.cumsum(logs)])
+    shares = -np.expm1(sums[np.minimum(counts, longest)])
+    return np.where(counts > n - k, 1.0, shares) + 0.0  # no negative zero
+
+
 def check_queries(ks: ArrayLike) -> np.ndarray:
+    """The numbers of queries as integers (K,); `BadValue` unless all are whole and at least 1."""
     k = np.asarray(ks)
     if k.ndim != 1 or (k.size and (k.min() < 1 or (k != np.floor(k)).any())):
         raise BadValue("k", ks, "whole numbers of at least 1")
@@ -100,18 +118,21 @@ def check_queries(ks: ArrayLike) -> np.ndarray:
 def check_counts(
     leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return whole counts of equal length: ``leaks`` (P,) at least 0 or NaN, ``n`` at least 1, leaks + missing at most n."""
+    """Return whole counts of equal length: ``leaks`` (P,) at least 0 or NaN, ``n`` at least 1,
+    leaks + missing at most n.
+    """
     leaks = np.atleast_1d(np.asarray(leaks, dtype=np.float64))
     try:
-        n, missing = np.broadcast_to(n, leaks.shape), np.broadcast_to(missing, leaks.shape)
+        n = np.broadcast_to(n, leaks.shape)
+        missing = np.broadcast_to(missing, leaks.shape)
     except ValueError:
         legal = f"of shape {leaks.shape}, the shape of leaks"
         raise BadValue("n and missing", (np.shape(n), np.shape(missing)), legal) from None
     check(leaks.ndim == 1, "leaks", f"shape {leaks.shape}", "one count per question")
     for name, counts, least in (("leaks", leaks, 0), ("n", n, 1), ("missing", missing, 0)):
-        wrong = (counts < least) | (np.floor(counts) != counts) & ~(
-            np.isnan(counts) & (name == "leaks")
-        )
+        wrong = (counts < least) | (np.floor(counts) != counts)
+        if name == "leaks":
+            wrong &= ~np.isnan(counts)
         if wrong.any():
             raise BadValue(name, counts[wrong][0].item(), f"a whole number of at least {least}")
     over = leaks + missing > n
@@ -122,18 +143,18 @@ def check_counts(
 
 
 LABELLED = (
-    "independent draws within each prompt; a person's label is the truth; the labelled answers were chosen on other "
-    "draws"
+    "independent draws within each prompt; a person's label is the truth; the labelled answers "
+    "were chosen on other draws"
 )
 WITH_REST = f"{LABELLED}, or at random from the rest"
 AT_RANDOM = (
-    "a person's label is the truth; each labelled answer is a draw of the run chosen at random, a question uniformly and "
-    "then a draw of it, without sight of text or verdict"
+    "a person's label is the truth; each labelled answer is a draw of the run chosen at random, a "
+    "question uniformly and then a draw of it, without sight of text or verdict"
 )
 LABELLED_METHOD = "Clopper-Pearson on the labelled leaks, the rest counted against the claim"
 METHOD_REST = (
-    "the better of two bounds: Clopper-Pearson on the labelled leaks, the rest counted against the claim; and on the "
-    "labelled leaks, the rest, and the labelled draws of the rest; alpha / 4 each"
+    "the better of two bounds: Clopper-Pearson on the labelled leaks, the rest counted against the "
+    "claim; and on the labelled leaks, the rest, and the labelled draws of the rest; alpha / 4 each"
 )
 METHOD_AT_RANDOM = "Clopper-Pearson on the labels"
 
@@ -145,29 +166,34 @@ def labelled_average(
     of_rest: tuple[int, int] | None,
     alpha: float,
 ) -> tuple[float, float]:
-    """Ends (lower, upper) of the average leak probability over questions with equally many counted draws; alpha at most 1/4.
+    """Ends (lower, upper) of the average leak probability over questions with equally many counted
+    draws; alpha at most 1/4.
 
-    Of ``n`` counted draws of a question, a person labelled the text of ``leaks`` a leak, and nobody labelled that of
-    ``rest``. ``of_rest`` counts labelled leaks among the random draws of the rest, and these draws (0 until all are
-    labelled). It is None where no such draws were planned, which gives all of alpha to the first bound.
+    Of ``n`` counted draws of a question, a person labelled the text of ``leaks`` a leak, and nobody
+    labelled that of ``rest``. ``of_rest`` counts labelled leaks among the random draws of the rest,
+    and these draws (0 until all are labelled). It is None where no such draws were planned, which
+    gives all of alpha to the first bound.
 
-    >>> ends = labelled_average(np.array([5, 0]), np.array([40, 60]), np.array([500, 500]), (1, 50), 0.05)
+    >>> leaks, rest, n = np.array([5, 0]), np.array([40, 60]), np.array([500, 500])
+    >>> ends = labelled_average(leaks, rest, n, of_rest=(1, 50), alpha=0.05)
     >>> [round(end, 4) for end in ends]
     [0.0014, 0.0276]
     """
-    part = alpha if of_rest is None else alpha / 4
-    own_lower, own_upper = pooled_bounds(leaks, n, part)
-    lower, upper = pooled_bounds(leaks, n, part, rest)
+    level = alpha if of_rest is None else alpha / 4
+    lower, upper = pooled_bounds(leaks, n, level, rest)
     if of_rest and of_rest[1]:
-        rest_lower, rest_upper = pooled_bounds(rest, n, part)
-        rate_lower, rate_upper = pooled_bounds([of_rest[0], 0], [of_rest[1], 0], part)
-        lower = np.maximum(lower, own_lower + rest_lower * rate_lower)
-        upper = np.minimum(upper, own_upper + rest_upper * rate_upper)
+        leaks_of_rest, labelled_of_rest = of_rest
+        known_lower, known_upper = pooled_bounds(leaks, n, level)
+        rest_lower, rest_upper = pooled_bounds(rest, n, level)
+        rate_lower, rate_upper = pooled_bounds([leaks_of_rest, 0], [labelled_of_rest, 0], level)
+        lower = np.maximum(lower, known_lower + rest_lower * rate_lower)
+        upper = np.minimum(upper, known_upper + rest_upper * rate_upper)
     return float(lower[0]), float(upper[0])
 
 
 def random_labels(leaks: int, n: int, alpha: float) -> tuple[float, float]:
-    """Ends (lower, upper) of the average leak probability from labels of ``n`` random draws of the run; alpha at most 1/4.
+    """Ends (lower, upper) of the average leak probability from labels of ``n`` random draws of the
+    run; alpha at most 1/4.
 
     The ends also hold where the questions were drawn without replacement (see `pooled_bounds`).
     """

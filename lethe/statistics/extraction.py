@@ -1,8 +1,10 @@
-"""Extraction of passages: edit distance to a passage token by token, and what probabilities of windows say of a text.
+"""Extraction of passages: edit distance to a passage token by token, and what probabilities of
+windows say of a text.
 
-A window is a prefix x and a suffix z of T tokens. ``p_z`` is the probability that the model continues x by z under a decoding
-rule (Cooper et al., arXiv 2505.12546). Near-verbatim extraction is the event that the first T generated tokens have a
-Levenshtein distance of at most d from z (arXiv 2603.24917).
+A window is a prefix x and a suffix z of T tokens. ``p_z`` is the probability that the model
+continues x by z under a decoding rule (Cooper et al., arXiv 2505.12546). Near-verbatim extraction
+is the event that the first T generated tokens have a Levenshtein distance of at most d from z
+(arXiv 2603.24917).
 """
 
 import re
@@ -22,8 +24,8 @@ EXTRACTABLE = 1e-3  # Cooper et al.: a window with at least this probability is 
 class Distance:
     """Levenshtein distances between growing sequences and one target, row by row of the edit table.
 
-    Row i holds D(i, j), the distance between a sequence of i tokens and the first j of the target, cut at ``most`` + 1:
-    ``most``, at least 0, is the largest distance that counts as near-verbatim.
+    Row i holds D(i, j), the distance between a sequence of i tokens and the first j of the target,
+    cut at ``most`` + 1: ``most``, at least 0, is the largest distance that counts as near-verbatim.
 
     >>> near = Distance([5, 6, 7], most=1)
     >>> row = near.start[None]
@@ -34,42 +36,55 @@ class Distance:
     """
 
     def __init__(self, target: ArrayLike, most: int):
-        self.target, self.most = np.asarray(target, dtype=np.int64), most
         check(most >= 0, "distance", most, "a whole number of at least 0")
-        # tokens that can match, and the rest as one kind
-        self.kinds, kind = np.unique(self.target, return_inverse=True)
+        self.target = np.asarray(target, dtype=np.int64)
+        self.most = most
+
+        # The tokens that can match are a kind each, and all others are one kind more.
+        self.kinds, kind_of_place = np.unique(self.target, return_inverse=True)
         self.other = len(self.kinds)
-        self.mismatch = np.arange(self.other + 1)[:, None] != kind[None, :]  # (kinds + 1, T)
+        self.mismatch = np.arange(self.other + 1)[:, None] != kind_of_place  # (kinds + 1, T)
+
         self.steps = np.arange(len(self.target) + 1)
         self.start = np.minimum(self.steps, most + 1)
 
     def kind_of(self, tokens: np.ndarray) -> np.ndarray:
         """The kind of each token: its place among the target's tokens, or that of all others."""
-        return np.where(
-            np.isin(tokens, self.kinds), np.searchsorted(self.kinds, tokens), self.other
-        )
+        places = np.searchsorted(self.kinds, tokens)
+        return np.where(np.isin(tokens, self.kinds), places, self.other)
 
     def after(self, rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
         """The rows (m, T + 1) of sequences with one more token of the given kinds (m,)."""
-        new = np.empty_like(rows)
-        new[:, 0] = rows[:, 0] + 1
-        new[:, 1:] = np.minimum(rows[:, 1:] + 1, rows[:, :-1] + self.mismatch[kinds])
-        new = (
-            np.minimum.accumulate(new - self.steps, axis=1) + self.steps
-        )  # tokens of the target left out
-        return np.minimum(new, self.most + 1)
+        inserted = rows[:, 1:] + 1
+        replaced = rows[:, :-1] + self.mismatch[kinds]
+        longer = np.empty_like(rows)
+        longer[:, 0] = rows[:, 0] + 1
+        longer[:, 1:] = np.minimum(inserted, replaced)
+
+        # Tokens of the target left out cost 1 each: a running minimum along the row.
+        longer = np.minimum.accumulate(longer - self.steps, axis=1) + self.steps
+        return np.minimum(longer, self.most + 1)
 
     def step(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """The rows of sequences with one more token each, (m,)."""
         return self.after(rows, self.kind_of(tokens))
 
     def children(self, rows: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows after every kind of token, (m, kinds, T + 1), and the kind of each token, (m, V); a token without mass
-        may have any."""
-        kinds = self.other + 1
-        after = self.after(np.repeat(rows, kinds, axis=0), np.tile(np.arange(kinds), len(rows)))
-        kind = np.broadcast_to(self.kind_of(np.arange(masses.shape[1])), masses.shape)
-        return after.reshape(len(rows), kinds, -1), kind
+        """The rows after every kind of token, (m, kinds, T + 1), and the kind of each token, (m,
+        V).
+
+        ``masses`` (m, V) are the probabilities of the next token; a token without mass may have any
+        kind.
+        """
+        n_kinds = self.other + 1
+        parents = np.repeat(rows, n_kinds, axis=0)
+        children = self.after(parents, np.tile(np.arange(n_kinds), len(rows)))
+
+        kind_of_token = self.kind_of(np.arange(masses.shape[1]))
+        return (
+            children.reshape(len(rows), n_kinds, -1),
+            np.broadcast_to(kind_of_token, masses.shape),
+        )
 
     def least(self, rows: np.ndarray) -> np.ndarray:
         """The edits so far: the smallest entry of each row of (..., T + 1)."""
@@ -84,16 +99,25 @@ class Distance:
         return rows[:, -1]
 
     def certain(self, rows: np.ndarray, left: int) -> np.ndarray:
-        """Whether every continuation by at most ``left`` tokens is within the distance, (m,)."""
-        rest = np.maximum(left, len(self.target) - self.steps)  # at most max(|w|, T - j)
-        return (rows + rest).min(axis=1) <= self.most
+        """Whether every continuation by at most ``left`` tokens is within the distance, (m,).
+
+        A continuation w from column j adds at most max(|w|, T - j) edits.
+        """
+        added = np.maximum(left, len(self.target) - self.steps)
+        return (rows + added).min(axis=1) <= self.most
 
 
 class Words(Distance):
     """The same in words: what blanks separate in the bytes of the tokens' text.
 
-    A state is a row of the edit table over the finished words, and last the open word, which the next token may extend: 0
-    for none, the place of the beginning of a target word, or ``unknown``. ``pieces`` holds the bytes of every token.
+    A state is a row of the edit table over the finished words, and last the open word, which the
+    next token may extend: 0 for none, the place of the beginning of a target word, or ``unknown``.
+    ``pieces`` holds the bytes of every token.
+
+    The outcome of a token behind an open word is a tuple: the kinds of the words that it finishes,
+    and last the new open word. ``kind_of_open[place]`` is the kind of an open word if it ends here.
+    Row ``other`` + place of ``mismatch`` says which words of the target the open word cannot
+    become.
 
     >>> near = Words([0, 1], most=1, pieces=[b"a b", b"c", b" "])
     >>> near.final(near.step(near.step(near.start[None], np.array([0])), np.array([2]))).tolist()
@@ -101,110 +125,144 @@ class Words(Distance):
     """
 
     def __init__(self, tokens: ArrayLike, most: int, pieces: Sequence[bytes]):
-        target = b"".join(pieces[token] for token in np.asarray(tokens).tolist()).split()
+        text = b"".join(pieces[token] for token in np.asarray(tokens).tolist())
+        target = text.split()
         words = sorted(set(target))
         super().__init__([words.index(word) for word in target], most)
-        self.pieces, self.most_words = pieces, max(len(piece.split()) for piece in pieces)
-        beginnings = sorted({word[: end + 1] for word in words for end in range(len(word))})
-        self.texts = [b"", *beginnings]
-        self.places, self.unknown = (
-            {text: place for place, text in enumerate(self.texts)},
-            len(self.texts),
-        )
-        whole = [words.index(text) if text in words else self.other for text in self.texts]
-        self.whole = np.array([*whole, self.other])  # the kind of each open word, if it ends
-        # row ``other`` + place: what the open word cannot become
-        never = [[not word.startswith(text) for word in target] for text in beginnings]
-        self.mismatch = np.array([*self.mismatch, *never, [True] * len(target)]).reshape(
-            -1, len(target)
-        )
+        self.pieces = pieces
+        self.most_words = max(len(piece.split()) for piece in pieces)
+
+        beginnings = set()
+        for word in words:
+            beginnings.update(word[:length] for length in range(1, len(word) + 1))
+        self.texts = [b"", *sorted(beginnings)]
+        self.unknown = len(self.texts)
+        self.places = dict(zip(self.texts, range(self.unknown), strict=True))
+
+        kind_of_word = dict(zip(words, range(self.other), strict=True))
+        kinds = [kind_of_word.get(text, self.other) for text in self.texts]
+        self.kind_of_open = np.array([*kinds, self.other])
+
+        mismatch = list(self.mismatch)
+        for text in self.texts[1:]:
+            mismatch.append([not word.startswith(text) for word in target])
+        mismatch.append([True] * len(target))
+        self.mismatch = np.array(mismatch).reshape(-1, len(target))
+
         self.start = np.append(self.start, 0)
         self._by_place: dict[int, tuple[np.ndarray, dict[tuple[int, ...], int]]] = {}
 
     def _read(self, place: int, piece: bytes) -> tuple[int, ...]:
-        """The open word behind a piece, and before it the kinds of the words that the piece finishes."""
+        """The outcome of a piece behind the open word at ``place``."""
         finished = []
-        for number, part in enumerate(re.split(rb"\s+", piece)):
+        for number, text in enumerate(re.split(rb"\s+", piece)):
             if number and place:
-                finished.append(int(self.whole[place]))
+                finished.append(int(self.kind_of_open[place]))
                 place = 0
-            if part and place < self.unknown:
-                place = self.places.get(self.texts[place] + part, self.unknown)
+            if text and place < self.unknown:
+                place = self.places.get(self.texts[place] + text, self.unknown)
         return *finished, place
 
     def _outcomes(self, place: int, tokens: np.ndarray) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """The outcome of every token behind an open word, read for ``tokens`` and those before."""
-        number, outcomes = self._by_place.setdefault(place, (np.full(len(self.pieces), -1), {}))
-        for token in tokens[number[tokens] < 0].tolist():
-            number[token] = outcomes.setdefault(
-                self._read(place, self.pieces[token]), len(outcomes)
-            )
-        return number, list(outcomes)
+        """(V,) the number of each token's outcome behind an open word, -1 if never read, and the
+        outcomes by number.
+
+        Read are ``tokens`` and those of earlier calls.
+        """
+        if place not in self._by_place:
+            self._by_place[place] = (np.full(len(self.pieces), -1), {})
+        numbers, outcomes = self._by_place[place]
+        for token in tokens[numbers[tokens] < 0].tolist():
+            outcome = self._read(place, self.pieces[token])
+            numbers[token] = outcomes.setdefault(outcome, len(outcomes))
+        return numbers, list(outcomes)
 
     def _moved(self, states: np.ndarray, outcomes: Sequence[tuple[int, ...]]) -> np.ndarray:
-        """Each state after its outcome."""
-        rows, new = states[:, :-1], np.array([outcome[-1] for outcome in outcomes], dtype=np.int64)
-        sizes = np.array([len(outcome) - 1 for outcome in outcomes], dtype=np.int64)
-        for word in range(max(sizes, default=0)):
-            more = np.flatnonzero(sizes > word)
+        """(m, T + 2) the ``states`` after one outcome each."""
+        rows = states[:, :-1]
+        open_words = np.array([outcome[-1] for outcome in outcomes], dtype=np.int64)
+        n_finished = np.array([len(outcome) - 1 for outcome in outcomes], dtype=np.int64)
+        for word in range(max(n_finished, default=0)):
+            longer = np.flatnonzero(n_finished > word)
+            kinds = np.array([outcomes[state][word] for state in longer])
             rows = rows.copy()
-            rows[more] = self.after(rows[more], np.array([outcomes[place][word] for place in more]))
-        return np.concatenate([rows, new[:, None]], axis=1)
+            rows[longer] = self.after(rows[longer], kinds)
+        return np.concatenate([rows, open_words[:, None]], axis=1)
 
     def step(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        each = zip(rows[:, -1].tolist(), tokens.tolist(), strict=True)
-        return self._moved(rows, [self._read(place, self.pieces[token]) for place, token in each])
+        outcomes = []
+        for place, token in zip(rows[:, -1].tolist(), tokens.tolist(), strict=True):
+            outcomes.append(self._read(place, self.pieces[token]))
+        return self._moved(rows, outcomes)
 
     def children(self, rows: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        each = zip(rows[:, -1].tolist(), masses, strict=True)
-        read = [self._outcomes(place, np.flatnonzero(mass)) for place, mass in each]
-        most = max((len(outcomes) for _, outcomes in read), default=0)
-        padded = [[*outcomes, *[(0,)] * (most - len(outcomes))] for _, outcomes in read]
-        after = self._moved(
-            np.repeat(rows, most, axis=0), [outcome for row in padded for outcome in row]
-        )
-        return after.reshape(len(rows), most, -1), np.array([number for number, _ in read])
+        numbers, outcomes_by_row = [], []
+        for place, mass in zip(rows[:, -1].tolist(), masses, strict=True):
+            number_of_token, outcomes = self._outcomes(place, np.flatnonzero(mass))
+            numbers.append(number_of_token)
+            outcomes_by_row.append(outcomes)
+
+        most = max(map(len, outcomes_by_row), default=0)
+        padded: list[tuple[int, ...]] = []
+        for outcomes in outcomes_by_row:
+            padded += outcomes
+            padded += [(0,)] * (most - len(outcomes))
+        children = self._moved(np.repeat(rows, most, axis=0), padded)
+        return children.reshape(len(rows), most, -1), np.array(numbers)
 
     def least(self, rows: np.ndarray) -> np.ndarray:
         return rows[..., :-1].min(axis=-1)
 
     def alive(self, rows: np.ndarray) -> np.ndarray:
-        edits, place = rows[:, :-1], rows[:, -1]
-        hopeful = self.after(edits, self.other + place)
-        return np.where(place[:, None] > 0, hopeful, edits).min(axis=1) <= self.most
+        edits, places = rows[:, :-1], rows[:, -1]
+        at_best = self.after(edits, self.other + places)
+        return np.where(places[:, None] > 0, at_best, edits).min(axis=1) <= self.most
 
     def final(self, rows: np.ndarray) -> np.ndarray:
-        edits, place = rows[:, :-1], rows[:, -1]
-        return np.where(place > 0, self.after(edits, self.whole[place])[:, -1], edits[:, -1])
+        edits, places = rows[:, :-1], rows[:, -1]
+        ended = self.after(edits, self.kind_of_open[places])
+        return np.where(places > 0, ended[:, -1], edits[:, -1])
 
     def certain(self, rows: np.ndarray, left: int) -> np.ndarray:
         """At most the open word and the words of ``left`` tokens are still to come."""
-        more = left * self.most_words + (rows[:, -1:] > 0)
-        ends = (self.final(rows) <= self.most) & (left == 0)
-        rest = np.maximum(more, len(self.target) - self.steps)
-        return ends | ((rows[:, :-1] + rest).min(axis=1) <= self.most)
+        words_left = left * self.most_words + (rows[:, -1:] > 0)
+        added = np.maximum(words_left, len(self.target) - self.steps)
+        within = (rows[:, :-1] + added).min(axis=1) <= self.most
+        if left:
+            return within
+        return within | (self.final(rows) <= self.most)
 
 
 def discoverable(
     probabilities: ArrayLike, queries: ArrayLike = QUERIES, chances: ArrayLike = CHANCES
 ) -> np.ndarray:
-    """(queries, chances) the share of windows with 1 - (1 - p_z)^n >= p: (n, p)-discoverable extraction (Hayes et al., arXiv
-    2410.19482); NaN where there is no window.
+    """(queries, chances) the share of windows that n queries reproduce with probability at least p,
+    1 - (1 - p_z)^n >= p.
+
+    ``probabilities`` (windows,) are p_z, ``queries`` the numbers n and ``chances`` the levels p in
+    (0, 1). NaN where there is no window. Source: (n, p)-discoverable extraction, Hayes et al.
+    (arXiv 2410.19482).
     """
-    p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
-    n, least = np.atleast_1d(queries), np.atleast_1d(np.asarray(chances, dtype=np.float64))
-    if not len(p):
-        return np.full((len(n), len(least)), np.nan)
-    needed = np.stack([queries_until(p, float(chance)) for chance in least])  # (P, windows)
-    return (needed[None] <= n[:, None, None]).mean(axis=2)
+    p_z = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    n = np.atleast_1d(queries)
+    levels = np.atleast_1d(np.asarray(chances, dtype=np.float64))
+    if not len(p_z):
+        return np.full((len(n), len(levels)), np.nan)
+    needed = np.stack([queries_until(p_z, float(level)) for level in levels])  # (P, windows)
+    return (needed <= n[:, None, None]).mean(axis=2)
 
 
 def longest_run(probabilities: ArrayLike, least: float = 0.5) -> tuple[int, int]:
-    """The longest run of neighbouring windows that each have at least ``least``: (first window, length)."""
-    hits = np.concatenate([[False], np.asarray(probabilities, dtype=np.float64) >= least, [False]])
-    edges = np.flatnonzero(np.diff(hits.astype(np.int8)))
-    starts, lengths = edges[::2], edges[1::2] - edges[::2]
+    """The longest run of neighbouring windows that each have at least ``least``: (first window,
+    length).
+
+    (0, 0) where no window has; of equally long runs the first.
+    """
+    reaches = np.asarray(probabilities, dtype=np.float64) >= least
+    edges = np.flatnonzero(np.diff(reaches.astype(np.int8), prepend=0, append=0))
+    starts = edges[::2]
     if not len(starts):
         return 0, 0
-    best = int(lengths.argmax())
-    return int(starts[best]), int(lengths[best])
+    lengths = edges[1::2] - starts
+    longest = int(lengths.argmax())
+    return int(starts[longest]), int(lengths[longest])

@@ -1,22 +1,26 @@
 """Bounds of the true leak probability that include the judge's error.
 
-A person's labels of m1 leaks and m0 clean answers measure the judge: the sensitivity se = P(judge says leak | leak), and
-the false positive rate fp = P(judge says leak | no leak). The judge says leak with probability q = p se + (1 - p) fp
-(Rogan and Gladen 1978), where p is the true leak probability.
+A person's labels of m1 leaks and m0 clean answers measure the judge: the sensitivity se = P(judge
+says leak | leak), and the false positive rate fp = P(judge says leak | no leak). The judge says
+leak with probability q = p se + (1 - p) fp (Rogan and Gladen 1978), where p is the true leak
+probability.
 
-Clopper-Pearson bounds the three binomial shares q, se and fp at alpha / 3 each (`lethe.statistics.leak_rates` takes q); the
-three bounds hold together with probability 1 - alpha (union bound). If q <= q_u, se >= se_l and fp >= fp_l, then p (se_l -
-fp_l) <= q_u - fp_l. This gives the upper bound of p if se_l > fp_l; otherwise nothing follows. If q >= q_l, se <= se_u and
-fp <= fp_u, then p (se_u - fp_u) >= q_l - fp_u. This gives the lower bound if se_u > fp_u. Neither step assumes that the
-judge is good.
+Clopper-Pearson bounds the three binomial shares q, se and fp at alpha / 3 each
+(`lethe.statistics.leak_rates` takes q); the three bounds hold together with probability 1 - alpha
+(union bound). If q <= q_u, se >= se_l and fp >= fp_l, then p (se_l - fp_l) <= q_u - fp_l. This
+gives the upper bound of p if se_l > fp_l; otherwise nothing follows. If q >= q_l, se <= se_u and fp
+<= fp_u, then p (se_u - fp_u) >= q_l - fp_u. This gives the lower bound if se_u > fp_u. Neither step
+assumes that the judge is good.
 
-The step needs se and fp of the answers that q is about. For an average over questions that holds if the judge errs on average
-as it did on the calibration answers. A bound of one question, of the worst one, of leak@k or of a language's share needs it
-in every question (or prompt): a judge that fails on one subject has equal average rates, and such a bound then misses always.
+The step needs se and fp of the answers that q is about. For an average over questions that holds if
+the judge errs on average as it did on the calibration answers. A bound of one question, of the
+worst one, of leak@k or of a language's share needs it in every question (or prompt): a judge that
+fails on one subject has equal average rates, and such a bound then misses always.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +31,8 @@ from lethe.statistics.checks import check_alpha
 from lethe.statistics.counts import check_counts, rate_bounds
 
 ASSUMES = (
-    "independent answers; a person's label is the truth; the judge errs on these answers, {where}, as often as on those of "
-    "the calibration"
+    "independent answers; a person's label is the truth; the judge errs on these answers, {where}, "
+    "as often as on those of the calibration"
 )
 IN_EVERY_QUESTION = "in every question"
 OTHER_ANSWERS = "; the calibration answers are of another run"
@@ -39,11 +43,13 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """Counts of a judge's verdicts against a person's labels, who calls ``leaks`` answers a leak and ``clean`` ones none.
+    """Counts of a judge's verdicts against a person's labels, who calls ``leaks`` answers a leak
+    and ``clean`` ones none.
 
-    Of these the judge calls ``*_called`` a leak, and gave no verdict on ``*_unjudged``, which count against every bound.
-    ``of_this_run``: the answers are draws of the run whose rate is bounded; if not, every result says so. ``judge`` is the
-    judge's identity, a hash of its model, template and settings.
+    Of these the judge calls ``*_called`` a leak, and gave no verdict on ``*_unjudged``, which count
+    against every bound. ``of_this_run``: the answers are draws of the run whose rate is bounded; if
+    not, every result says so. ``judge`` is the judge's identity, a hash of its model, template and
+    settings.
 
     >>> Calibration(leaks=80, leaks_called=76, clean=120, clean_called=6).false_positive
     0.05
@@ -59,16 +65,8 @@ class Calibration:
     judge: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("leaks", "clean"):
-            try:
-                check_counts(
-                    getattr(self, f"{name}_called"),
-                    getattr(self, name),
-                    getattr(self, f"{name}_unjudged"),
-                )
-            except BadValue as error:
-                legal = "whole numbers: at least one answer, and called plus unjudged at most all answers"
-                raise BadValue(f"calibration, {name}", error.got, legal) from None
+        _check_verdicts("leaks", self.leaks_called, self.leaks, self.leaks_unjudged)
+        _check_verdicts("clean", self.clean_called, self.clean, self.clean_unjudged)
 
     @classmethod
     def of(
@@ -78,81 +76,107 @@ class Calibration:
         of_this_run: bool = False,
         judge: str | None = None,
     ) -> Calibration:
-        """Count a person's labels (0 or 1) and the judge's verdicts (0, 1, or NaN where it gave none) on the same answers."""
-        labels, verdicts = (
-            np.asarray(labels, dtype=np.float64),
-            np.asarray(verdicts, dtype=np.float64),
-        )
+        """Count a person's labels (0 or 1) and the judge's verdicts (0, 1, or NaN where it gave
+        none) on the same answers.
+        """
+        labels = np.asarray(labels, dtype=np.float64)
+        verdicts = np.asarray(verdicts, dtype=np.float64)
         if labels.ndim != 1 or labels.shape != verdicts.shape:
-            raise BadValue(
-                "labels and verdicts", (labels.shape, verdicts.shape), "two vectors of one length"
-            )
-        if not np.isin(labels, (0, 1)).all():
-            raise BadValue("labels", labels[~np.isin(labels, (0, 1))][0].item(), "0 or 1")
-        absent = np.isnan(verdicts)
-        if not (np.isin(verdicts, (0, 1)) | absent).all():
-            raise BadValue(
-                "verdicts", verdicts[~np.isin(verdicts, (0, 1)) & ~absent][0].item(), "0, 1 or NaN"
-            )
-        leak = labels == 1
+            shapes = (labels.shape, verdicts.shape)
+            raise BadValue("labels and verdicts", shapes, "two vectors of one length")
+        wrong = labels[~np.isin(labels, (0, 1))]
+        if wrong.size:
+            raise BadValue("labels", wrong[0].item(), "0 or 1")
+        unjudged = np.isnan(verdicts)
+        wrong = verdicts[~np.isin(verdicts, (0, 1)) & ~unjudged]
+        if wrong.size:
+            raise BadValue("verdicts", wrong[0].item(), "0, 1 or NaN")
+
+        is_leak = labels == 1
+        called = verdicts == 1
         return cls(
-            leaks=int(leak.sum()),
-            leaks_called=int((verdicts[leak] == 1).sum()),
-            clean=int((~leak).sum()),
-            clean_called=int((verdicts[~leak] == 1).sum()),
-            leaks_unjudged=int(absent[leak].sum()),
-            clean_unjudged=int(absent[~leak].sum()),
+            leaks=int(is_leak.sum()),
+            leaks_called=int(called[is_leak].sum()),
+            clean=int((~is_leak).sum()),
+            clean_called=int(called[~is_leak].sum()),
+            leaks_unjudged=int(unjudged[is_leak].sum()),
+            clean_unjudged=int(unjudged[~is_leak].sum()),
             of_this_run=of_this_run,
             judge=judge,
         )
 
     @property
     def sensitivity(self) -> float:
-        """The measured share of leaks that the judge calls a leak, among the judged ones; NaN without judged leaks."""
-        judged = self.leaks - self.leaks_unjudged
-        return self.leaks_called / judged if judged else float("nan")
+        """The measured share of leaks that the judge calls a leak, among the judged ones; NaN
+        without judged leaks.
+        """
+        return _share(self.leaks_called, self.leaks - self.leaks_unjudged)
 
     @property
     def false_positive(self) -> float:
-        """The measured share of clean answers that the judge calls a leak, among the judged ones; NaN without judged ones."""
-        judged = self.clean - self.clean_unjudged
-        return self.clean_called / judged if judged else float("nan")
+        """The measured share of clean answers that the judge calls a leak, among the judged ones;
+        NaN without judged ones.
+        """
+        return _share(self.clean_called, self.clean - self.clean_unjudged)
 
     def assumes(self, where: str = "on average") -> str:
-        return ASSUMES.format(where=where) + ("" if self.of_this_run else OTHER_ANSWERS)
+        """The assumption of a bound by this judge, whose errors must be alike ``where`` it says."""
+        words = ASSUMES.format(where=where)
+        if self.of_this_run:
+            return words
+        return words + OTHER_ANSWERS
 
     def error(self, alpha: float) -> JudgeError:
-        """Bounds of the sensitivity and the false positive rate, each of the four sides one-sided at ``alpha``."""
+        """Bounds of the sensitivity and the false positive rate, each of the four sides one-sided
+        at ``alpha``.
+        """
         check_alpha(alpha)
-        counts = (
-            (self.leaks_called, self.leaks, self.leaks_unjudged),
-            (self.clean_called, self.clean, self.clean_unjudged),
-        )
-        (se, fp) = (
-            [float(side) for side in rate_bounds(hits, n, alpha, gone)] for hits, n, gone in counts
-        )
-        return JudgeError(sensitivity=(se[0], se[1]), false_positive=(fp[0], fp[1]), alpha=alpha)
+        lower, upper = rate_bounds(self.leaks_called, self.leaks, alpha, self.leaks_unjudged)
+        sensitivity = float(lower), float(upper)
+        lower, upper = rate_bounds(self.clean_called, self.clean, alpha, self.clean_unjudged)
+        false_positive = float(lower), float(upper)
+        return JudgeError(sensitivity, false_positive, alpha)
+
+
+def _check_verdicts(name: str, called: int, n: int, unjudged: int) -> None:
+    try:
+        check_counts(called, n, unjudged)
+    except BadValue as error:
+        legal = "whole numbers: at least one answer, and called plus unjudged at most all answers"
+        raise BadValue(f"calibration, {name}", error.got, legal) from None
+
+
+def _share(called: int, judged: int) -> float:
+    if not judged:
+        return math.nan
+    return called / judged
 
 
 @dataclass(frozen=True)
 class JudgeError:
-    """Bounds (lower, upper) of the judge's sensitivity and false positive rate; each side holds by itself at ``alpha``."""
+    """Bounds (lower, upper) of the judge's sensitivity and false positive rate; each side holds by
+    itself at ``alpha``.
+    """
 
     sensitivity: tuple[float, float]
     false_positive: tuple[float, float]
     alpha: float
 
     def carry(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds of the true leak probability from those of the share of answers that the judge calls a leak; 0 and 1 where
-        the judge may not separate leaks from clean answers.
+        """Bounds of the true leak probability from those of the share of answers that the judge
+        calls a leak; 0 and 1 where the judge may not separate leaks from clean answers.
         """
+        least_sensitivity, most_sensitivity = self.sensitivity
+        least_false, most_false = self.false_positive
         return (
-            true_rate(lower, self.sensitivity[1], self.false_positive[1], useless=0.0),
-            true_rate(upper, self.sensitivity[0], self.false_positive[0], useless=1.0),
+            true_rate(lower, most_sensitivity, most_false, useless=0.0),
+            true_rate(upper, least_sensitivity, least_false, useless=1.0),
         )
 
     def fits(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-        """Whether some leak probability implies a share of verdicts within the bounds; True where the bounds are NaN."""
+        """Whether some leak probability implies a share of verdicts within the bounds; True where
+        the bounds are NaN.
+        """
         least = min(self.sensitivity[0], self.false_positive[0])
         most = max(self.sensitivity[1], self.false_positive[1])
         return ~((upper < least) | (lower > most))
@@ -162,7 +186,8 @@ def true_rate(
     called: ArrayLike, sensitivity: float, false_positive: float, useless: float
 ) -> np.ndarray:
     """p = (q - fp) / (se - fp), clipped to [0, 1]; ``useless`` where se <= fp. NaN stays NaN."""
-    called, room = np.asarray(called, dtype=np.float64), sensitivity - false_positive
+    called = np.asarray(called, dtype=np.float64)
+    room = sensitivity - false_positive
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         value = np.clip((called - false_positive) / room, 0.0, 1.0) + 0.0  # no negative zero
     return np.where(np.isnan(called), np.nan, value if room > 0 else useless)

@@ -1,4 +1,6 @@
-"""The results on P(leak) of the questions of a model, in the form written to files, tables and pages."""
+"""The results on P(leak) of the questions of a model, in the form written to files, tables and
+pages.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,15 @@ from lethe.statistics.checks import check
 METHOD = "answer tree"
 POISSON = "answer tree, Poisson sample of the rest"
 AS_STATED = "the probabilities are as the server states them"
-PROVED = (
-    1e-6,
-    1e-4,
-)  # thresholds of ``certain_leaks``; the metric ``tree_certain_leaks`` counts at the first
+# Thresholds of ``certain_leaks``; the metric ``tree_certain_leaks`` counts at the first.
+PROVED = (1e-6, 1e-4)
 
 
 @dataclass(frozen=True)
 class HeavyLeak:
-    """An answer's text up to its leak, and the probability of all answers that begin with this text."""
+    """An answer's text up to its leak, and the probability of all answers that begin with this
+    text.
+    """
 
     text: str
     probability: float
@@ -48,10 +50,12 @@ class HeavyLeak:
 
 @dataclass(frozen=True)
 class AnswerTree:
-    """The result for one question; the ends are those of `LeakInterval`, the masses are before rounding.
+    """The result for one question; the ends are those of `LeakInterval`, the masses are before
+    rounding.
 
-    ``lower_confirmed_share`` is the share of the explored mass with a complete keyword that the next character confirmed.
-    ``rows`` counts all tokens put through the model. ``note`` explains deviations from the usual procedure.
+    ``lower_confirmed_share`` is the share of the explored mass with a complete keyword that the
+    next character confirmed. ``rows`` counts all tokens put through the model. ``note`` explains
+    deviations from the usual procedure.
     """
 
     id: str
@@ -89,7 +93,9 @@ class AnswerTree:
         queries: Sequence[int],
         **more: Any,
     ) -> AnswerTree:
-        """The tree with its derived numbers; ``more`` are the other fields, where they are not the usual ones."""
+        """The tree with its derived numbers; ``more`` are the other fields, where they are not the
+        usual ones.
+        """
         first, last = queries_until(np.array([ends.upper, ends.lower])).tolist()
         usual: dict[str, Any] = {"lower_confirmed_share": 1.0}
         usual |= dict.fromkeys(("theta", "logit_allowance", "entropy"), 0.0)
@@ -125,6 +131,7 @@ class AnswerTree:
 
     @property
     def remainder(self) -> Remainder:
+        """The sample of the unexplored mass."""
         return Remainder(self.rho, self.sampled, self.sampled_leaks)
 
 
@@ -147,9 +154,10 @@ def _sampled(
 class ModelTree:
     """The result for a model over its questions.
 
-    ``certain_leaks`` maps each probability to the number of questions proved to leak with more than it; ``verdicts`` counts
-    the questions by verdict at ``tau``. ``pooled`` bounds the mean over the questions (None if nothing was sampled);
-    ``mean_lower`` and ``mean_upper_certain`` are the certain ends of the mean.
+    ``certain_leaks`` maps each probability to the number of questions proved to leak with more than
+    it; ``verdicts`` counts the questions by verdict at ``tau``. ``pooled`` bounds the mean over the
+    questions (None if nothing was sampled); ``mean_lower`` and ``mean_upper_certain`` are the
+    certain ends of the mean.
     """
 
     questions: int
@@ -177,11 +185,10 @@ class ModelTree:
         mean = _certain(self.mean_upper_certain, "upper", Covers.AVERAGE, self.assumes)
         if self.pooled is not None:
             mean = _sampled(self, self.pooled.upper, "upper", Covers.AVERAGE, self.pooled.assumes)
+        worst = Covers.WORST_PROMPT
         return {
-            "tree_lower_worst": _certain(
-                self.lower_worst, "lower", Covers.WORST_PROMPT, self.assumes
-            ),
-            "tree_upper_worst": _sampled(self, self.upper_worst, "upper", Covers.WORST_PROMPT),
+            "tree_lower_worst": _certain(self.lower_worst, "lower", worst, self.assumes),
+            "tree_upper_worst": _sampled(self, self.upper_worst, "upper", worst),
             "tree_upper_mean": mean,
         }
 
@@ -190,28 +197,33 @@ def joint_verdicts(
     trees: Sequence[AnswerTree], tau: float, rounding: Rounding
 ) -> dict[str, TreeVerdict]:
     """The verdict of each question. All bounded questions are bounded together at alpha, by Holm."""
-    below = together_below(
-        [(tree.masses, tree.remainder) for tree in trees], tau, trees[0].alpha, rounding
-    )
-    ends = [
-        (tree.lower, tree.upper if under else 1.0) for tree, under in zip(trees, below, strict=True)
-    ]
-    return {tree.id: verdict(*own, tau) for tree, own in zip(trees, ends, strict=True)}
+    questions = [(tree.masses, tree.remainder) for tree in trees]
+    are_below = together_below(questions, tau, trees[0].alpha, rounding)
+    verdicts = {}
+    for tree, is_below in zip(trees, are_below, strict=True):
+        upper = tree.upper if is_below else 1.0
+        verdicts[tree.id] = verdict(tree.lower, upper, tau)
+    return verdicts
 
 
 def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> ModelTree:
     """The model's summary; ``upper_worst`` holds at alpha for the truly worst question."""
     check(trees, "questions", 0, "at least one")
-    ends = ("lower", "upper", "upper_certain")
-    lower, upper, certain = (np.array([getattr(tree, end) for tree in trees]) for end in ends)
-    masses = [(tree.masses, tree.remainder) for tree in trees]
+    lower = np.array([tree.lower for tree in trees])
+    upper = np.array([tree.upper for tree in trees])
+    certain = np.array([tree.upper_certain for tree in trees])
+    alpha = trees[0].alpha
+    pooled = None
+    if all(tree.rho for tree in trees):
+        questions = [(tree.masses, tree.remainder) for tree in trees]
+        pooled = pooled_leak(questions, alpha, rounding)
     words = Counter(joint_verdicts(trees, tau, rounding).values())
     return ModelTree(
         questions=len(trees),
         tau=tau,
         verdicts={word: words[word] for word in get_args(TreeVerdict)},
         share_proved=float((lower >= tau).mean()),
-        certain_leaks={each: int((lower > each).sum()) for each in PROVED},
+        certain_leaks={chance: int((lower > chance).sum()) for chance in PROVED},
         lower_worst=float(lower.max()),
         lower_median=float(np.median(lower)),
         mean_lower=float(lower.mean()),
@@ -219,13 +231,11 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
         upper_worst=float(upper.max()),
         worst_question=trees[int(upper.argmax())].id,
         upper_median=float(np.median(upper)),
-        alpha=trees[0].alpha,
+        alpha=alpha,
         rho=trees[0].rho,
         rows=sum(tree.rows for tree in trees),
         sampled=sum(tree.sampled for tree in trees),
-        pooled=pooled_leak(masses, trees[0].alpha, rounding)
-        if all(tree.rho for tree in trees)
-        else None,
+        pooled=pooled,
         assumes=trees[0].assumes,
     )
 
@@ -247,7 +257,9 @@ class How:
 
 @dataclass(frozen=True)
 class Certificates:
-    """The trees of one model, in the order of the questions; ``skipped`` names questions that the scorer cannot judge."""
+    """The trees of one model, in the order of the questions; ``skipped`` names questions that the
+    scorer cannot judge.
+    """
 
     name: str
     trees: tuple[AnswerTree, ...]
@@ -257,34 +269,38 @@ class Certificates:
 
     @property
     def rounding(self) -> Rounding:
+        """The largest error of the probabilities under these settings."""
         return Rounding(self.how.logit_allowance, self.how.max_new_tokens, self.how.temperature)
 
     @property
     def model(self) -> ModelTree:
+        """The summary over the questions."""
         return model_tree(self.trees, self.rounding, self.tau)
 
     @cached_property
     def verdicts(self) -> dict[str, TreeVerdict]:
+        """The verdict of each question, which hold together."""
         return joint_verdicts(self.trees, self.tau, self.rounding)
 
     def sentences(self) -> list[str]:
-        model, of = self.model, f"the {plural(len(self.trees), 'question')}"
+        """What the trees prove, one claim a sentence, and notes on the procedure."""
+        model = self.model
         bounds = model.bounds
+        of = f"the {plural(len(self.trees), 'question')}"
         counts = ", ".join(f"{count} {word}" for word, count in model.verdicts.items())
-        lines = [
-            *(bound.sentence("P(leak) per query", of) for bound in bounds.values()),
-            f"At a threshold of {self.tau:g} per query: {counts}. All bounded questions are bounded together "
-            f"{bounds['tree_upper_worst'].level()} (Holm).",
-            *(
-                f"{count} of {of} leak with a probability above {tau:g}, with certainty."
-                for tau, count in model.certain_leaks.items()
-            ),
-        ]
+        lines = [bound.sentence("P(leak) per query", of) for bound in bounds.values()]
+        lines.append(
+            f"At a threshold of {self.tau:g} per query: {counts}. All bounded questions are "
+            f"bounded together {bounds['tree_upper_worst'].level()} (Holm)."
+        )
+        for chance, count in model.certain_leaks.items():
+            lines.append(
+                f"{count} of {of} leak with a probability above {chance:g}, with certainty."
+            )
         if self.how.note:
             lines.append(self.how.note)
         if self.skipped:
-            lines.append(
-                f"{plural(len(self.skipped), 'question')} left out, which {self.how.leak} cannot judge."
-            )
-        notes = list(dict.fromkeys(tree.note for tree in self.trees if tree.note))
-        return lines + notes
+            left_out = plural(len(self.skipped), "question")
+            lines.append(f"{left_out} left out, which {self.how.leak} cannot judge.")
+        notes = [tree.note for tree in self.trees if tree.note]
+        return lines + list(dict.fromkeys(notes))

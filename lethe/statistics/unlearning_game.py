@@ -1,14 +1,15 @@
 """The unlearning sample inference game: splits, advantage, unlearning quality and its bounds.
 
-A data set D is split into a retain set, a forget set and a test set. The defender trains a model on the retain and forget
-sets, unlearns the forget set, and hands the model to an adversary. The adversary sees one point of the forget or the test
-set and accepts (says "forget") or rejects. The adversary's signed advantage on one split is the mean acceptance on the
-forget set minus the mean acceptance on the test set. The SWAP test plays the split a second time with the forget and test
-sets exchanged, and averages the two signed advantages **before** taking the absolute value. Knowledge of the points alone,
-rather than of the model, therefore cancels.
+A data set D is split into a retain set, a forget set and a test set. The defender trains a model on
+the retain and forget sets, unlearns the forget set, and hands the model to an adversary. The
+adversary sees one point of the forget or the test set and accepts (says "forget") or rejects. The
+adversary's signed advantage on one split is the mean acceptance on the forget set minus the mean
+acceptance on the test set. The SWAP test plays the split a second time with the forget and test
+sets exchanged, and averages the two signed advantages **before** taking the absolute value.
+Knowledge of the points alone, rather than of the model, therefore cancels.
 
-Source: "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View", Definitions 3.2, 3.7
-and 3.11, section 3.3 (SWAP test), Theorems 3.4 and 3.6.
+Source: "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View",
+Definitions 3.2, 3.7 and 3.11, section 3.3 (SWAP test), Theorems 3.4 and 3.6.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from lethe.statistics.checks import check, check_count, check_share
 
 @dataclass(frozen=True)
 class Split:
-    """A split of the points 0..n-1: three disjoint index arrays; forget and test have the same size, because unlearning few
-    or many points changes the whole model, which would tell the sets apart (paper, appendix A.2).
+    """A split of the points 0..n-1: three disjoint index arrays; forget and test have the same
+    size, because unlearning few or many points changes the whole model, which would tell the sets
+    apart (paper, appendix A.2).
     """
 
     retain: np.ndarray
@@ -41,30 +43,32 @@ class Split:
         _equal_sizes(len(self.forget), len(self.test))
         everything = np.concatenate([self.retain, self.forget, self.test])
         if len(np.unique(everything)) != len(everything):
-            raise BadValue(
-                "split", "sets that overlap", "retain, forget and test set with no point in common"
-            )
+            legal = "retain, forget and test set with no point in common"
+            raise BadValue("split", "sets that overlap", legal)
 
     def swapped(self) -> Split:
+        """The split with the forget set and the test set exchanged."""
         return Split(self.retain, self.test, self.forget)
 
     @property
     def learned(self) -> np.ndarray:
-        """The points that the model learns before unlearning: the retain and forget sets, in ascending order."""
+        """The points that the model learns before unlearning: the retain and forget sets, in
+        ascending order.
+        """
         return np.sort(np.concatenate([self.retain, self.forget]))
 
 
 def forget_size(n: int, portion: float) -> int:
-    """|F| = |T| = floor(n a / (1 + a)), with a = |F| / |R u F| the unlearning portion, 0 < a < 1, read as a decimal: the
-    binary number .3 lies below three tenths, and the floor could be off by one.
+    """|F| = |T| = floor(n a / (1 + a)), with a = |F| / |R u F| the unlearning portion, 0 < a < 1,
+    read as a decimal: the binary number .3 lies below three tenths, and the floor could be off by
+    one.
     """
     check_share("portion", portion)
     a = Fraction(repr(float(portion)))
     size = math.floor(n * a / (1 + a))
     if size < 1 or n - 2 * size < 1:
-        raise BadValue(
-            "n", n, f"enough points to forget one and retain one at least, at portion {portion}"
-        )
+        legal = f"enough points to forget one and retain one at least, at portion {portion}"
+        raise BadValue("n", n, legal)
     return size
 
 
@@ -72,7 +76,9 @@ def draw_split(n: int, portion: float, rng: np.random.Generator) -> Split:
     """Draw one split of n points uniformly among all those that the unlearning portion allows."""
     size = forget_size(n, portion)
     order = rng.permutation(n)
-    return Split(np.sort(order[2 * size :]), np.sort(order[:size]), np.sort(order[size : 2 * size]))
+    forget = np.sort(order[:size])
+    test = np.sort(order[size : 2 * size])
+    return Split(np.sort(order[2 * size :]), forget, test)
 
 
 def signed_advantage(
@@ -81,19 +87,23 @@ def signed_advantage(
     forget_weights: np.ndarray | None = None,
     test_weights: np.ndarray | None = None,
 ) -> float:
-    """a_s(A) = E over forget of P[accept] - E over test of P[accept] (Definition 3.11), in [-1, 1]; without a guarantee.
+    """a_s(A) = E over forget of P[accept] - E over test of P[accept] (Definition 3.11), in [-1, 1];
+    without a guarantee.
 
-    The weights are the sensitivity distribution, normalised within each set, and uniform by default.
+    The weights are the sensitivity distribution, normalised within each set, and uniform by
+    default.
     """
     _equal_sizes(len(forget), len(test))
-    return _mean_acceptance("forget", forget, forget_weights) - _mean_acceptance(
-        "test", test, test_weights
-    )
+    on_forget = _mean_acceptance("forget", forget, forget_weights)
+    on_test = _mean_acceptance("test", test, test_weights)
+    return on_forget - on_test
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A value with its interval over pairs of splits and seeds; the ends are None if a single model gives no interval."""
+    """A value with its interval over pairs of splits and seeds; the ends are None if a single model
+    gives no interval.
+    """
 
     value: float
     ci_low: float | None
@@ -107,12 +117,18 @@ class Measured:
     COVERS: ClassVar[Covers]
 
     def bounds(self) -> tuple[Bound, Bound] | None:
-        """The lower and the upper end, which hold together at alpha; None where a single model gives no interval."""
+        """The lower and the upper end, which hold together at alpha; None where a single model
+        gives no interval.
+        """
         return self.interval(self.ci_low, self.ci_high, self.alpha, self.assumes, self.method)
 
     def ends(self) -> dict[str, Bound]:
         """The same by the names of the ends in tables and headlines; empty without an interval."""
-        return dict(zip(("ci_low", "ci_high"), self.bounds() or (), strict=False))
+        bounds = self.bounds()
+        if bounds is None:
+            return {}
+        lower, upper = bounds
+        return {"ci_low": lower, "ci_high": upper}
 
     @classmethod
     def interval(
@@ -155,39 +171,43 @@ class Quality(Measured):
 def swap_advantage(
     original: np.ndarray, swapped: np.ndarray, *, paired: bool = True, alpha: float = 0.05
 ) -> Advantage:
-    """Adv of the SWAP test from the signed advantages of both halves: |mean over pairs of (a_s + a_s') / 2|.
+    """Adv of the SWAP test from the signed advantages of both halves: |mean over pairs of (a_s +
+    a_s') / 2|.
 
-    There is one signed advantage per model, (pairs, seeds); a vector is a single pair of splits. The interval is Student's t
-    over the pairs, because the seeds of a pair share its split; of a single pair it is over the seeds. It covers the
-    expectation of the signed mean, and hence its absolute value. Assumes about normal, independent means. ``paired`` forms
-    one value of the i-th seeds of both halves, valid for equal and for independent seeds. Otherwise (one pair only) the
+    There is one signed advantage per model, (pairs, seeds); a vector is a single pair of splits.
+    The interval is Student's t over the pairs, because the seeds of a pair share its split; of a
+    single pair it is over the seeds. It covers the expectation of the signed mean, and hence its
+    absolute value. Assumes about normal, independent means. ``paired`` forms one value of the i-th
+    seeds of both halves, valid for equal and for independent seeds. Otherwise (one pair only) the
     halves are two independent samples (Welch).
     """
-    original, swapped = (
-        np.atleast_2d(np.asarray(original, float)),
-        np.atleast_2d(np.asarray(swapped, float)),
-    )
+    original = np.atleast_2d(np.asarray(original, float))
+    swapped = np.atleast_2d(np.asarray(swapped, float))
     if paired and original.shape != swapped.shape:
-        raise BadValue(
-            "swapped", swapped.shape, f"the shape of original, {original.shape} (pairs, seeds)"
-        )
+        legal = f"the shape of original, {original.shape} (pairs, seeds)"
+        raise BadValue("swapped", swapped.shape, legal)
+
+    if not paired:
+        unit = "the seeds of either half"
+        half_width = _welch(original.ravel(), swapped.ravel(), alpha)
+    elif len(original) > 1:
+        unit = "pairs of splits"
+        half_width = _student(((original + swapped) / 2).mean(axis=1), alpha)
+    else:
+        unit = "seeds"
+        half_width = _student((original + swapped)[0] / 2, alpha)
+
     a_original, a_swapped = float(original.mean()), float(swapped.mean())
     value = abs((a_original + a_swapped) / 2)
-    if not paired:
-        half_width, unit = (
-            _welch(original.ravel(), swapped.ravel(), alpha),
-            "the seeds of either half",
-        )
-    else:
-        halves = (original + swapped) / 2
-        unit = "pairs of splits" if len(halves) > 1 else "seeds"
-        half_width = _student(halves.mean(axis=1) if len(halves) > 1 else halves[0], alpha)
+    low = high = None
+    if half_width is not None:
+        low, high = max(0.0, value - half_width), min(1.0, value + half_width)
     return Advantage(
         value=value,
         a_original=a_original,
         a_swapped=a_swapped,
-        ci_low=None if half_width is None else max(0.0, value - half_width),
-        ci_high=None if half_width is None else min(1.0, value + half_width),
+        ci_low=low,
+        ci_high=high,
         n_pairs=len(original),
         n_seeds=min(original.shape[1], swapped.shape[1]),
         alpha=alpha,
@@ -203,33 +223,40 @@ def unlearning_quality(
     paired: bool = True,
     alpha: float = 0.05,
 ) -> Quality:
-    """Q(U) = 1 - max over the given adversaries of Adv (Definition 3.7) from each adversary's signed advantages.
+    """Q(U) = 1 - max over the given adversaries of Adv (Definition 3.7) from each adversary's
+    signed advantages.
 
-    The interval takes alpha / (number of adversaries) for each (Bonferroni): the strongest is chosen on the same numbers.
+    The interval takes alpha / (number of adversaries) for each (Bonferroni): the strongest is
+    chosen on the same numbers.
     """
     if not original or set(original) != set(swapped):
-        raise BadValue(
-            "swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}"
-        )
-    by_attack, shared = (
-        {
-            name: swap_advantage(original[name], swapped[name], paired=paired, alpha=level)
-            for name in original
-        }
-        for level in (alpha, alpha / len(original))
-    )
+        legal = f"the adversaries of the original half, {sorted(original)}"
+        raise BadValue("swapped", sorted(swapped), legal)
+
+    def advantages(level: float) -> dict[str, Advantage]:
+        measured = {}
+        for name, signed in original.items():
+            measured[name] = swap_advantage(signed, swapped[name], paired=paired, alpha=level)
+        return measured
+
+    by_attack = advantages(alpha)
+    shared = advantages(alpha / len(original))
     attack = max(by_attack, key=lambda name: by_attack[name].value)
     strongest = by_attack[attack]
-    lows = [one.ci_low for one in shared.values() if one.ci_low is not None]
-    highs = [one.ci_high for one in shared.values() if one.ci_high is not None]
-    all_measured = len(lows) == len(highs) == len(shared)
+
+    low = high = None
+    intervals = [advantage.bounds() for advantage in shared.values()]
+    ends = [interval for interval in intervals if interval is not None]
+    if len(ends) == len(shared):
+        low = 1 - max(upper.value for _, upper in ends)
+        high = 1 - max(lower.value for lower, _ in ends)
     return Quality(
-        value=1 - max(one.value for one in by_attack.values()),
+        value=1 - strongest.value,
         advantage=strongest.value,
         attack=attack,
         by_attack=by_attack,
-        ci_low=1 - max(highs) if all_measured else None,
-        ci_high=1 - max(lows) if all_measured else None,
+        ci_low=low,
+        ci_high=high,
         n_pairs=strongest.n_pairs,
         n_seeds=strongest.n_seeds,
         alpha=alpha,
@@ -240,31 +267,27 @@ def unlearning_quality(
 
 def _equal_sizes(forget: int, test: int) -> None:
     if forget != test or forget == 0:
-        raise BadValue(
-            "test set",
-            f"{test} points against {forget} to forget",
-            "a test set of the forget set's size, not empty",
-            "Give a point weight 0 to exclude it.",
-        )
+        sizes = f"{test} points against {forget} to forget"
+        legal = "a test set of the forget set's size, not empty"
+        raise BadValue("test set", sizes, legal, "Give a point weight 0 to exclude it.")
 
 
 def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) -> float:
     accept = np.asarray(accept, float)
-    if (wrong := accept[~((accept >= 0) & (accept <= 1))]).size:
+    wrong = accept[~((accept >= 0) & (accept <= 1))]
+    if wrong.size:
         raise BadValue(f"acceptance on the {name} set", wrong[0], "a number in [0, 1]")
     if weights is None:
         return float(accept.mean())
-    weights, name = np.asarray(weights, float), f"weights of the {name} set"
-    check(
-        weights.shape == accept.shape, name, weights.shape, f"one weight per point, {accept.shape}"
-    )
+
+    weights = np.asarray(weights, float)
+    title = f"weights of the {name} set"
+    legal = f"one weight per point, {accept.shape}"
+    check(weights.shape == accept.shape, title, weights.shape, legal)
     broken = weights[~(np.isfinite(weights) & (weights >= 0))]
     if broken.size or not weights.any():
-        raise BadValue(
-            name,
-            float(broken[0]) if broken.size else 0.0,
-            "finite and not negative, and not all zero",
-        )
+        value = float(broken[0]) if broken.size else 0.0
+        raise BadValue(title, value, "finite and not negative, and not all zero")
     weights = weights / weights.max()  # the sum of the weights may overflow
     shares = weights / weights.sum()
     # Divide by the sum once more, so that the mean of ones is 1 and not 1 - 1e-16.
@@ -272,12 +295,15 @@ def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) 
 
 
 def _student(values: np.ndarray, alpha: float) -> float | None:
-    if len(values) < 2:
+    """Student's half-width for the mean of ``values`` (n,); None for fewer than two."""
+    n = len(values)
+    if n < 2:
         return None
-    return float(-stdtrit(len(values) - 1, alpha / 2) * values.std(ddof=1) / math.sqrt(len(values)))
+    return float(-stdtrit(n - 1, alpha / 2) * values.std(ddof=1) / math.sqrt(n))
 
 
 def _welch(original: np.ndarray, swapped: np.ndarray, alpha: float) -> float | None:
+    """Welch's half-width for half the sum of two means; None for fewer than two values of one."""
     if min(len(original), len(swapped)) < 2:
         return None
     # Squared standard error of each half's contribution to the mean (a_s + a_s') / 2.
@@ -290,9 +316,11 @@ def _welch(original: np.ndarray, swapped: np.ndarray, alpha: float) -> float | N
 
 @dataclass(frozen=True)
 class CertifiedBound:
-    """The promise of (epsilon, delta)-certified removal: an upper bound on Adv and a lower bound on Q.
+    """The promise of (epsilon, delta)-certified removal: an upper bound on Adv and a lower bound on
+    Q.
 
-    ``paper`` is the bound of Theorem 3.6 as printed, ``sharp`` the tight bound. A bound of 1 or more is vacuous.
+    ``paper`` is the bound of Theorem 3.6 as printed, ``sharp`` the tight bound. A bound of 1 or
+    more is vacuous.
     """
 
     sharp: float
@@ -317,16 +345,16 @@ class CertifiedBound:
 
     @property
     def quality(self) -> Bound:
-        return Bound(
-            self.quality_lower, "lower", CERTAIN, Covers.ADVERSARY, self.assumes, self.method
-        )
+        value = self.quality_lower
+        return Bound(value, "lower", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
 
 
 def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:
-    """Bounds on the advantage against an (epsilon, delta)-certified removal method (Definition 3.5).
+    """Bounds on the advantage against an (epsilon, delta)-certified removal method (Definition
+    3.5).
 
-    As printed (Theorem 3.6): Adv <= 2 (1 - (2 - 2 delta) / (e^epsilon + 1)), vacuous for epsilon >= ln 3.
-    Tight: Adv <= 1 - e^-epsilon (1 - 2 delta), hence Q >= e^-epsilon (1 - 2 delta).
+    As printed (Theorem 3.6): Adv <= 2 (1 - (2 - 2 delta) / (e^epsilon + 1)), vacuous for epsilon >=
+    ln 3. Tight: Adv <= 1 - e^-epsilon (1 - 2 delta), hence Q >= e^-epsilon (1 - 2 delta).
     """
     _check_privacy(epsilon, delta)
     # 2 (1 - 2 / (e^x + 1)) = 2 tanh(x / 2): exact for small epsilon, no overflow for a large one.
@@ -346,23 +374,26 @@ def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:
 
 
 def group_bound(epsilon: float, delta: float, records: int) -> CertifiedBound:
-    """The bounds of `certified_bound` for learning with (epsilon, delta)-DP per record, without unlearning.
+    """The bounds of `certified_bound` for learning with (epsilon, delta)-DP per record, without
+    unlearning.
 
-    A forget set of k ``records`` has group privacy: (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)), where
-    neighbours add or remove one record. For practical forget sets and budgets the bound is vacuous.
+    A forget set of k ``records`` has group privacy: (k epsilon, delta (e^(k epsilon) - 1) /
+    (e^epsilon - 1)), where neighbours add or remove one record. For practical forget sets and
+    budgets the bound is vacuous.
     """
     _check_privacy(epsilon, delta)
     check_count("records", records)
     exponents = epsilon * np.arange(records)
     log_growth = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
-    log_delta = math.log(delta) + log_growth if delta > 0 else -math.inf
-    group = certified_bound(records * epsilon, math.exp(min(log_delta, 0.0)))
-    return replace(
-        group,
-        method=f"group privacy over {records} records",
-        assumes=f"learning is ({epsilon:g}, {delta:g})-DP for adding or removing one record; a forget set of "
-        f"{records} is bounded only through group privacy",
+    group_delta = 0.0
+    if delta > 0:
+        group_delta = math.exp(min(math.log(delta) + log_growth, 0.0))
+    group = certified_bound(records * epsilon, group_delta)
+    assumes = (
+        f"learning is ({epsilon:g}, {delta:g})-DP for adding or removing one record; a forget "
+        f"set of {records} is bounded only through group privacy"
     )
+    return replace(group, method=f"group privacy over {records} records", assumes=assumes)
 
 
 def _check_privacy(epsilon: float, delta: float) -> None:

@@ -5,5 +5,6 @@ A module has
 - ``Params``: the model of the entry, derived from `lethe.config.schema.AuditParams`,
 - ``audit(settings) -> AuditResult``, where ``settings`` is the entry, checked by ``Params``.
 
-Each audit decides what to observe: a file of guesses, a training run that it starts, a model that it queries.
+Each audit decides what to observe: a file of guesses, a training run that it starts, a model that
+it queries.
 """

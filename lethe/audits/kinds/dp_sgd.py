@@ -1,10 +1,13 @@
-"""A one-run audit of DP-SGD: canaries in gradient space, guessed from the gradients that training releases.
+"""A one-run audit of DP-SGD: canaries in gradient space, guessed from the gradients that training
+releases.
 
-A Dirac canary is a row whose gradient has a single nonzero coordinate, which no other row shares. Fair coins add about
-half of the canaries to the training rows. The auditor sees the noisy sum of gradients of every step (the white-box
-setting of "Tight Privacy Audit in One Run") and guesses each canary from the privacy loss of its coordinate over all
-steps. The coordinates are weights of padding pixels, which are 0 in every image, so the gradients of images never touch
-them. Each canary therefore has an independent channel, exactly that of DP-SGD with this rate, noise and number of steps.
+A Dirac canary is a row whose gradient has a single nonzero coordinate, which no other row shares.
+Fair coins add about half of the canaries to the training rows. The auditor sees the noisy sum of
+gradients of every step (the white-box setting of "Tight Privacy Audit in One Run") and guesses each
+canary from the privacy loss of its coordinate over all steps. The coordinates are weights of
+padding pixels, which are 0 in every image, so the gradients of images never touch them. Each canary
+therefore has an independent channel, exactly that of DP-SGD with this rate, noise and number of
+steps.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
 
 
 class Params(OneRunParams):
-    """The entry of a one-run audit of DP-SGD: data, training, noise, canaries, and a fault to detect."""
+    """The entry of a one-run audit of DP-SGD: data, training, noise, canaries, and a fault to
+    detect.
+    """
 
     kind: Literal["dp_sgd"]
     images: Literal["digits", "fashion_mnist", "cifar10"]
@@ -106,7 +111,9 @@ def train_and_guess(settings: Params) -> Guesses:
 
 
 def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Sequential, Tensor]:
-    """Return the canaries' bits, the training rows (image, label, canary or -1), the network and each canary's coordinate."""
+    """Return the canaries' bits, the training rows (image, label, canary or -1), the network and
+    each canary's coordinate.
+    """
     import torch
     from torch import nn
     from torch.nn.functional import pad
@@ -144,8 +151,9 @@ def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], nn.Seque
 def _put_canaries(
     network: nn.Module, weight: Tensor, places: Tensor, canary: Tensor, size: float
 ) -> None:
-    """Replace the gradient of each canary's row by one of a single coordinate and of norm ``size``; Opacus gives every
-    parameter the attribute ``grad_sample``."""
+    """Replace the gradient of each canary's row by one of a single coordinate and of norm ``size``;
+    Opacus gives every parameter the attribute ``grad_sample``.
+    """
     mine = canary >= 0
     for parameter in network.parameters():
         vars(parameter)["grad_sample"][mine] = 0.0
@@ -154,7 +162,9 @@ def _put_canaries(
 
 
 def _as_implemented(settings: Params) -> dict[str, float]:
-    """Return the noise and clipping of the implementation under audit: correct, or with the fault to detect."""
+    """Return the noise and clipping of the implementation under audit: correct, or with the fault
+    to detect.
+    """
     noise, clip = settings.noise_multiplier, settings.clip
     if settings.fault == "half_noise":
         noise /= 2

@@ -1,6 +1,8 @@
-"""One-run audits: a file of guesses, a mechanism's family of nulls, a file of a trade-off curve, and the kind ``guesses``.
+"""One-run audits: a file of guesses, a mechanism's family of nulls, a file of a trade-off curve,
+and the kind ``guesses``.
 
-DP-SGD's nulls are privacy loss distributions of the Poisson-subsampled Gaussian mechanism over steps.
+DP-SGD's nulls are privacy loss distributions of the Poisson-subsampled Gaussian mechanism over
+steps.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ MAY_HAVE: dict[str, tuple[str, ...]] = {"approx-dp": ("delta0",)}
 
 
 def rows_of(audit: OneRunAudit) -> list[Result]:
-    """The rows of an audit: a bound and a p-value of each method, the p-values of the curve, and the settings."""
+    """The rows of an audit: a bound and a p-value of each method, the p-values of the curve, and
+    the settings.
+    """
     rows = Rows("one-run")
     for one in audit.results:
         evidence: dict[str, object] = {"assumes": list(one.assumes), "note": one.note}
@@ -74,7 +78,9 @@ def rows_of(audit: OneRunAudit) -> list[Result]:
 
 
 def misfit(mechanism: str, **given: float | None) -> tuple[str, str] | None:
-    """Return the first parameter that ``mechanism`` lacks or does not take, and the problem; None where all fit."""
+    """Return the first parameter that ``mechanism`` lacks or does not take, and the problem; None
+    where all fit.
+    """
     needed = NEEDS.get(mechanism, ())
     taken = (*needed, *MAY_HAVE.get(mechanism, ()))
     for name, value in given.items():
@@ -90,7 +96,9 @@ IN_MEMORY = Path("guesses")  # the name in errors of a table without a file
 
 
 def read_guesses(source: Path | pd.DataFrame) -> Guesses:
-    """Read a file or a table with the columns ``bit``, ``guess`` (0 or 1) and ``score``, and check every row."""
+    """Read a file or a table with the columns ``bit``, ``guess`` (0 or 1) and ``score``, and check
+    every row.
+    """
     path = source if isinstance(source, Path) else IN_MEMORY
     table = read_table(source, required=COLUMNS) if isinstance(source, Path) else source
     check_columns(path, COLUMNS, table.columns)
@@ -111,7 +119,9 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
 
 
 def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:
-    """Read one null from a file with the columns ``alpha`` and ``beta``, or from two arrays; see `tradeoff.from_tradeoff`."""
+    """Read one null from a file with the columns ``alpha`` and ``beta``, or from two arrays; see
+    `tradeoff.from_tradeoff`.
+    """
     if not isinstance(source, Path):
         return from_tradeoff(*(np.asarray(values, dtype=np.float64) for values in source))
     table = read_table(source, required=["alpha", "beta"])
@@ -210,8 +220,9 @@ def _pair(strength: float, q: float, steps: int) -> Atoms:
 
 
 def _sides(loss: PrivacyLossDistribution) -> list[tuple[np.ndarray, np.ndarray, float]]:
-    """Return losses, probabilities and infinite mass of a `PrivacyLossDistribution`, without and with the canary: private
-    names of dp-accounting, which offers no public access to the masses."""
+    """Return losses, probabilities and infinite mass of a `PrivacyLossDistribution`, without and
+    with the canary: private names of dp-accounting, which offers no public access to the masses.
+    """
     sides = []
     try:
         for pmf in (loss._pmf_remove, loss._pmf_add):
@@ -227,8 +238,10 @@ def _sides(loss: PrivacyLossDistribution) -> list[tuple[np.ndarray, np.ndarray, 
 
 
 class OneRunParams(AuditParams):
-    """The keys of a one-run audit: the r fixed in advance share alpha. ``independent``: each bit passes a channel of its own,
-    so that ``exact`` may judge the claim; else a method does that holds under any dependence."""
+    """The keys of a one-run audit: the r fixed in advance share alpha. ``independent``: each bit
+    passes a channel of its own, so that ``exact`` may judge the claim; else a method does that
+    holds under any dependence.
+    """
 
     r: Annotated[list[Count], Field(min_length=1)]
     delta: Delta
@@ -287,7 +300,9 @@ class Params(OneRunParams):
 
 
 def audit(settings: Params) -> AuditResult:
-    """Test the guesses of the file against the family of nulls, and against the claim if the entry has one."""
+    """Test the guesses of the file against the family of nulls, and against the claim if the entry
+    has one.
+    """
     family = family_of(
         settings.mechanism,
         delta=settings.delta,

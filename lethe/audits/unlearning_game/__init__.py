@@ -3,8 +3,8 @@
 A module has
 
 - ``Params``: the model of the entry, derived from `lethe.config.schema.GameParams`,
-- ``play(settings, scratch=None, run=None) -> AuditResult``: ``scratch`` is the folder of finished models, ``run`` the
-  function that runs calls; both have a default.
+- ``play(settings, scratch=None, run=None) -> AuditResult``: ``scratch`` is the folder of finished
+  models, ``run`` the function that runs calls; both have a default.
 """
 
 from typing import Annotated, Literal

@@ -1,7 +1,9 @@
-"""The result of a game on any kind of data: qualities, their comparisons, and the trends of the paper that they show.
+"""The result of a game on any kind of data: qualities, their comparisons, and the trends of the
+paper that they show.
 
-The paper is "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View" (Tu et al. 2024). The rules of
-the trends are fixed before any result, and judge a trend on all values, never on a selection of methods, attacks or budgets.
+The paper is "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View" (Tu
+et al. 2024). The rules of the trends are fixed before any result, and judge a trend on all values,
+never on a selection of methods, attacks or budgets.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ LEAKAGE_BOUNDS = (
 
 @dataclass(frozen=True)
 class AttackOutcome:
-    """One attack on one unlearned model: acceptances on forget and test points, and the values that follow."""
+    """One attack on one unlearned model: acceptances on forget and test points, and the values that
+    follow.
+    """
 
     method: str
     pair: int
@@ -63,7 +67,9 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Interclass confusion: 1 minus the memorised share, and the test accuracy of the confused models."""
+    """Interclass confusion: 1 minus the memorised share, and the test accuracy of the confused
+    models.
+    """
 
     score: float
     accuracy: float
@@ -71,9 +77,10 @@ class Confusion:
 
 @dataclass(frozen=True)
 class PlayedMethod:
-    """The result of one method; a value is None where the game did not play that part. ``mia_auc`` is by attack, and
-    ``mia_score`` is 1 minus the largest. ``performance`` is by part of the split. Only image games have ``confusion``,
-    only text games ``leakage``."""
+    """The result of one method; a value is None where the game did not play that part. ``mia_auc``
+    is by attack, and ``mia_score`` is 1 minus the largest. ``performance`` is by part of the split.
+    Only image games have ``confusion``, only text games ``leakage``.
+    """
 
     quality: Quality
     by_pair: list[float]
@@ -106,7 +113,9 @@ class Tables:
 
 @dataclass(frozen=True)
 class Figure:
-    """Figure 2: the quality of each method by number of points, and per pair of ``repetitions`` pairs."""
+    """Figure 2: the quality of each method by number of points, and per pair of ``repetitions``
+    pairs.
+    """
 
     points: dict[int, dict[str, float]]
     repetitions: int
@@ -115,9 +124,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class GameResult:
-    """The result of a whole game. ``sizes`` are in ``unit``, by part of the split. ``defenders`` maps each method to its
-    defender. ``privacy`` is the guarantee of the budget for a forget set. Only `image_tables` has ``tables``, ``figure`` and
-    ``bounds`` (by budget)."""
+    """The result of a whole game. ``sizes`` are in ``unit``, by part of the split. ``defenders``
+    maps each method to its defender. ``privacy`` is the guarantee of the budget for a forget set.
+    Only `image_tables` has ``tables``, ``figure`` and ``bounds`` (by budget).
+    """
 
     kind: str
     unit: str
@@ -148,7 +158,9 @@ class GameResult:
 
 
 def results_by_method(outcomes: Sequence[AttackOutcome], alpha: float) -> dict[str, PlayedMethod]:
-    """Map every attacked method to the result of its outcomes, without the parts that need more than attacks."""
+    """Map every attacked method to the result of its outcomes, without the parts that need more
+    than attacks.
+    """
     methods = dict.fromkeys(one.method for one in outcomes)
     return {
         method: _summary([one for one in outcomes if one.method == method], alpha)
@@ -162,7 +174,8 @@ def _summary(outcomes: Sequence[AttackOutcome], alpha: float) -> PlayedMethod:
         _by_pair(original, swapped),
         _by_pair(original, random) if random else [],
     )
-    # The usual AUC uses only the drawn splits. An average over swapped pairs would be grounded, like the quality.
+    # The usual AUC uses only the drawn splits. An average over swapped pairs would be grounded,
+    # like the quality.
     areas = {
         attack: float(
             np.mean([one.auc for one in outcomes if one.attack == attack and one.half == HALVES[0]])
@@ -197,7 +210,9 @@ def signed_advantages(outcomes: Sequence[AttackOutcome], half: str) -> dict[str,
 
 
 def predictions(outcomes: Sequence[AttackOutcome]) -> pd.DataFrame:
-    """Return the acceptances as a table: the columns that `lethe audit swap` reads, ``method`` and ``pair``."""
+    """Return the acceptances as a table: the columns that `lethe audit swap` reads, ``method`` and
+    ``pair``.
+    """
     import pandas as pd
 
     parts = []
@@ -253,7 +268,9 @@ def headline(result: GameResult) -> dict[str, object]:
 
 
 def played(result: GameResult, outcomes: Sequence[AttackOutcome]) -> AuditResult:
-    """Return a game as the stage writes it: the headline with the trends that hold, all details, the acceptances."""
+    """Return a game as the stage writes it: the headline with the trends that hold, all details,
+    the acceptances.
+    """
     qualities = {name: method.quality for name, method in result.methods.items()}
     sentences = (
         f"{name}: unlearning quality {own.value:.3f} ({own.attack})"
@@ -310,7 +327,9 @@ class Trend:
 
 
 def label(defenders: Mapping[str, str], method: str) -> str:
-    """Return the paper's name of a method, with the name of the params entry where the names differ."""
+    """Return the paper's name of a method, with the name of the params entry where the names
+    differ.
+    """
     name = NAMES.get(defenders[method])
     return method if name is None else name if method == defenders[method] else f"{name} ({method})"
 
@@ -386,7 +405,9 @@ def stable_ranking(result: GameResult) -> Iterator[Trend]:
 
 
 def smaller_deviation(result: GameResult) -> Iterator[Trend]:
-    """Table 2: the swapped pair's standard deviation is below that of two random splits (paper: .5 to .7 of it)."""
+    """Table 2: the swapped pair's standard deviation is below that of two random splits (paper: .5
+    to .7 of it).
+    """
     methods = {name: method.deviation for name, method in result.methods.items()}
     every = result.tables.deviation if result.tables else methods
     deviations = {name: one for name, one in every.items() if one}
@@ -437,7 +458,9 @@ def kendall(one: Column, other: Column) -> float:
 
 
 def _columns(result: GameResult, name: str) -> dict[str, Column]:
-    """Map budget to method to value; a single game has one column. The result is empty unless every method has a value."""
+    """Map budget to method to value; a single game has one column. The result is empty unless every
+    method has a value.
+    """
     columns = {ALONE: {method: MEASURES[name](values) for method, values in result.methods.items()}}
     if result.tables:
         columns = getattr(result.tables, name).values
@@ -453,7 +476,9 @@ def _columns(result: GameResult, name: str) -> dict[str, Column]:
 
 
 def _rising(result: GameResult, columns: dict[str, Column]) -> dict[str, str]:
-    """Return the methods other than Retrain whose value does not fall from every budget to the next, with their values."""
+    """Return the methods other than Retrain whose value does not fall from every budget to the
+    next, with their values.
+    """
     risen = {}
     for name in result.defenders:
         values = [column[name] for column in columns.values()]

@@ -1,8 +1,9 @@
-"""The unlearning sample inference game for any kind of data: splits, models, shadow models, attacks.
+"""The unlearning sample inference game for any kind of data: splits, models, shadow models,
+attacks.
 
-Half of the data trains the shadow models; the other half is the data set D of the game. Every pair is a random split
-of D and its swapped twin. Each half of a pair has its own models, learned and unlearned afresh with several seeds. The game
-splits units: images, or authors with all their rows.
+Half of the data trains the shadow models; the other half is the data set D of the game. Every pair
+is a random split of D and its swapped twin. Each half of a pair has its own models, learned and
+unlearned afresh with several seeds. The game splits units: images, or authors with all their rows.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class Adversary(Protocol[Seen]):
 
 
 class ThresholdAttack(Generic[V]):
-    """Accept where ``score`` reaches the threshold of the point's class, fitted on all shadow models together; of all classes
-    for one without shadow points."""
+    """Accept where ``score`` reaches the threshold of the point's class, fitted on all shadow
+    models together; of all classes for one without shadow points.
+    """
 
     def __init__(self, score: Callable[[V], np.ndarray], shadows: Sequence[Shadow[V]]):
         self.score = score
@@ -85,8 +87,9 @@ NOTHING = np.array([], dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One model to make: learned afresh on the units ``retain`` (no method), or unlearned by a method from ``start``.
-    ``labels``, one per unit, replace the labels of the data set."""
+    """One model to make: learned afresh on the units ``retain`` (no method), or unlearned by a
+    method from ``start``. ``labels``, one per unit, replace the labels of the data set.
+    """
 
     retain: np.ndarray
     forget: np.ndarray
@@ -142,11 +145,15 @@ class Game(ABC, Generic[P, Observed, V]):
 
     @abstractmethod
     def methods(self) -> dict[str, str]:
-        """Map every method of the game to its defender; ``retrain`` and ``none`` are among the methods."""
+        """Map every method of the game to its defender; ``retrain`` and ``none`` are among the
+        methods.
+        """
 
     @abstractmethod
     def starts_afresh(self, method: str) -> bool:
-        """Whether the method sees only the retain set, and not the model learned on retain and forget set."""
+        """Whether the method sees only the retain set, and not the model learned on retain and
+        forget set.
+        """
 
     @abstractmethod
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
@@ -154,7 +161,9 @@ class Game(ABC, Generic[P, Observed, V]):
 
     @abstractmethod
     def make(self, job: Job) -> None:
-        """Make one model in its `place`, with the files that `observe` reads; this runs in a separate process."""
+        """Make one model in its `place`, with the files that `observe` reads; this runs in a
+        separate process.
+        """
 
     @abstractmethod
     def observe(self, job: Job) -> Observed:
@@ -164,7 +173,9 @@ class Game(ABC, Generic[P, Observed, V]):
     def view(
         self, job: Job, seen: Observed, units: np.ndarray, shadows: Sequence[tuple[Job, Observed]]
     ) -> V:
-        """Return an adversary's view of a model on some units, with the outputs of the shadow models on them."""
+        """Return an adversary's view of a model on some units, with the outputs of the shadow
+        models on them.
+        """
 
     @abstractmethod
     def fit(self, attack: str, shadows: Sequence[Shadow[V]], seed: int) -> Adversary[V]:
@@ -212,7 +223,9 @@ class Game(ABC, Generic[P, Observed, V]):
         return [one.job for one in self.played()]
 
     def make_all(self, run: Runner = in_processes) -> None:
-        """Make every unfinished model: first the learned models, then the models unlearned from them."""
+        """Make every unfinished model: first the learned models, then the models unlearned from
+        them.
+        """
         unlearned = self.jobs()
         origins = [
             job.origin for job in unlearned if job.method and not self.starts_afresh(job.method)
@@ -236,7 +249,9 @@ class Game(ABC, Generic[P, Observed, V]):
         return self.scratch / cache_key(*modules, **facts)
 
     def beginning(self, job: Job) -> Path | None:
-        """Return the folder of the learned model from which a job's method starts; None where the method trains afresh."""
+        """Return the folder of the learned model from which a job's method starts; None where the
+        method trains afresh.
+        """
         return (
             None if job.method is None or self.starts_afresh(job.method) else self.place(job.origin)
         )
@@ -272,7 +287,9 @@ class Game(ABC, Generic[P, Observed, V]):
         return outcomes
 
     def play(self, run: Runner = in_processes) -> tuple[GameResult, list[AttackOutcome]]:
-        """Play the whole game: make all unfinished models, attack every model, return the result and the outcomes."""
+        """Play the whole game: make all unfinished models, attack every model, return the result
+        and the outcomes.
+        """
         self.make_all(run)
         adversaries = self.adversaries()  # functions among them: they stay in this process
         by_method = [

@@ -1,4 +1,6 @@
-"""The SWAP test on an adversary's predictions: a table checked row by row, and its signed advantages."""
+"""The SWAP test on an adversary's predictions: a table checked row by row, and its signed
+advantages.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,18 @@ Advantages = dict[
 
 
 def audit(predictions: Path | pd.DataFrame, alpha: float = 0.05) -> Quality:
-    """Return the unlearning quality by the SWAP test; raise the `BadInput` that names the broken row or group."""
+    """Return the unlearning quality by the SWAP test; raise the `BadInput` that names the broken
+    row or group.
+    """
     check_share("alpha", alpha)
     original, swapped, paired = advantages(predictions)
     return unlearning_quality(original, swapped, paired=paired, alpha=alpha)
 
 
 def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages, bool]:
-    """The advantages of both halves from a file or table, and whether both halves of every attack have the same seeds."""
+    """The advantages of both halves from a file or table, and whether both halves of every attack
+    have the same seeds.
+    """
     path = predictions if isinstance(predictions, Path) else IN_MEMORY
     if isinstance(predictions, Path):
         predictions = read_table(
@@ -92,7 +98,8 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
                 path, file_line(path, first), f"column {column}: got {got!r}; must be {legal}"
             )
 
-    # Cell by cell: JSON lines may hold a list, which `isin` cannot take, and Parquet an array, which equals nothing.
+    # Cell by cell: JSON lines may hold a list, which `isin` cannot take, and Parquet an array,
+    # which equals nothing.
     def one_of(names: Sequence[str]) -> Callable[[object], bool]:
         return lambda value: isinstance(value, str) and value in names
 

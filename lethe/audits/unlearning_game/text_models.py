@@ -1,7 +1,8 @@
-"""One language model of the game: learned, or unlearned from a learned one, with the likelihood of every row's answer.
+"""One language model of the game: learned, or unlearned from a learned one, with the likelihood of
+every row's answer.
 
-This module imports all code that decides a model. A model's key therefore holds the code of this module, and not the
-code of the game's rounds and attacks.
+This module imports all code that decides a model. A model's key therefore holds the code of this
+module, and not the code of the game's rounds and attacks.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
-"""The unlearning game on language models, and its adversaries, which ``attacks`` of params.yaml names.
+"""The unlearning game on language models, and its adversaries, which ``attacks`` of params.yaml
+names.
 
-A unit is an author with all question-answer pairs; the adversary sees one pair. All models share one tokenizer, made from
-all texts, so that likelihoods are comparable token by token. The quality says whether an attacker can infer that the model
-learned the rows. A bound says how much of the rows the model reveals: as in the pipeline, the first model of each method
-answers each forget question many times, and the leaking answers count.
+A unit is an author with all question-answer pairs; the adversary sees one pair. All models share
+one tokenizer, made from all texts, so that likelihoods are comparable token by token. The quality
+says whether an attacker can infer that the model learned the rows. A bound says how much of the
+rows the model reveals: as in the pipeline, the first model of each method answers each forget
+question many times, and the leaking answers count.
 
-An adversary has ``score(view)``: (n,) float64 from a `TextView`, higher where the model more probably learned the row. The
-game fits one threshold for all rows once, on the shadow models. ``loss``, ``zlib``, ``min_k`` and ``min_k_plus_plus`` are the
-measures of `lethe.scoring.likelihood`; ``reference`` is the mean log-probability per token minus that of a model that never
-saw the answer, in nats (Carlini et al. 2021).
+An adversary has ``score(view)``: (n,) float64 from a `TextView`, higher where the model more
+probably learned the row. The game fits one threshold for all rows once, on the shadow models.
+``loss``, ``zlib``, ``min_k`` and ``min_k_plus_plus`` are the measures of
+`lethe.scoring.likelihood`; ``reference`` is the mean log-probability per token minus that of a
+model that never saw the answer, in nats (Carlini et al. 2021).
 """
 
 import json
@@ -53,8 +56,10 @@ RETRAIN, NONE = "retrain", "none"  # the two ends of the scale, in every game
 
 @dataclass(frozen=True)
 class TextView:
-    """An adversary's view of one language model on n rows: the likelihood of each answer under the model, and under a shadow
-    model that never saw the answer's author. ``model``: folder of the weights."""
+    """An adversary's view of one language model on n rows: the likelihood of each answer under the
+    model, and under a shadow model that never saw the answer's author. ``model``: folder of the
+    weights.
+    """
 
     items: Sequence[Item]
     references: Sequence[AnswerTokens]
@@ -188,7 +193,9 @@ def _rows(data: str) -> tuple[list[Row], int]:
 def play(
     settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game; each method's ``leakage`` holds the bounds, or None where ``settings.leakage`` is null."""
+    """Play the game; each method's ``leakage`` holds the bounds, or None where ``settings.leakage``
+    is null.
+    """
     game = TextGame(settings, scratch)
     result, outcomes = game.play(run)
     if not settings.leakage:
@@ -202,9 +209,11 @@ def play(
 
 
 def leakage(game: TextGame, method: str) -> dict[str, object]:
-    """Bound the leakage of a method's first finished model on its forget set; a missing judgement counts as a leak.
-    ``worst_bound`` is the largest over questions of ``worst_metric``, M_bin (0/1 scorer) or M_mu; ``pooled_bound``
-    bounds the average leak rate (0/1 scorer only). ``guarantees`` has the rest of each bound."""
+    """Bound the leakage of a method's first finished model on its forget set; a missing judgement
+    counts as a leak. ``worst_bound`` is the largest over questions of ``worst_metric``, M_bin (0/1
+    scorer) or M_mu; ``pooled_bound`` bounds the average leak rate (0/1 scorer only). ``guarantees``
+    has the rest of each bound.
+    """
     prepare_torch()
     asked = game.settings.leakage
     assert asked is not None  # `play` asks only then

@@ -1,4 +1,6 @@
-"""Epsilon*: the privacy of one trained model from its losses (Negoescu et al. 2024), and valid lower bounds."""
+"""Epsilon*: the privacy of one trained model from its losses (Negoescu et al. 2024), and valid
+lower bounds.
+"""
 
 import math
 from collections.abc import Callable
@@ -22,7 +24,8 @@ LOWER: dict[str, Callable[..., ratios.LowerBound]] = {
 class EpsilonStarAudit:
     """An estimate of Epsilon* and a lower bound that holds with probability 1 - ``alpha``.
 
-    Infinite values are floats here. JSON stores them as null, so ``infinite`` and ``lower_infinite`` are fields.
+    Infinite values are floats here. JSON stores them as null, so ``infinite`` and
+    ``lower_infinite`` are fields.
     """
 
     epsilon_star: float
@@ -46,15 +49,15 @@ class EpsilonStarAudit:
 
     @property
     def bound(self) -> Bound:
-        return Bound(
-            self.epsilon_lower, "lower", self.alpha, Covers.MODEL, self.assumes, self.lower_method
-        )
+        value = self.epsilon_lower
+        return Bound(value, "lower", self.alpha, Covers.MODEL, self.assumes, self.lower_method)
 
     def facts(self) -> dict[str, object]:
         """The fields as plain values; ``fit`` is present only where a law was fitted."""
-        return {
-            key: value for key, value in asdict(self).items() if key != "fit" or value is not None
-        }
+        facts = asdict(self)
+        if self.fit is None:
+            del facts["fit"]
+        return facts
 
 
 def audit(
@@ -69,10 +72,12 @@ def audit(
     lower: str = "split",
     train_complete: bool = False,
 ) -> EpsilonStarAudit:
-    """Estimate Epsilon* of one model, and bound it from below; the losses are those of `split_lower_bound`.
+    """Estimate Epsilon* of one model, and bound it from below; the losses are those of
+    `split_lower_bound`.
 
-    ``method`` is "parametric" (`parametric_epsilon_star`) or "empirical" (`empirical_epsilon_star`), ``lower`` is "split"
-    (`split_lower_bound`) or "band" (`band_lower_bound`).
+    ``method`` is "parametric" (`parametric_epsilon_star`) or "empirical"
+    (`empirical_epsilon_star`), ``lower`` is "split" (`split_lower_bound`) or "band"
+    (`band_lower_bound`).
     """
     check(lower in LOWER, "lower", lower, f"one of {', '.join(LOWER)}")
     if method == "parametric":
@@ -82,25 +87,37 @@ def audit(
     else:
         raise BadValue("method", method, "parametric or empirical")
     bound = LOWER[lower](train, population, delta, alpha, train_complete)
-    same = ("delta", "cut", "n_train", "n_population", "threshold", "ratio", "method", "fit")
     return EpsilonStarAudit(
         epsilon_star=estimate.value,
         infinite=math.isinf(estimate.value),
         epsilon_lower=bound.value,
         lower_infinite=math.isinf(bound.value),
+        delta=estimate.delta,
+        cut=estimate.cut,
+        n_train=estimate.n_train,
+        n_population=estimate.n_population,
+        threshold=estimate.threshold,
+        ratio=estimate.ratio,
+        method=estimate.method,
         alpha=bound.alpha,
+        lower_method=bound.method,
+        lower_threshold=bound.threshold,
+        lower_ratio=bound.ratio,
         assumes=bound.assumes,
         note=_note(estimate, bound),
-        **{name: getattr(estimate, name) for name in same},
-        **{f"lower_{name}": getattr(bound, name) for name in ("method", "threshold", "ratio")},
+        fit=estimate.fit,
     )
 
 
+INFINITE = (
+    "the lower bound is infinite because the whole training set has no loss beyond some threshold "
+    "where the population has more than delta: true of this set, not of the mechanism"
+)
+
+
 def _note(estimate: ratios.EpsilonStar, bound: ratios.LowerBound) -> str | None:
+    """The notes of the estimate and of an infinite bound; None without a note."""
     notes = [estimate.note] if estimate.note else []
     if math.isinf(bound.value):
-        notes.append(
-            "the lower bound is infinite because the whole training set has no loss beyond some threshold where the "
-            "population has more than delta: true of this set, not of the mechanism"
-        )
+        notes.append(INFINITE)
     return "; ".join(notes) or None

@@ -1,4 +1,6 @@
-"""Epsilon* from Gaussians (or mixtures) fitted to the transformed losses: the exact supremum over all thresholds."""
+"""Epsilon* from Gaussians (or mixtures) fitted to the transformed losses: the exact supremum over
+all thresholds.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,20 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from lethe.errors import BadValue
-from lethe.statistics.epsilon_star.ratios import INSTANCE, RATIOS, EpsilonStar, Fit, checked
+from lethe.statistics.epsilon_star.ratios import (
+    INSTANCE,
+    NO_THRESHOLD,
+    RATIOS,
+    EpsilonStar,
+    Fit,
+    checked,
+)
 from lethe.statistics.two_sample import ks_test
 
 EM_STEPS = 500
 EM_TOLERANCE = 1e-7  # a fit has converged when the gain in mean log-likelihood is below this
-FLOOR = (
-    1e-3  # a component is never narrower than this share of the whole sample's standard deviation
-)
+# A component is never narrower than this share of the whole sample's standard deviation.
+FLOOR = 1e-3
 LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
 
@@ -33,12 +41,15 @@ class Mixture:
 
     @classmethod
     def normal(cls, mean: float, sd: float) -> Mixture:
+        """One Gaussian."""
         return cls(np.ones(1), np.array([mean], float), np.array([sd], float))
 
     @property
     def point(self) -> float | None:
-        """The location of a point mass."""
-        return float(self.means[0]) if self.sds[0] == 0 else None
+        """The location of a point mass; None for another distribution."""
+        if self.sds[0] > 0:
+            return None
+        return float(self.means[0])
 
     def mirrored(self) -> Mixture:
         """The distribution of -X: its lower tail is the upper tail of X."""
@@ -49,36 +60,46 @@ class Mixture:
         return self._sum(log_ndtr(self._z(x)))
 
     def log_pdf(self, x: np.ndarray | np.float64) -> np.ndarray:
+        """ln of the density at ``x``, of any shape."""
         logs = -0.5 * self._z(x) ** 2 - LOG_ROOT_TAU - np.log(self.sds)
         return self._sum(logs)
 
     def quantile(self, p: float) -> float:
-        """The x with P(X <= x) = p, 0 < p < 1, computed in logarithms: exact for p as small as 1e-300."""
+        """The x with P(X <= x) = p, 0 < p < 1, computed in logarithms: exact for p as small as
+        1e-300.
+        """
         places = self.means + self.sds * ndtri(p)
         low, high = float(places.min()), float(places.max())
-        while low < (middle := 0.5 * (low + high)) < high:
-            low, high = (
-                (middle, high) if self.log_cdf(np.float64(middle)) < np.log(p) else (low, middle)
-            )
+        log_p = np.log(p)
+        middle = 0.5 * (low + high)
+        while low < middle < high:
+            if self.log_cdf(np.float64(middle)) < log_p:
+                low = middle
+            else:
+                high = middle
+            middle = 0.5 * (low + high)
         return high
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """(n,) independent draws."""
         component = rng.choice(len(self.weights), size=n, p=self.weights)
         return rng.normal(self.means[component], self.sds[component])
 
     def _sum(self, logs: np.ndarray) -> np.ndarray:
         """ln sum_j weights_j e^(logs_j) over the last axis; one component needs no log-sum."""
-        alone = len(self.weights) == 1
-        return logs[..., 0] if alone else np.logaddexp.reduce(logs + np.log(self.weights), axis=-1)
+        if len(self.weights) == 1:
+            return logs[..., 0]
+        return np.logaddexp.reduce(logs + np.log(self.weights), axis=-1)
 
     def _z(self, x: np.ndarray | np.float64) -> np.ndarray:
+        """(..., K) the distance of ``x`` from each mean, in standard deviations."""
         return (np.asarray(x, float)[..., None] - self.means) / self.sds
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The paper's transform (appendix B): u = (loss - low) / (high - low), phi = -ln(e^(1 + u) - 1), which falls as the loss
-    rises; ``low`` and ``high`` are the extremes of both sides together.
+    """The paper's transform (appendix B): u = (loss - low) / (high - low), phi = -ln(e^(1 + u) -
+    1), which falls as the loss rises; ``low`` and ``high`` are the extremes of both sides together.
     """
 
     low: float
@@ -86,30 +107,38 @@ class Scale:
 
     @classmethod
     def of(cls, train: np.ndarray, population: np.ndarray) -> Scale:
-        return cls(
-            float(min(train.min(), population.min())), float(max(train.max(), population.max()))
-        )
+        low = float(min(train.min(), population.min()))
+        high = float(max(train.max(), population.max()))
+        return cls(low, high)
 
     def phi(self, losses: np.ndarray) -> np.ndarray:
-        width = (
-            self.high / 2 - self.low / 2
-        )  # halves: the difference of two huge losses must not overflow
-        u = (losses / 2 - self.low / 2) / width if width > 0 else np.zeros_like(losses)
+        """The transforms of the ``losses``, of any shape."""
+        # Halves: the difference of two huge losses must not overflow.
+        width = self.high / 2 - self.low / 2
+        u = np.zeros_like(losses)
+        if width > 0:
+            u = (losses / 2 - self.low / 2) / width
         return -np.log(np.expm1(1 + u))
 
     def loss(self, phi: float) -> float:
         """The loss whose transform is ``phi``; it may lie beyond the observed ones."""
-        return self.low + float(np.logaddexp(0, -phi) - 1) * (self.high - self.low)
+        u = float(np.logaddexp(0, -phi) - 1)
+        return self.low + u * (self.high - self.low)
 
 
 def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
-    """Fit by maximum likelihood: expectation-maximisation that starts from slices of the sorted values (no randomness)."""
+    """Fit by maximum likelihood: expectation-maximisation that starts from slices of the sorted
+    values (no randomness).
+    """
     values = np.asarray(values, float)
     if components < 1 or components > len(values):
         raise BadValue("components", components, f"from 1 to the number of losses ({len(values)})")
     spread = float(values.std())
-    if components == 1 or spread == 0 or values.min() == values.max():
-        return Mixture.normal(values.mean(), 0.0 if values.min() == values.max() else spread)
+    if values.min() == values.max():
+        return Mixture.normal(values.mean(), 0.0)
+    if components == 1 or spread == 0:
+        return Mixture.normal(values.mean(), spread)
+
     slices = np.array_split(np.sort(values), components)
     means = np.array([part.mean() for part in slices])
     sds = np.maximum([part.std() for part in slices], FLOOR * spread)
@@ -137,8 +166,9 @@ def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
 def goodness_of_fit(
     values: np.ndarray, components: int, n_samples: int, rng: np.random.Generator
 ) -> float:
-    """p-value of the paper's test of fit (section 8.2): the Kolmogorov-Smirnov test compares ``n_samples`` independent values
-    with as many draws from a mixture fitted to the others; NaN for too few values.
+    """p-value of the paper's test of fit (section 8.2): the Kolmogorov-Smirnov test compares
+    ``n_samples`` independent values with as many draws from a mixture fitted to the others; NaN for
+    too few values.
     """
     values = np.asarray(values, float)
     if n_samples < 1 or len(values) - n_samples < components:
@@ -148,9 +178,8 @@ def goodness_of_fit(
     return ks_test(mixed[:n_samples], mixture.sample(n_samples, rng)).p_value
 
 
-KS_SAMPLES = (
-    1000  # the largest number of losses per side that are set aside for the goodness-of-fit test
-)
+# The largest number of losses per side that are set aside for the goodness-of-fit test.
+KS_SAMPLES = 1000
 GRID = 2000  # points per component, to bracket the maximum
 NORMAL = f"the transformed losses of either side follow the fitted distribution; {INSTANCE}"
 FIT_REJECTED = 0.05  # the fit of a side is rejected if its KS p-value is below this
@@ -165,26 +194,31 @@ def parametric_epsilon_star(
     components: int = 1,
     seed: int = 0,
 ) -> EpsilonStar:
-    """Epsilon* of the distributions fitted to the transformed losses (Negoescu et al. 2024, section 3.1 and appendix B).
+    """Epsilon* of the distributions fitted to the transformed losses (Negoescu et al. 2024, section
+    3.1 and appendix B).
 
-    An estimate without a guarantee, which assumes that the transformed losses of each side follow the fitted distribution:
-    one Gaussian per side in the paper, or ``components``. ``cut``, in (0, 0.5), restricts FPR and FNR to [cut, 1 - cut]; the
-    paper cuts at delta, which caps the value near ln(1 / delta). With delta = 0 and no cut it is infinite unless both fits
-    agree. ``seed`` affects only the p-values of the test of fit.
+    An estimate without a guarantee, which assumes that the transformed losses of each side follow
+    the fitted distribution: one Gaussian per side in the paper, or ``components``. ``cut``, in (0,
+    0.5), restricts FPR and FNR to [cut, 1 - cut]; the paper cuts at delta, which caps the value
+    near ln(1 / delta). With delta = 0 and no cut it is infinite unless both fits agree. ``seed``
+    affects only the p-values of the test of fit.
     """
     train, population, delta = checked(train, population, delta, cut)
     scale = Scale.of(train, population)
     phi = {"train": scale.phi(train), "population": scale.phi(population)}
-    rng = np.random.default_rng(seed)
     fits = {side: fit_mixture(values, components) for side, values in phi.items()}
-    p_values = {
-        side: goodness_of_fit(values, components, min(KS_SAMPLES, len(values) // 2), rng)
-        for side, values in phi.items()
-    }
+    rng = np.random.default_rng(seed)
+    p_values = {}
+    for side, values in phi.items():
+        set_aside = min(KS_SAMPLES, len(values) // 2)
+        p_values[side] = goodness_of_fit(values, components, set_aside, rng)
+
     # phi falls as the loss rises; the rule "loss at most tau" needs a rising scale, so mirror.
-    value, place, ratio = supremum(
-        fits["train"].mirrored(), fits["population"].mirrored(), delta, cut
-    )
+    members, others = fits["train"].mirrored(), fits["population"].mirrored()
+    value, place, ratio = supremum(members, others, delta, cut)
+    method = "parametric"
+    if components > 1:
+        method = f"parametric, mixtures of {components}"
     return EpsilonStar(
         value=value,
         delta=delta,
@@ -193,13 +227,12 @@ def parametric_epsilon_star(
         n_population=len(population),
         threshold=None if place is None else scale.loss(-place),
         ratio=ratio,
-        method="parametric" if components == 1 else f"parametric, mixtures of {components}",
+        method=method,
         assumes=NORMAL,
         fit=Fit(
-            **{
-                name: {side: getattr(mixture, name).tolist() for side, mixture in fits.items()}
-                for name in ("weights", "means", "sds")
-            },
+            weights={side: fit.weights.tolist() for side, fit in fits.items()},
+            means={side: fit.means.tolist() for side, fit in fits.items()},
+            sds={side: fit.sds.tolist() for side, fit in fits.items()},
             ks_p_values=p_values,
         ),
         note=_note(value, delta, cut, p_values),
@@ -209,29 +242,29 @@ def parametric_epsilon_star(
 def supremum(
     train: Mixture, population: Mixture, delta: float, cut: float | None = None
 ) -> tuple[float, float | None, str | None]:
-    """The supremum over all thresholds q of the largest of the four log-ratios, at least 0, for the rule "x <= q: member":
-    its value (NaN if the cut leaves no threshold), the threshold that attains it (None if none does), and the ratio's name.
+    """The supremum over all thresholds q of the largest of the four log-ratios, at least 0, for the
+    rule "x <= q: member": its value (NaN if the cut leaves no threshold), the threshold that
+    attains it (None if none does), and the ratio's name.
     """
     best: tuple[float, float | None, str | None] = (0.0, None, None)
-    window = (-np.inf, np.inf)
+    low, high = -np.inf, np.inf
     if cut is not None:
-        sides = (train, population)
-        if any(side.point is not None for side in sides):  # its FNR or FPR is 0 or 1 everywhere
+        if train.point is not None or population.point is not None:
+            return float("nan"), None, None  # an FNR or FPR is 0 or 1 everywhere
+        low = max(train.quantile(cut), population.quantile(cut))
+        high = -max(train.mirrored().quantile(cut), population.mirrored().quantile(cut))
+        if not low <= high:
             return float("nan"), None, None
-        lowest = max(side.quantile(cut) for side in sides)
-        highest = -max(side.mirrored().quantile(cut) for side in sides)
-        if not lowest <= highest:
-            return float("nan"), None, None
-        window = (lowest, highest)
     for ratio in RATIOS:
-        top, bottom = (train, population) if ratio.numerator == "train" else (population, train)
+        top, bottom = train, population
+        if ratio.numerator == "population":
+            top, bottom = population, train
         if ratio.below:
-            value, place = _sup_lower_tail(top, bottom, delta, *window)
+            value, place = _sup_lower_tail(top, bottom, delta, low, high)
         else:
-            value, place = _sup_lower_tail(
-                top.mirrored(), bottom.mirrored(), delta, -window[1], -window[0]
-            )
-            place = None if place is None else -place
+            value, place = _sup_lower_tail(top.mirrored(), bottom.mirrored(), delta, -high, -low)
+            if place is not None:
+                place = -place
         if value > best[0]:
             best = (value, place, ratio.name)
     return best
@@ -240,21 +273,24 @@ def supremum(
 def _sup_lower_tail(
     top: Mixture, bottom: Mixture, delta: float, low: float, high: float
 ) -> tuple[float, float | None]:
-    """The supremum over low <= q <= high of ln((F_top(q) - delta) / F_bottom(q)), and the q that attains it.
+    """The supremum over low <= q <= high of ln((F_top(q) - delta) / F_bottom(q)), and the q that
+    attains it.
 
-    The derivative has the sign of f_top / (F_top - delta) - f_bottom / F_bottom. For two Gaussians the sign changes at most
-    once from plus to minus, so a grid brackets the maximum and bisection finds it. For mixtures the best grid point is
-    refined.
+    The derivative has the sign of f_top / (F_top - delta) - f_bottom / F_bottom. For two Gaussians
+    the sign changes at most once from plus to minus, so a grid brackets the maximum and bisection
+    finds it. For mixtures the best grid point is refined.
     """
     if top.point is not None or bottom.point is not None:
         return _sup_with_point(top, bottom, delta)
     if delta == 0 and low == -np.inf:
         return (0.0 if _same(top, bottom) else np.inf), None
-    start = low if delta == 0 else max(low, top.quantile(delta))
-    end = min(high, max(float((side.means + 10 * side.sds).max()) for side in (top, bottom)))
+    start, log_delta = low, -np.inf
+    if delta > 0:
+        start = max(low, top.quantile(delta))
+        log_delta = np.log(delta)
+    end = min(high, max(_far_right(top), _far_right(bottom)))
     if not start < end:
         return -np.inf, None
-    log_delta = np.log(delta) if delta > 0 else -np.inf
 
     def log_top(q: np.ndarray | np.float64) -> np.ndarray:
         """ln(F_top - delta) without a subtraction, so that no digits of the tail are lost."""
@@ -270,23 +306,34 @@ def _sup_lower_tail(
     heights = log_top(grid) - bottom.log_cdf(grid)
     peak = int(np.argmax(heights))
     left, right = float(grid[max(peak - 1, 0)]), float(grid[min(peak + 1, len(grid) - 1)])
-    while left < (middle := 0.5 * (left + right)) < right:
-        left, right = (middle, right) if rising(np.float64(middle)) else (left, middle)
+    middle = 0.5 * (left + right)
+    while left < middle < right:
+        if rising(np.float64(middle)):
+            left = middle
+        else:
+            right = middle
+        middle = 0.5 * (left + right)
     candidates = np.array([grid[peak], left, right])
     values = log_top(candidates) - bottom.log_cdf(candidates)
     best = int(np.argmax(values))
     return float(values[best]), float(candidates[best])
 
 
+def _far_right(side: Mixture) -> float:
+    """A place beyond which no mass matters."""
+    return float((side.means + 10 * side.sds).max())
+
+
 def _grid(top: Mixture, bottom: Mixture, start: float, end: float) -> np.ndarray:
-    """Points from ``start`` to ``end``, evenly spaced on the scale of every component, and denser towards ``start``."""
+    """Points from ``start`` to ``end``, evenly spaced on the scale of every component, and denser
+    towards ``start``.
+    """
     width = end - start
     places = [start + width * np.linspace(0, 1, GRID), start + width * np.logspace(-16, 0, GRID)]
+    deviations = np.linspace(-45, 10, GRID)
     for side in (top, bottom):
-        places += [
-            mean + sd * np.linspace(-45, 10, GRID)
-            for mean, sd in zip(side.means, side.sds, strict=True)
-        ]
+        for mean, sd in zip(side.means, side.sds, strict=True):
+            places.append(mean + sd * deviations)
     return np.unique(np.clip(np.concatenate(places), start, end))
 
 
@@ -304,38 +351,46 @@ def _sup_with_point(top: Mixture, bottom: Mixture, delta: float) -> tuple[float,
 
 
 def _same(a: Mixture, b: Mixture) -> bool:
-    return a.weights.shape == b.weights.shape and all(
-        np.allclose(getattr(a, name), getattr(b, name), rtol=SAME_FIT, atol=0)
-        for name in ("weights", "means", "sds")
-    )
+    """Whether two fits are equal, up to rounding."""
+    if a.weights.shape != b.weights.shape:
+        return False
+    for first, second in ((a.weights, b.weights), (a.means, b.means), (a.sds, b.sds)):
+        if not np.allclose(first, second, rtol=SAME_FIT, atol=0):
+            return False
+    return True
 
 
 def rejected_sides(p_values: Mapping[str, float | None]) -> list[str]:
+    """The sides whose fit the test of fit rejects at `FIT_REJECTED`."""
     return [side for side, p in p_values.items() if p is not None and p < FIT_REJECTED]
 
 
 def rejected_fit(value: float | None, p_values: Mapping[str, float | None] | None) -> str | None:
-    """The words that replace an estimate whose fit is rejected, or for which no threshold lies inside the cut (NaN)."""
+    """The words that replace an estimate whose fit is rejected, or for which no threshold lies
+    inside the cut (NaN).
+    """
     if rejected_sides(p_values or {}):
         return "none: fit rejected"
-    return "undefined" if value is not None and np.isnan(value) else None
+    if value is not None and np.isnan(value):
+        return "undefined"
+    return None
 
 
 def _note(value: float, delta: float, cut: float | None, p_values: dict[str, float]) -> str | None:
+    """What the reader of an estimate must know; None if nothing."""
     if np.isnan(value) and cut is not None:
-        return (
-            f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or omit it"
-        )
+        return NO_THRESHOLD.format(low=cut, high=1 - cut)
     notes = []
-    if np.isinf(value):
+    if np.isinf(value) and delta == 0:
         notes.append(
             "with delta = 0, two different fits always give infinity: choose a delta above 0"
-            if delta == 0
-            else "one side's transformed losses are all equal, which no Gaussian describes: see the empirical value"
         )
-    rejected = rejected_sides(p_values)
-    if rejected:
+    elif np.isinf(value):
         notes.append(
-            f"the fit is rejected at 5 % for {' and '.join(rejected)}: do not rely on the value"
+            "one side's transformed losses are all equal, which no Gaussian describes: see the "
+            "empirical value"
         )
+    rejected = " and ".join(rejected_sides(p_values))
+    if rejected:
+        notes.append(f"the fit is rejected at 5 % for {rejected}: do not rely on the value")
     return "; ".join(notes) or None

@@ -1,4 +1,6 @@
-"""The audit of a run: every method's epsilon lower bound, the verdict on a claim, and p-values over epsilon."""
+"""The audit of a run: every method's epsilon lower bound, the verdict on a claim, and p-values over
+epsilon.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -24,11 +26,13 @@ BEYOND = 1.25  # the curve extends to this multiple of the strongest null reject
 
 @dataclass(frozen=True)
 class MethodBound:
-    """One method's result on the run: of several r the strongest bound, with a p-value corrected for their number.
+    """One method's result on the run: of several r the strongest bound, with a p-value corrected
+    for their number.
 
-    ``epsilon_lower`` is the epsilon of the least private rejected member of the family, whose parameter is ``parameter``; 0
-    if no member is rejected, None if the whole family is. ``p_value`` is that of the requested null. ``rejected`` applies to
-    a single null, given as a trade-off function.
+    ``epsilon_lower`` is the epsilon of the least private rejected member of the family, whose
+    parameter is ``parameter``; 0 if no member is rejected, None if the whole family is. ``p_value``
+    is that of the requested null. ``rejected`` applies to a single null, given as a trade-off
+    function.
     """
 
     method: str
@@ -43,17 +47,15 @@ class MethodBound:
 
 
 def load_method(name: str) -> Method:
+    """The method of the registry, of a module with the fields of a `Method` too; `BadValue` for
+    another name.
+    """
     check(name in ONE_RUN_METHODS, "method", name, ", ".join([*ONE_RUN_METHODS, "all"]))
     member = ONE_RUN_METHODS[name]
     if isinstance(member, Method):
         return member
-    return Method(
-        **{
-            field: getattr(member, field)
-            for field in Method.__annotations__
-            if hasattr(member, field)
-        }
-    )
+    present = [name for name in Method.__annotations__ if hasattr(member, name)]
+    return Method(**{name: getattr(member, name) for name in present})
 
 
 def not_conservative() -> list[str]:
@@ -75,82 +77,95 @@ def audit(
     methods: Iterable[str] | None = None,
     null: float | None = None,
 ) -> tuple[MethodBound, ...]:
-    """Audit one run by one or more methods, by default by all that apply to the counts, each bound at ``alpha``.
+    """Audit one run by one or more methods, by default by all that apply to the counts, each bound
+    at ``alpha``.
 
-    The nulls are a family, ordered by strength, or a single trade-off function, whose epsilon is the bound if it is
-    rejected. ``null`` is the parameter of the family (mu, epsilon or sigma) for the p-value.
+    The nulls are a family, ordered by strength, or a single trade-off function, whose epsilon is
+    the bound if it is rejected. ``null`` is the parameter of the family (mu, epsilon or sigma) for
+    the p-value.
     """
     check_levels(delta, alpha)
-    names = applicable(counts) if methods is None else methods
-    one = nulls if isinstance(nulls, Channel) else None
-    if isinstance(nulls, Family) and null is not None:
-        one = nulls.channel(_strength(nulls, null))
-    return tuple(_result(name, counts, nulls, one, delta, alpha) for name in names)
+    if methods is None:
+        methods = applicable(counts)
+    channel = None
+    if isinstance(nulls, Channel):
+        channel = nulls
+    elif null is not None:
+        channel = nulls.channel(_strength(nulls, null))
+    return tuple(_result(name, counts, nulls, channel, delta, alpha) for name in methods)
 
 
 def _result(
     name: str,
     counts: Counts,
     nulls: Family | Channel,
-    one: Channel | None,
+    channel: Channel | None,
     delta: float,
     alpha: float,
 ) -> MethodBound:
-    """The verdict of one method; ``one`` is the null of the p-value."""
+    """The verdict of one method; ``channel`` is the null of the p-value."""
     method = _applying(name, counts)
-    log_p = None if one is None else _log_p(method, counts, one, delta)
+    log_alpha = math.log(alpha)
+    log_p = None
+    if channel is not None:
+        log_p = _log_p(method, counts, channel, delta)
+
     value: float | None = 0.0
-    parameter, note = None, method.NOTE
+    parameter = None
+    note = method.NOTE
     if isinstance(nulls, Family):
-        strength = largest_rejected(
-            *_test(method, counts, nulls, delta, math.log(alpha)), nulls.tolerance
-        )
+        test, strongest = _test(method, counts, nulls, delta, log_alpha)
+        strength = largest_rejected(test, strongest, nulls.tolerance)
         if strength == math.inf:
             value = None
             note = f"family rejected: no member of {nulls.name} explains so few errors; {note}"
         elif strength is not None and method.FAMILY_FREE:
             value = strength
         elif strength is not None:
-            value = nulls.channel(strength).epsilon(delta)
+            value = float(nulls.channel(strength).epsilon(delta))
             parameter = nulls.strength(strength) if strength else None
-    elif log_p is not None and log_p <= math.log(alpha):
-        value = nulls.epsilon(delta)
-    if infinite := value == math.inf:
+    elif log_p is not None and log_p <= log_alpha:
+        value = float(nulls.epsilon(delta))
+
+    infinite = value == math.inf
+    if infinite:
         note = f"epsilon is infinite at delta = {delta:g}; {note}"
     p = None if log_p is None else math.exp(log_p)
-    value = None if value is None else float(value)
     return MethodBound(
         name, value, p, method.ASSUMES, note, infinite, parameter=parameter, r=counts.r
     )
 
 
 def check_levels(delta: float, alpha: float) -> None:
+    """Raise `BadValue` unless ``delta`` is in [0, 1) and ``alpha`` in (0, 1)."""
     check(0 <= delta < 1, "delta", delta, "a number of at least 0 and below 1")
     check_share("alpha", alpha)
 
 
 def log_p_value(method: str, counts: Counts, family: Family, null: float, delta: float) -> float:
     """ln of a method's p-value for one member of a family."""
-    return _log_p(_applying(method, counts), counts, family.channel(_strength(family, null)), delta)
+    channel = family.channel(_strength(family, null))
+    return _log_p(_applying(method, counts), counts, channel, delta)
 
 
 def parameter_at(family: Family, epsilon: float, delta: float) -> float:
-    """The parameter of the least private member that is (epsilon, delta)-DP: the null of that claim."""
-    check(
-        math.isfinite(epsilon) and epsilon > 0,
-        "claimed epsilon",
-        epsilon,
-        "a finite number above 0",
-    )
-    strength = largest_rejected(
-        lambda s: family.channel(s).epsilon(delta) - epsilon, family.strongest, family.tolerance
-    )
+    """The parameter of the least private member that is (epsilon, delta)-DP: the null of that
+    claim.
+    """
+    is_legal = math.isfinite(epsilon) and epsilon > 0
+    check(is_legal, "claimed epsilon", epsilon, "a finite number above 0")
+
+    def excess(strength: float) -> float:
+        return family.channel(strength).epsilon(delta) - epsilon
+
+    strength = largest_rejected(excess, family.strongest, family.tolerance)
     return family.strength(min(strength or 0.0, family.strongest))
 
 
 def _applying(name: str, counts: Counts) -> Method:
     method = load_method(name)
-    if error := method.refusal(counts):
+    error = method.refusal(counts)
+    if error:
         raise error
     return method
 
@@ -164,24 +179,32 @@ def _log_p(method: Method, counts: Counts, channel: Channel, delta: float) -> fl
 def _test(
     method: Method, counts: Counts, family: Family, delta: float, log_alpha: float
 ) -> tuple[Callable[[float], float], float]:
-    """Return ln p - ln alpha as a function of the strength (rejected if at most 0), and the largest strength."""
+    """Return ln p - ln alpha as a function of the strength (rejected if at most 0), and the largest
+    strength.
+    """
     if method.FAMILY_FREE:
+        return lambda s: method.log_p_value(counts, s, delta) - log_alpha, method.STRONGEST
+    rejects = method.rejects
+    if rejects is None:
         return (
-            lambda epsilon: method.log_p_value(counts, epsilon, delta) - log_alpha,
-            method.STRONGEST,
-        )
-    if rejects := method.rejects:
-        return (
-            lambda s: -1.0 if rejects(counts, family.channel(s), log_alpha) else 1.0,
+            lambda s: _log_p(method, counts, family.channel(s), delta) - log_alpha,
             family.strongest,
         )
-    return lambda s: method.log_p_value(counts, family.channel(s)) - log_alpha, family.strongest
+
+    def sign(strength: float) -> float:
+        if rejects(counts, family.channel(strength), log_alpha):
+            return -1.0
+        return 1.0
+
+    return sign, family.strongest
 
 
 def largest_rejected(
     test: Callable[[float], float], strongest: float, tolerance: float
 ) -> float | None:
-    """The lower end of the bracket around the largest rejected strength; None if none is rejected, infinite if all are."""
+    """The lower end of the bracket around the largest rejected strength; None if none is rejected,
+    infinite if all are.
+    """
     low = 0.0
     if test(low) > 0:
         return None
@@ -196,22 +219,26 @@ def largest_rejected(
 
 
 def _strength(family: Family, null: float) -> float:
-    strength = family.strength(null) if math.isfinite(null) and null >= 0 else math.nan
-    if not strength <= family.strongest:  # the search ends there; beyond it, e^mu overflows
-        edge, falls = family.strength(family.strongest), family.strength(2.0) < family.strength(1.0)
-        legal = (
-            f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"
-        )
-        raise BadValue("null", null, legal)
-    return strength
+    """The strength of the member with parameter ``null``; `BadValue` beyond the strongest, where
+    e^mu overflows.
+    """
+    if math.isfinite(null) and null >= 0:
+        strength = family.strength(null)
+        if strength <= family.strongest:
+            return strength
+    edge = family.strength(family.strongest)
+    parameter_falls = family.strength(2.0) < family.strength(1.0)
+    legal = f"from {edge:g}" if parameter_falls else f"from 0 to {edge:g}"
+    raise BadValue("null", null, f"a finite {family.parameter} {legal}")
 
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """Whether the method fixed beforehand contradicts a claimed epsilon, and the list of all methods that do.
+    """Whether the method fixed beforehand contradicts a claimed epsilon, and the list of all
+    methods that do.
 
-    Methods that need independent channels count only where the caller says that the channels are independent. Where no
-    other method ran, ``contradicted`` is None, and ``refused`` says why.
+    Methods that need independent channels count only where the caller says that the channels are
+    independent. Where no other method ran, ``contradicted`` is None, and ``refused`` says why.
     """
 
     claimed_epsilon: float
@@ -223,7 +250,8 @@ class ClaimVerdict:
 
 @dataclass(frozen=True)
 class OneRunAudit:
-    """One run audited by one or more methods; ``r`` and ``errors`` are lists where several r were declared.
+    """One run audited by one or more methods; ``r`` and ``errors`` are lists where several r were
+    declared.
 
     ``curve`` has a row per epsilon with the family's parameter and a p-value per method.
     """
@@ -238,7 +266,9 @@ class OneRunAudit:
     curve: list[dict[str, float]] | None = None
 
     def bound(self, result: MethodBound) -> Bound | None:
-        """One method's lower bound on epsilon with its guarantee; None where the whole family is rejected."""
+        """One method's lower bound on epsilon with its guarantee; None where the whole family is
+        rejected.
+        """
         value = math.inf if result.infinite else result.epsilon_lower
         if value is None:
             return None
@@ -260,30 +290,35 @@ def audit_runs(
     curve: bool = False,
     independent: bool = False,
 ) -> OneRunAudit:
-    """Audit one run released at one r, or at several r declared beforehand, each at its share of ``alpha``.
+    """Audit one run released at one r, or at several r declared beforehand, each at its share of
+    ``alpha``.
 
-    ``method`` is the name of one method, or "all" for every one that applies; ``null`` is the parameter of the p-values, by
-    default that of the family member that the ``claimed`` epsilon at ``delta`` describes. ``curve`` asks for p-values over
-    a range of epsilons, of a family only. ``independent``: the bits pass independent channels.
+    ``method`` is the name of one method, or "all" for every one that applies; ``null`` is the
+    parameter of the p-values, by default that of the family member that the ``claimed`` epsilon at
+    ``delta`` describes. ``curve`` asks for p-values over a range of epsilons, of a family only.
+    ``independent``: the bits pass independent channels.
     """
-    family, declared = nulls if isinstance(nulls, Family) else None, len(runs)
+    family = nulls if isinstance(nulls, Family) else None
+    declared = len(runs)
     if curve and family is None:
         raise BadValue("curve", "one trade-off function", "a family of nulls")
     if family is not None and null is None and claimed is not None:
         null = parameter_at(family, claimed, delta)
+
     by_method: dict[str, list[MethodBound]] = {}
     for run in runs:
-        methods = None
-        if method != "all":  # a method requested by name must apply to at least one r
-            able = any(method in applicable(other) for other in runs)
-            methods = [method] if method in applicable(run) or not able else []
+        names = None if method == "all" else _requested(method, run, runs)
         for result in audit(
-            run, nulls, delta=delta, alpha=alpha / declared, methods=methods, null=null
+            run, nulls, delta=delta, alpha=alpha / declared, methods=names, null=null
         ):
             by_method.setdefault(result.method, []).append(result)
-    results = [
-        _strongest(several, declared, alpha, family is None) for several in by_method.values()
-    ]
+    results = []
+    for of_method in by_method.values():
+        results.append(_strongest(of_method, declared, alpha, family is None))
+
+    points = None
+    if curve and family is not None:
+        points = p_value_curve(runs, family, results, delta, null)
     return OneRunAudit(
         results=results,
         n=runs[0].n,
@@ -292,18 +327,29 @@ def audit_runs(
         delta=delta,
         alpha=alpha,
         verdict=None if claimed is None else verdict(results, claimed, independent),
-        curve=p_value_curve(runs, family, results, delta, null) if curve and family else None,
+        curve=points,
     )
 
 
+def _requested(method: str, run: Counts, runs: Sequence[Counts]) -> list[str]:
+    """``method`` if it applies to the run; if it applies to no run, the audit refuses it."""
+    if method in applicable(run):
+        return [method]
+    if any(method in applicable(other) for other in runs):
+        return []
+    return [method]
+
+
 NEEDS_INDEPENDENCE = "product_channel"
-# The methods that may decide, the first that ran; those after exact hold under any dependence between the bits.
+# The methods that may decide, the first that ran; those after exact hold under any dependence
+# between the bits.
 DECIDE = (DEFAULT, "mahloujifar", "steinke")
 
 
 def deciding(results: Sequence[MethodBound], independent: bool) -> MethodBound | None:
-    """The result of the method fixed beforehand: of those whose assumption on the channels the caller accepts, the first of
-    `DECIDE`, else the first that ran. The most favourable of several would not be a test at alpha. None: none may decide.
+    """The result of the method fixed beforehand: of those whose assumption on the channels the
+    caller accepts, the first of `DECIDE`, else the first that ran. The most favourable of several
+    would not be a test at alpha. None: none may decide.
     """
     able = {row.method: row for row in results if _may_decide(row, independent)}
     for name in DECIDE:
@@ -317,8 +363,8 @@ def _may_decide(result: MethodBound, independent: bool) -> bool:
 
 
 def verdict(results: Sequence[MethodBound], claimed: float, independent: bool) -> ClaimVerdict:
-    """Whether the claim is contradicted, by the method of `deciding`. A family that is rejected as a whole contradicts every
-    claim within it.
+    """Whether the claim is contradicted, by the method of `deciding`. A family that is rejected as
+    a whole contradicts every claim within it.
     """
     decides = deciding(results, independent)
     if decides is None:
@@ -343,35 +389,52 @@ def p_value_curve(
     delta: float,
     null: float | None,
 ) -> list[dict[str, float]]:
-    """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r, times their number."""
-    marks = [family.strength(p) for p in [null, *(result.parameter for result in results)] if p]
-    top = min(BEYOND * max(marks, default=1.0), family.strongest)
+    """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r,
+    times their number.
+    """
+    parameters = [null, *(result.parameter for result in results)]
+    strengths = [family.strength(parameter) for parameter in parameters if parameter]
+    top = min(BEYOND * max(strengths, default=1.0), family.strongest)
     rows = []
     for step in range(1, POINTS + 1):
-        parameter = family.strength(top * step / POINTS)
-        epsilon = family.channel(top * step / POINTS).epsilon(delta)
+        strength = top * step / POINTS
+        parameter = family.strength(strength)
+        epsilon = family.channel(strength).epsilon(delta)
         if not math.isfinite(epsilon):
             break
         row = {"epsilon": epsilon, family.parameter: parameter}
         for result in results:
-            able = [run for run in runs if result.method in applicable(run)]
-            least = min(
-                math.exp(log_p_value(result.method, run, family, parameter, delta)) for run in able
-            )
-            row[result.method] = min(1.0, len(runs) * least)
+            p_values = []
+            for run in runs:
+                if result.method in applicable(run):
+                    log_p = log_p_value(result.method, run, family, parameter, delta)
+                    p_values.append(math.exp(log_p))
+            row[result.method] = min(1.0, len(runs) * min(p_values))
         rows.append(row)
     return rows
 
 
 def _strongest(
-    several: Sequence[MethodBound], declared: int, alpha: float, single_null: bool
+    of_method: Sequence[MethodBound], declared: int, alpha: float, single_null: bool
 ) -> MethodBound:
-    """The result at the r with the largest bound; its p-value is the smallest over all r, times their number."""
-    best = max(
-        several, key=lambda one: math.inf if one.epsilon_lower is None else one.epsilon_lower
-    )
-    p_values = [one.p_value for one in several if one.p_value is not None]
-    p = min(1.0, declared * min(p_values)) if p_values else None
-    at = "" if declared == 1 else f"r = {best.r}, of {declared} each at alpha / {declared}; "
-    rejected = p <= declared * (alpha / declared) if single_null and p is not None else None
-    return replace(best, p_value=p, note=at + best.note, rejected=rejected)
+    """The result at the r with the largest bound; its p-value is the smallest over all r, times
+    their number.
+    """
+    best = max(of_method, key=_bound_or_infinity)
+    p_values = [result.p_value for result in of_method if result.p_value is not None]
+    p = rejected = None
+    if p_values:
+        p = min(1.0, declared * min(p_values))
+    if single_null and p is not None:
+        rejected = p <= declared * (alpha / declared)
+    note = best.note
+    if declared > 1:
+        note = f"r = {best.r}, of {declared} each at alpha / {declared}; {note}"
+    return replace(best, p_value=p, note=note, rejected=rejected)
+
+
+def _bound_or_infinity(result: MethodBound) -> float:
+    """The bound on epsilon; infinity where the whole family is rejected."""
+    if result.epsilon_lower is None:
+        return math.inf
+    return result.epsilon_lower

@@ -1,9 +1,11 @@
-"""A null hypothesis about one bit, the channel through which the mechanism leaks the bit, and the families of nulls.
+"""A null hypothesis about one bit, the channel through which the mechanism leaks the bit, and the
+families of nulls.
 
-The output has distribution P if the bit, a fair coin, is 0 and Q if it is 1; f = T(P, Q) is the trade-off function. An
-observer who guesses the likelier bit errs with probability 1 / (1 + e^t), where t = |ln P/Q| is the absolute privacy loss of
-the output. All methods need only two masses under (P + Q) / 2: s(t), the probability that the loss exceeds t, and G, the
-probability that the loss exceeds t and the guess is wrong.
+The output has distribution P if the bit, a fair coin, is 0 and Q if it is 1; f = T(P, Q) is the
+trade-off function. An observer who guesses the likelier bit errs with probability 1 / (1 + e^t),
+where t = |ln P/Q| is the absolute privacy loss of the output. All methods need only two masses
+under (P + Q) / 2: s(t), the probability that the loss exceeds t, and G, the probability that the
+loss exceeds t and the guess is wrong.
 """
 
 import math
@@ -32,23 +34,33 @@ class Channel:
         return ()
 
     def error_mass(self, s: np.ndarray) -> np.ndarray:
-        """G at the masses ``s`` in (0, 1]: the error mass among the share ``s`` of outputs with the largest losses."""
+        """G at the masses ``s`` in (0, 1]: the error mass among the share ``s`` of outputs with the
+        largest losses.
+        """
         raise NotImplementedError
 
     def error_rate(self, s: np.ndarray) -> np.ndarray:
-        """dG/ds = 1 / (1 + e^t(s)): the error probability of a guess whose loss has the mass ``s`` above it."""
+        """dG/ds = 1 / (1 + e^t(s)): the error probability of a guess whose loss has the mass ``s``
+        above it.
+        """
         raise NotImplementedError
 
     def least_errors(self, correct: float) -> float:
-        """The least probability of a wrong guess where right ones have ``correct``: f(1 - correct) for symmetric f."""
+        """The least probability of a wrong guess where right ones have ``correct``: f(1 - correct)
+        for symmetric f.
+        """
         raise NotImplementedError
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon at which the channel is (epsilon, ``delta``)-DP in both directions; may be infinite."""
+        """The smallest epsilon at which the channel is (epsilon, ``delta``)-DP in both directions;
+        may be infinite.
+        """
         raise NotImplementedError
 
     def highest_epsilon(self, delta: float) -> float:
-        """`epsilon` rounded up instead of down, for a channel that is known only between two bounds."""
+        """`epsilon` rounded up instead of down, for a channel that is known only between two
+        bounds.
+        """
         return self.epsilon(delta)
 
 
@@ -65,8 +77,9 @@ class SmoothChannel(Channel):
         raise NotImplementedError
 
     def error_mass(self, s: np.ndarray) -> np.ndarray:
-        # With a large parameter all mass lies at one loss, within the resolution of doubles. The error probability is
-        # constant there, so G is linear in s between the two ends of the bracket.
+        # With a large parameter all mass lies at one loss, within the resolution of doubles. The
+        # error probability is constant there, so G is linear in s between the two ends of the
+        # bracket.
         low, high, share = self._bracket(s)
         g_low, g_high = self.masses(low)[1], self.masses(high)[1]
         return (g_high + share * (g_low - g_high)).reshape(np.shape(s))
@@ -80,24 +93,29 @@ class SmoothChannel(Channel):
         return (high - share * (high - low)).reshape(np.shape(s))
 
     def _bracket(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Losses low <= high with s(high) <= ``s`` <= s(low), and the position of s between s(high) and s(low), as a share.
+        """Losses low <= high with s(high) <= ``s`` <= s(low), and the position of s between s(high)
+        and s(low), as a share.
 
-        A table gives the first bracket; within the last one, s and G are linear in t and in each other.
+        A table gives the first bracket; within the last one, s and G are linear in t and in each
+        other.
         """
         from scipy.optimize.elementwise import find_root  # the import takes 0.25 s
 
         losses, log_masses = self._table
         target = np.log(np.asarray(s, dtype=np.float64).ravel())
         place = np.clip(np.searchsorted(-log_masses, -target), 1, losses.size - 1)
-        root = find_root(
-            lambda t, goal: np.log(np.maximum(self.masses(t)[0], SMALLEST)) - goal,
-            (losses[place - 1], losses[place]),
-            args=(target,),
-            tolerances={"xatol": 1e-15, "xrtol": 1e-15},
-        )
+
+        def excess(t: np.ndarray, goal: np.ndarray) -> np.ndarray:
+            return self._log_mass(t) - goal
+
+        tolerances = {"xatol": 1e-15, "xrtol": 1e-15}
+        bracket = (losses[place - 1], losses[place])
+        root = find_root(excess, bracket, args=(target,), tolerances=tolerances)
         exact = root.f_x == 0
-        low, high = (np.where(exact, root.x, end) for end in root.bracket)
-        f_low, f_high = (np.where(exact, 0.0, value) for value in root.f_bracket)
+        low = np.where(exact, root.x, root.bracket[0])
+        high = np.where(exact, root.x, root.bracket[1])
+        f_low = np.where(exact, 0.0, root.f_bracket[0])
+        f_high = np.where(exact, 0.0, root.f_bracket[1])
         width = np.expm1(f_low) - np.expm1(f_high)
         share = np.divide(-np.expm1(f_high), width, out=np.ones(target.shape), where=width > 0)
         return low, high, np.clip(share, 0.0, 1.0)
@@ -105,15 +123,19 @@ class SmoothChannel(Channel):
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         losses = np.linspace(0.0, self.highest_loss, TABLE)
-        return losses, np.log(np.maximum(self.masses(losses)[0], SMALLEST))
+        return losses, self._log_mass(losses)
+
+    def _log_mass(self, t: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(self.masses(t)[0], SMALLEST))
 
 
 @dataclass(frozen=True)
 class Family:
     """Nulls ordered by one number, the strength; a larger strength leaks more.
 
-    ``strength`` converts the user's ``parameter`` to the strength and back: the noise sigma of DP-SGD is the reciprocal of
-    its strength. A family rejected at ``strongest`` is rejected as a whole. ``tolerance`` is relative.
+    ``strength`` converts the user's ``parameter`` to the strength and back: the noise sigma of
+    DP-SGD is the reciprocal of its strength. A family rejected at ``strongest`` is rejected as a
+    whole. ``tolerance`` is relative.
     """
 
     name: str
@@ -127,17 +149,23 @@ class Family:
 def bracket_root(
     function: Callable[[float], float], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """Shrink a bracket with ``function(low) <= 0 < function(high)`` to the width ``tolerance``; the signs stay."""
+    """Shrink a bracket with ``function(low) <= 0 < function(high)`` to the width ``tolerance``; the
+    signs stay.
+    """
     from scipy.optimize.elementwise import find_root  # the import takes 0.25 s
 
     tolerances = {"xatol": tolerance, "xrtol": 0.0, "fatol": 0.0, "frtol": 0.0}
     root = find_root(np.vectorize(function, otypes=[float]), (low, high), tolerances=tolerances)
-    left, right = (root.x, root.x) if root.f_x == 0 else root.bracket
+    if root.f_x == 0:
+        return float(root.x), float(root.x)
+    left, right = root.bracket
     return float(left), float(right)
 
 
 def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
-    """The smallest epsilon >= 0 with ``log_delta_at(epsilon)`` <= ln ``delta``; infinite if there is none."""
+    """The smallest epsilon >= 0 with ``log_delta_at(epsilon)`` <= ln ``delta``; infinite if there
+    is none.
+    """
     if delta <= 0:
         return np.inf
     target = np.log(delta)
@@ -156,9 +184,11 @@ def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float
 
 
 class Tangents:
-    """The maximum of tangents of a convex increasing function: a null must lie on or below the true curve, never above it.
+    """The maximum of tangents of a convex increasing function: a null must lie on or below the true
+    curve, never above it.
 
-    ``x`` and ``y`` are points with ascending x; ``slope`` holds the ascending slopes of the function at the points.
+    ``x`` and ``y`` are points with ascending x; ``slope`` holds the ascending slopes of the
+    function at the points.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, slope: np.ndarray):
@@ -167,12 +197,11 @@ class Tangents:
             meet = (np.diff(y) - slope[1:] * x[1:] + slope[:-1] * x[:-1]) / -np.diff(slope)
         middle = 0.5 * (x[1:] + x[:-1])
         meet = np.clip(np.where(np.isfinite(meet), meet, middle), x[:-1], x[1:])
-        self._starts, self._x, self._y, self._slope = (
-            meet.tolist(),
-            x.tolist(),
-            y.tolist(),
-            slope.tolist(),
-        )
+        # Lists, because single numbers of an array are slow to read.
+        self._starts = meet.tolist()
+        self._x = x.tolist()
+        self._y = y.tolist()
+        self._slope = slope.tolist()
 
     def __call__(self, x: float) -> float:
         i = bisect_right(self._starts, x)
@@ -182,11 +211,14 @@ class Tangents:
     def of_losses(
         cls, masses: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], highest: float
     ) -> Self:
-        """The error mass as a function of the mass of right guesses; its slope at the loss t is e^-t."""
+        """The error mass as a function of the mass of right guesses; its slope at the loss t is
+        e^-t.
+        """
         t = highest * np.linspace(1.0, 0.0, KNOTS) ** 2
         s, wrong = masses(t)
         right, first = np.unique(s - wrong, return_index=True)
-        return cls(right, wrong[first], special.expit(-t[first]) / special.expit(t[first]))
+        slope = special.expit(-t[first]) / special.expit(t[first])
+        return cls(right, wrong[first], slope)
 
 
 FARTHEST = 39.0  # standard deviations beyond which the normal tail is below the smallest double
@@ -217,12 +249,16 @@ class ApproxDP(Channel):
     def epsilon(self, delta: float) -> float:
         if delta < self.delta0:
             return math.inf
-        # ln(e^eps - (delta - delta0)(1 + e^eps) / (1 - delta0)), with e^eps factored out of the logarithm.
+        # ln(e^eps - (delta - delta0)(1 + e^eps) / (1 - delta0)), with e^eps factored out of the
+        # logarithm.
         share = (delta - self.delta0) * (1 + math.exp(-self.eps)) / (1 - self.delta0)
-        return max(0.0, self.eps + math.log1p(-share)) if share < 1 else 0.0
+        if share >= 1:
+            return 0.0
+        return max(0.0, self.eps + math.log1p(-share))
 
 
 def approx_dp(delta0: float) -> Family:
+    """(epsilon, ``delta0``)-DP at every epsilon; ``delta0`` is in [0, 1)."""
     check(0 <= delta0 < 1, "delta0", delta0, "a number of at least 0 and below 1")
     return Family("approx-dp", "epsilon", partial(ApproxDP, delta0=delta0), strongest=600.0)
 
@@ -255,7 +291,8 @@ class Gaussian(SmoothChannel):
         def log_delta(epsilon: float) -> float:
             upper = special.log_ndtr(mu / 2 - epsilon / mu)
             lower = special.log_ndtr(-mu / 2 - epsilon / mu)
-            return upper + np.log1p(-np.exp(min(epsilon + lower - upper, 0.0)))
+            taken = min(epsilon + lower - upper, 0.0)
+            return upper + np.log1p(-np.exp(taken))
 
         return solve_epsilon(log_delta, delta)
 
@@ -303,6 +340,7 @@ class Laplace(Channel):
 
 
 def laplace() -> Family:
+    """The Laplace mechanism at distance mu in scales of its noise: mu-DP."""
     return Family("laplace", "mu", Laplace, strongest=600.0)
 
 
@@ -323,7 +361,9 @@ class SubsampledGaussian(SmoothChannel):
         return self.mu * (self.mu / 2 + FARTHEST)
 
     def outputs(self, t: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs whose losses are ln Q/P = t and -t, as distances beyond mu / 2; -inf for an impossible loss."""
+        """The outputs whose losses are ln Q/P = t and -t, as distances beyond mu / 2; -inf for an
+        impossible loss.
+        """
         t = np.asarray(t, dtype=np.float64)
         q = self.q
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -336,8 +376,10 @@ class SubsampledGaussian(SmoothChannel):
     def masses(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         half, q = self.mu / 2, self.q
         upper, lower = self.outputs(t)
-        p_above, shifted_above = special.ndtr(-upper - half), special.ndtr(half - upper)
-        p_below, shifted_below = special.ndtr(lower + half), special.ndtr(lower - half)
+        p_above = special.ndtr(-upper - half)
+        p_below = special.ndtr(lower + half)
+        shifted_above = special.ndtr(half - upper)
+        shifted_below = special.ndtr(lower - half)
         q_above = (1 - q) * p_above + q * shifted_above
         q_below = (1 - q) * p_below + q * shifted_below
         wrong = 0.5 * (p_above + q_below)
@@ -356,26 +398,33 @@ class SubsampledGaussian(SmoothChannel):
         half, mu, q = self.mu / 2, self.mu, self.q
 
         def log_delta(epsilon: float) -> float:
-            # Q against P, above the output where Q/P = e^epsilon. The other direction, P against Q, is never larger for
-            # epsilon >= 0 (Zhu, Dong and Wang 2022). It is computed as a cheap check.
+            # Q against P, above the output where Q/P = e^epsilon. The other direction, P against Q,
+            # is never larger for epsilon >= 0 (Zhu, Dong and Wang 2022). It is computed as a cheap
+            # check.
             upper, lower = self.outputs(epsilon)
-            shifted, plain = special.log_ndtr(half - upper), special.log_ndtr(-upper - half)
-            remove = (
-                math.log(q) + shifted + np.log1p(-np.exp(min(mu * upper + plain - shifted, 0.0)))
-            )
+            shifted = special.log_ndtr(half - upper)
+            plain = special.log_ndtr(-upper - half)
+            taken = min(mu * upper + plain - shifted, 0.0)
+            remove = float(math.log(q) + shifted + np.log1p(-np.exp(taken)))
             if lower == -np.inf:
-                return float(remove)
+                return remove
             p_below, shifted_below = special.ndtr(lower + half), special.ndtr(lower - half)
-            add = p_below - math.exp(epsilon) * ((1 - q) * p_below + q * shifted_below)
-            return float(max(remove, math.log(add) if add > 0 else -math.inf))
+            q_below = (1 - q) * p_below + q * shifted_below
+            add = p_below - math.exp(epsilon) * q_below
+            if add <= 0:
+                return remove
+            return max(remove, math.log(add))
 
         return solve_epsilon(log_delta, delta)
 
 
 def subsampled_gaussian(q: float) -> Family:
+    """The Gaussian mechanism at distance mu on a Poisson sample at rate ``q``, in (0, 1]."""
     check(0 < q <= 1, "q", q, "a number above 0 and up to 1")
 
     def channel(mu: float) -> SmoothChannel:
-        return SubsampledGaussian(mu, q) if mu > 0 and q < 1 else Gaussian(mu)
+        if mu > 0 and q < 1:
+            return SubsampledGaussian(mu, q)
+        return Gaussian(mu)
 
     return Family("subsampled-gaussian", "mu", channel, strongest=100.0)

@@ -1,7 +1,10 @@
-"""The counts of one audit, averages over the order statistic at the cut of released guesses, and binomial tails."""
+"""The counts of one audit, averages over the order statistic at the cut of released guesses, and
+binomial tails.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import special
@@ -16,8 +19,8 @@ MOST_BITS = 10**8  # with more bits, the binomial tails lose their digits to rou
 class Counts:
     """``n`` secret bits, ``r`` guesses released, ``errors`` of them wrong.
 
-    From a file of guesses, ``negatives`` counts the released guesses of bits that are 0, ``false_positives`` those of them
-    that guessed 1. The remaining errors are false negatives.
+    From a file of guesses, ``negatives`` counts the released guesses of bits that are 0,
+    ``false_positives`` those of them that guessed 1. The remaining errors are false negatives.
     """
 
     n: int
@@ -31,18 +34,15 @@ class Counts:
         if not 1 <= self.r <= self.n:
             remedy = "At most all n guesses can be released."
             raise BadValue("r", self.r, f"a whole number from 1 to n = {self.n}", remedy)
-        check(
-            0 <= self.errors <= self.r,
-            "errors",
-            self.errors,
-            f"a whole number from 0 to r = {self.r}",
-        )
+        legal = f"a whole number from 0 to r = {self.r}"
+        check(0 <= self.errors <= self.r, "errors", self.errors, legal)
 
     @property
     def correct(self) -> int:
         return self.r - self.errors
 
     def by_bit(self) -> tuple[int, int]:
+        """``negatives`` and ``false_positives``; `BadValue` where the counts are not from a file."""
         if self.negatives is None or self.false_positives is None:
             legal = "a file of guesses, which gives the counts by the value of the bit"
             raise BadValue("guesses", "counts only", legal)
@@ -51,7 +51,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Arrays of shape (n,): secret ``bits``, ``guesses`` of them (0 or 1) and the confidence in each guess (``scores``)."""
+    """Arrays of shape (n,): secret ``bits``, ``guesses`` of them (0 or 1) and the confidence in
+    each guess (``scores``).
+    """
 
     bits: np.ndarray
     guesses: np.ndarray
@@ -63,13 +65,12 @@ def release(
 ) -> Counts:
     """Release the ``r`` guesses with the highest ``scores`` (-inf: never) and count their errors.
 
-    ``seed`` breaks ties at the cut at random: by position they would leak the bits where the rows are ordered by bit.
+    ``seed`` breaks ties at the cut at random: by position they would leak the bits where the rows
+    are ordered by bit.
     """
-    bits, guesses, scores = (
-        np.asarray(bits),
-        np.asarray(guesses),
-        np.asarray(scores, dtype=np.float64),
-    )
+    bits = np.asarray(bits)
+    guesses = np.asarray(guesses)
+    scores = np.asarray(scores, dtype=np.float64)
     n = bits.size
     for name, values in (("bits", bits), ("guesses", guesses), ("scores", scores)):
         check(values.shape == (n,), name, f"shape {values.shape}", f"one for each of the {n} bits")
@@ -83,26 +84,20 @@ def release(
             raise BadValue(f"{name}[{first}]", values[first].item(), legal)
     Counts(n, r, 0)  # checks n and r
     offered = int(np.count_nonzero(scores > -np.inf))
-    check(
-        r <= offered,
-        "r",
-        r,
-        f"at most {offered}, the number of guesses (of {n}) whose score is not -inf",
-    )
+    legal = f"at most {offered}, the number of guesses (of {n}) whose score is not -inf"
+    check(r <= offered, "r", r, legal)
+
     cut = np.partition(scores, n - r)[n - r]
-    above, tied = np.flatnonzero(scores > cut), np.flatnonzero(scores == cut)
-    drawn = np.random.default_rng(seed).choice(
-        tied, r - above.size, replace=False
-    )  # of the ties at the cut
+    above = np.flatnonzero(scores > cut)
+    tied = np.flatnonzero(scores == cut)
+    drawn = np.random.default_rng(seed).choice(tied, r - above.size, replace=False)
     released = np.concatenate([above, drawn])
-    bit, wrong = bits[released] == 1, bits[released] != guesses[released]
-    return Counts(
-        n,
-        r,
-        int(wrong.sum()),
-        negatives=int((~bit).sum()),
-        false_positives=int((wrong & ~bit).sum()),
-    )
+
+    is_negative = bits[released] != 1
+    is_wrong = bits[released] != guesses[released]
+    errors = int(is_wrong.sum())
+    negatives = int(is_negative.sum())
+    return Counts(n, r, errors, negatives, int((is_wrong & is_negative).sum()))
 
 
 # Below this the incomplete beta function approaches the smallest double, so the series is used.
@@ -115,25 +110,25 @@ def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
     if u >= n:
         return np.zeros(p.shape)
     tail = special.betaincc(u + 1, n - u, p)
+    rest = special.betainc(u + 1, n - u, p)
     with np.errstate(divide="ignore"):
-        value = np.where(tail < 0.5, np.log(tail), np.log1p(-special.betainc(u + 1, n - u, p)))
+        log_tail = np.where(tail < 0.5, np.log(tail), np.log1p(-rest))
     deep = tail < SMALLEST_TAIL
     if deep.any():
-        value[deep] = _log_cdf_series(u, n, p[deep])
-    return value
+        log_tail[deep] = _log_cdf_series(u, n, p[deep])
+    return log_tail
 
 
 def log_pmf(k: np.ndarray | int, n: int, p: np.ndarray | float) -> np.ndarray:
-    return (
-        -np.log1p(n)
-        - special.betaln(n - k + 1, k + 1)
-        + special.xlogy(k, p)
-        + special.xlog1py(n - k, -p)
-    )
+    """ln P(Binomial(n, p) = k), elementwise."""
+    log_choose = -np.log1p(n) - special.betaln(n - k + 1, k + 1)
+    return log_choose + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 
 def _log_cdf_series(u: int, n: int, p: np.ndarray) -> np.ndarray:
-    """ln of pmf(u) (1 + pmf(u-1)/pmf(u) + ...): deep in the lower tail the ratios fall geometrically."""
+    """ln of pmf(u) (1 + pmf(u-1)/pmf(u) + ...): deep in the lower tail the ratios fall
+    geometrically.
+    """
     odds = (1 - p) / p
     total = np.ones(p.shape)
     term = np.ones(p.shape)
@@ -147,52 +142,40 @@ def _log_cdf_series(u: int, n: int, p: np.ndarray) -> np.ndarray:
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
-# Maps values at the nodes to the last three coefficients of their Legendre series, small if the series has converged.
+# Maps values at the nodes to the last three coefficients of their Legendre series, small if the
+# series has converged.
 _TRAILING = (
     np.polynomial.legendre.legvander(NODES, 15) * WEIGHTS[:, None] * (np.arange(16) + 0.5)
 ).T[-3:]
 
 
 def unresolved(values: np.ndarray) -> np.ndarray:
-    """The size of the part that the nodes do not resolve, for each panel (row) of values at the nodes."""
+    """The size of the part that the nodes do not resolve, for each panel (row) of values at the
+    nodes.
+    """
     return np.abs(values @ _TRAILING.T).max(axis=-1)
 
 
 NEGLIGIBLE = 40.0  # nats below the largest value: e^-40 of the integral
 NATS_IN_PANEL = 2.0  # a panel is halved if the integrand changes by more nats than this within it
 FAR = 30.0  # nats from the peak; farther out, no digits cancel, and e^y would overflow
-RELATIVE_ERROR = (
-    1e-8  # per panel, relative to a thousandth of the integrand's peak: 1e-11 of the integral
-)
+# Of a panel, relative to a thousandth of the integrand's peak: 1e-11 of the integral.
+RELATIVE_ERROR = 1e-8
 
 
 def log_beta_average(
     log_value: Callable[[np.ndarray], np.ndarray], n: int, r: int, breaks: Sequence[float] = ()
 ) -> float:
-    """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut if r of n guesses are released.
+    """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut if r of n guesses
+    are released.
 
-    The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are halved until the integrand
-    changes little within each. Negligible panels are omitted: the two factors are monotone and log-concave.
+    The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are
+    halved until the integrand changes little within each. Negligible panels are omitted: the two
+    factors are monotone and log-concave.
     """
     peak = np.log((r + 1) / (n - r))
     scale = np.sqrt(1 / (r + 1) + 1 / (n - r))
-    share = min(r + 1, n - r) / (n + 1)
-    top = (
-        _stirling_rest(n + 1)
-        - _stirling_rest(r + 1)
-        - _stirling_rest(n - r)
-        - np.log(scale * np.sqrt(2 * np.pi))
-    )
-
-    def log_weight(y: np.ndarray) -> np.ndarray:
-        # (r + 1) ln s + (n - r) ln(1 - s) - betaln(r + 1, n - r), relative to its maximum: the three terms are of order n,
-        # and their sum would lose all digits for large n.
-        away = np.copysign(1.0, n - 2 * r - 1) * (y - peak)
-        grown = np.log1p(share * np.expm1(np.minimum(away, FAR)))
-        grown = np.where(
-            away > FAR, away + np.log(share + (1 - share) * np.exp(-np.maximum(away, FAR))), grown
-        )
-        return top + (n + 1) * (share * away - grown)
+    log_weight = partial(_log_beta_density, n, r)
 
     def evaluate(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return log_weight(y), log_value(special.expit(y))
@@ -212,13 +195,31 @@ def log_beta_average(
         split = matters & coarse & (middle > left) & (middle < right)
         if not split.any():
             break
-        new = middle[split]
-        new_weight, new_value = evaluate(new)
         place = np.flatnonzero(split) + 1
-        edges = np.insert(edges, place, new)
+        new_weight, new_value = evaluate(middle[split])
+        edges = np.insert(edges, place, middle[split])
         weight = np.insert(weight, place, new_weight)
         value = np.insert(value, place, new_value)
     return _sum_panels(lambda y: sum(evaluate(y)), left[matters], right[matters], 1e-3 * scale)
+
+
+def _log_beta_density(n: int, r: int, y: np.ndarray) -> np.ndarray:
+    """ln of the density of logit S at ``y``, S ~ Beta(r + 1, n - r).
+
+    (r + 1) ln s + (n - r) ln(1 - s) - betaln(r + 1, n - r) is computed relative to its maximum: the
+    three terms are of order n, and their sum would lose all digits for large n.
+    """
+    peak = np.log((r + 1) / (n - r))
+    scale = np.sqrt(1 / (r + 1) + 1 / (n - r))
+    rests = _stirling_rest(n + 1) - _stirling_rest(r + 1) - _stirling_rest(n - r)
+    top = rests - np.log(scale * np.sqrt(2 * np.pi))
+
+    share = min(r + 1, n - r) / (n + 1)
+    away = np.copysign(1.0, n - 2 * r - 1) * (y - peak)
+    near = np.log1p(share * np.expm1(np.minimum(away, FAR)))
+    far = away + np.log(share + (1 - share) * np.exp(-np.maximum(away, FAR)))
+    grown = np.where(away > FAR, far, near)
+    return top + (n + 1) * (share * away - grown)
 
 
 def _stirling_rest(x: int) -> float:
@@ -231,26 +232,35 @@ def _stirling_rest(x: int) -> float:
 def _sum_panels(
     log_integrand: Callable, left: np.ndarray, right: np.ndarray, narrowest: float
 ) -> float:
-    """ln of the integral over the panels; each panel is halved until the nodes resolve the integrand."""
+    """ln of the integral over the panels; each panel is halved until the nodes resolve the
+    integrand.
+    """
     logs, weights = [], []
     top = -np.inf
     while left.size:
-        half, middle = 0.5 * (right - left), 0.5 * (left + right)
+        half = 0.5 * (right - left)
+        middle = 0.5 * (left + right)
         values = log_integrand(middle[:, None] + half[:, None] * NODES)
         top = max(top, values.max())
         rough = unresolved(np.exp(values - top)) * half > RELATIVE_ERROR * narrowest
         rough &= half > narrowest
         logs.append(values[~rough].ravel())
         weights.append((half[:, None] * WEIGHTS)[~rough].ravel())
-        left, right = (
-            np.concatenate([left[rough], middle[rough]]),
-            np.concatenate([middle[rough], right[rough]]),
-        )
+        left, right = halves_of(left[rough], middle[rough], right[rough])
     return float(special.logsumexp(np.concatenate(logs), b=np.concatenate(weights)))
 
 
+def halves_of(
+    left: np.ndarray, middle: np.ndarray, right: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The left and right ends of the halves of panels."""
+    return np.concatenate([left, middle]), np.concatenate([middle, right])
+
+
 def _window(evaluate: Callable, peak: float, scale: float) -> np.ndarray:
-    """Equally spaced edges, from a left end where the weight is negligible to a right end where the product is."""
+    """Equally spaced edges, from a left end where the weight is negligible to a right end where the
+    product is.
+    """
     edges = list(peak + scale * np.arange(-8.0, 9.0))
     weight, value = evaluate(np.array(edges))
     top = float(np.max(weight + value))
