@@ -6,9 +6,12 @@ home, which lies there too. A stranger's folder could name another server, add a
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from flows.workspace import SCRATCH
 
@@ -50,6 +53,7 @@ def profiles() -> Path:
     return Path(library.origin).parent / "settings/profiles.toml"
 
 
+@functools.cache
 def read_no_file() -> None:
     """Let Prefect's classes of settings find no file; other libraries' classes read theirs as before."""
     from pydantic_settings import DotEnvSettingsSource
@@ -59,14 +63,13 @@ def read_no_file() -> None:
         (DotEnvSettingsSource, "_load_env_vars"),
         (ConfigFileSourceMixin, "_read_files"),
     ):
-        usual = getattr(source, name)
-        if getattr(usual, "spares_prefect", False):
-            continue
+        setattr(source, name, _sparing_prefect(getattr(source, name)))
 
-        def reading(self, *arguments, usual=usual, **options):
-            if self.settings_cls.__module__.partition(".")[0] == "prefect":
-                return {}
-            return usual(self, *arguments, **options)
 
-        reading.spares_prefect = True
-        setattr(source, name, reading)
+def _sparing_prefect(usual: Callable[..., object]) -> Callable[..., object]:
+    def read(self: Any, *arguments: object, **options: object) -> object:
+        if self.settings_cls.__module__.partition(".")[0] == "prefect":
+            return {}
+        return usual(self, *arguments, **options)
+
+    return read

@@ -22,7 +22,9 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="one case, by its number; its files are kept")
-    parser.add_argument("--jobs", type=int, default=2, help="cases at once; logs have one")
+    parser.add_argument(
+        "--jobs", type=int, help="cases at once [default: 2, of servers more]; logs have one"
+    )
     asked = parser.parse_args()
     if asked.kind == "logs":
         from tests.fuzz import logs

@@ -13,6 +13,7 @@ data), without a traceback, within a minute and 2 GiB. A failed case prints its 
 - ``case(chance: random.Random, valid: Path, folder: Path) -> Case``: writes a broken input into the empty ``folder``,
   which is the command's current folder, and returns the command. ``chance`` is the only source of chance. The function
   runs in the process of the case, so it may start threads (a server, say) that live as long as the command.
+- ``JOBS`` (may be left out): how many cases run at once.
 - ``sound(valid: Path) -> list[Case]``: commands on the valid inputs, which must end with exit status 0; otherwise the
   cases would test nothing.
 
@@ -49,6 +50,7 @@ MEMORY = 2 << 30
 ADDRESSABLE = (
     12 << 30
 )  # bytes of data; a case that asks for more at once fails before the machine's memory is gone
+JOBS = 2  # cases at once
 POLLED = 0.02  # seconds between two looks at the running cases
 MOST_SHOWN = 20
 CRASHED = 70  # exit status of a case that ended in a traceback
@@ -109,10 +111,11 @@ def fuzz(
     seed: int,
     place: Path,
     minutes: float = float("inf"),
-    jobs: int = 2,
+    jobs: int | None = None,
 ) -> Found:
     """The outcome of the cases with these numbers; ``place`` is an empty folder for their files."""
     module = module_of(kind)
+    jobs = jobs or getattr(module, "JOBS", JOBS)
     valid = prepared(module, place)
     found = Found()
     _check_sound(module, kind, valid, place)
@@ -168,11 +171,20 @@ def _check_sound(module: ModuleType, kind: str, valid: Path, place: Path) -> Non
         running = [_started(maker, -number, place, imported)]
         while running:
             running = _collected(running, kind, 0, outcome, only=0)
+        _import(imported)  # now, since the next command would import it once more
     if outcome.failed:
         raise RuntimeError(f"{kind}: the commands on {len(outcome.failed)} valid inputs fail.")
-    for name in imported.read_text().split():
-        with contextlib.suppress(ImportError, AttributeError):  # a module made by another one
-            importlib.import_module(name)
+
+
+def _import(listing: Path) -> None:
+    """Import the modules that a file names, and remove the file."""
+    if not listing.is_file():  # the command was killed
+        return
+    for name in listing.read_text().split():
+        if name not in sys.modules:
+            with contextlib.suppress(ImportError, AttributeError):  # a module made by another one
+                importlib.import_module(name)
+    listing.unlink()
 
 
 def _placed(case: Case, folder: Path) -> Case:
@@ -339,7 +351,7 @@ def repeat(kind: str, seed: int, number: int) -> int:
     return command(case.arguments)
 
 
-def run(kind: str, numbers: range, seed: int, minutes: float, jobs: int) -> int:
+def run(kind: str, numbers: range, seed: int, minutes: float, jobs: int | None) -> int:
     """Run the cases and print their counts; the exit status is 1 where a case failed."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lethe-fuzz-", ignore_cleanup_errors=True) as folder:

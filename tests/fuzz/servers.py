@@ -29,6 +29,7 @@ IMPORTED = (
     "lethe.sampling.endpoint_tree",
     "tests.lethe.sampling.fault_server",
 )
+JOBS = 8  # a case waits for its server most of the time
 ROWS = [
     {"id": "a", "question": "A colour?", "answer": "It is blue.", "keywords": ["blue"]},
     {"id": "b", "question": "Another?", "answer": "It is red.", "keywords": ["red"]},
