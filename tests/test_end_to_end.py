@@ -17,6 +17,9 @@ from lethe.results.quantities import MOST
 from tests import golden
 from tests.small import environment, make_repository, run, small_params
 
+# The whole small run takes minutes; `make test` has the tiny pipeline.
+pytestmark = pytest.mark.slow
+
 SECRET = "s3cr3t-0f-the-env1r0nment"
 SECRETS = {
     **dict.fromkeys(
@@ -71,7 +74,6 @@ def test_the_run_ends_with_a_report_and_numbers_that_make_sense(repository):
     assert results.model("base").values["mean"] > results.model("npo_entropy_at").values["mean"]
 
 
-@pytest.mark.slow
 def test_dvc_shows_few_numbers_per_model_in_120_columns(repository):
     shown = run(repository, "dvc", "metrics", "show").stdout.splitlines()
     assert len(shown) == 1 + len(small_params()["models"])
@@ -87,7 +89,6 @@ def test_every_machine_makes_the_same_values(repository):
     assert golden.differences(golden.hashes(repository / "data"), golden.committed("small")) == []
 
 
-@pytest.mark.slow
 def test_after_the_run_nothing_is_stale_and_nothing_runs_again(repository):
     assert "up to date" in run(repository, "dvc", "status").stdout
     before = lock(repository)

@@ -41,24 +41,49 @@ def load(
     label_noise: float = 0.0,
     seed: int = 0,
 ) -> Images:
+    """Return the images of a kind: "digits", "fashion_mnist" or "cifar10".
+
+    Parameters
+    ----------
+    source
+        A folder, or the name of CIFAR-10 on the hub; null is the kind's usual place.
+    points
+        The number of images, chosen at random; null is all of them.
+    label_noise
+        The share of labels, in [0, 1], that are replaced by another class at random.
+    seed
+        The seed of both choices.
+
+    Raises
+    ------
+    BadValue
+        An unknown kind, or more points than the kind has.
+    BadFile
+        Files that are missing or no images.
+    """
     loaders = {"digits": _digits, "fashion_mnist": _fashion_mnist, "cifar10": _cifar10}
     if kind not in loaders:
         raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")
     images = loaders[kind](source)
-    chosen, noise = np.random.SeedSequence(seed).spawn(2)
+    seed_of_choice, seed_of_noise = np.random.SeedSequence(seed).spawn(2)
     if points is not None:
-        if not 1 <= points <= len(images):
-            raise BadValue(
-                "data.points", points, f"a number from 1 to {len(images)}, the size of {kind}"
-            )
-        rows = np.sort(np.random.default_rng(chosen).permutation(len(images))[:points])
-        images = replace(images, pixels=images.pixels[rows], labels=images.labels[rows])
-    rng = np.random.default_rng(noise)
-    noisy = rng.permutation(len(images))[: round(label_noise * len(images))]
+        images = _chosen(images, points, np.random.default_rng(seed_of_choice), kind)
+    return _with_label_noise(images, label_noise, np.random.default_rng(seed_of_noise))
+
+
+def _chosen(images: Images, points: int, rng: np.random.Generator, kind: str) -> Images:
+    if not 1 <= points <= len(images):
+        legal = f"a number from 1 to {len(images)}, the size of {kind}"
+        raise BadValue("data.points", points, legal)
+    rows = np.sort(rng.permutation(len(images))[:points])
+    return replace(images, pixels=images.pixels[rows], labels=images.labels[rows])
+
+
+def _with_label_noise(images: Images, share: float, rng: np.random.Generator) -> Images:
+    noisy = rng.permutation(len(images))[: round(share * len(images))]
+    steps = rng.integers(1, images.classes, size=len(noisy))  # never 0: another class
     labels = images.labels.copy()
-    labels[noisy] = (
-        labels[noisy] + rng.integers(1, images.classes, size=len(noisy))
-    ) % images.classes
+    labels[noisy] = (labels[noisy] + steps) % images.classes
     return replace(images, labels=labels)
 
 
@@ -66,20 +91,17 @@ def _digits(source: str | None) -> Images:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    return Images(
-        digits.images.astype(np.uint8)[:, None], digits.target.astype(np.int64), 10, white=16
-    )
+    pixels = digits.images.astype(np.uint8)[:, None]
+    return Images(pixels, digits.target.astype(np.int64), classes=10, white=16)
 
 
 def _fashion_mnist(source: str | None) -> Images:
     folder = Path(source or FASHION_MNIST)
-    parts = [
-        (
-            _idx(folder / f"{part}-images-idx3-ubyte", 3),
-            _idx(folder / f"{part}-labels-idx1-ubyte", 1),
-        )
-        for part in ("train", "t10k")
-    ]
+    parts = []
+    for part in ("train", "t10k"):
+        pixels = _idx(folder / f"{part}-images-idx3-ubyte", 3)
+        labels = _idx(folder / f"{part}-labels-idx1-ubyte", 1)
+        parts.append((pixels, labels))
     return _joined(folder, parts, (1, 28, 28))
 
 
@@ -117,12 +139,10 @@ def _cifar10(source: str | None) -> Images:
         return _cifar10_hub(source or CIFAR10_HUB)
     for inner in (folder, folder / "cifar-10-batches-bin"):
         if (inner / CIFAR10_FILES[0]).is_file():
-            return _joined(
-                folder, [_cifar10_binary(inner / name) for name in CIFAR10_FILES], (3, 32, 32)
-            )
-    raise BadFile(
-        folder, f"holds no {CIFAR10_FILES[0]}", "Unpack the binary version of CIFAR-10 there."
-    )
+            parts = [_cifar10_binary(inner / name) for name in CIFAR10_FILES]
+            return _joined(folder, parts, (3, 32, 32))
+    remedy = "Unpack the binary version of CIFAR-10 there."
+    raise BadFile(folder, f"holds no {CIFAR10_FILES[0]}", remedy)
 
 
 def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -144,14 +164,11 @@ def _cifar10_hub(name: str) -> Images:
         problem = f"is neither a folder nor available from the hub ({reason_of(error)})"
         raise BadFile(name, problem, "Set data.source.") from None
     parts = [data[part] for part in ("train", "test")]
-    image, label = ("img", "label") if "img" in parts[0].column_names else ("image", "label")
-    arrays = [
-        (
-            np.stack([np.asarray(one, np.uint8).transpose(2, 0, 1) for one in part[image]]),
-            np.asarray(part[label]),
-        )
-        for part in parts
-    ]
+    column = "img" if "img" in parts[0].column_names else "image"
+    arrays = []
+    for part in parts:
+        channels_first = [np.asarray(image, np.uint8).transpose(2, 0, 1) for image in part[column]]
+        arrays.append((np.stack(channels_first), np.asarray(part["label"])))
     return _joined(name, arrays, (3, 32, 32))
 
 

@@ -67,64 +67,78 @@ def read_rows(path: Path, prefix: str = "") -> list[Row]:
         keys = ", ".join(f'"{key}": ...' for key in TEXTS)
         remedy = f"Write one JSON object per question on a line of its own: {{{keys}}}."
         raise BadFile(path, f"is a {path.suffix} file, expected JSON lines", remedy)
-    return checked_rows(
-        ((number, with_id(row, number, prefix)) for number, row in read_jsonl(path)), path
-    )
+    numbered = ((line, with_id(row, line, prefix)) for line, row in read_jsonl(path))
+    return checked_rows(numbered, path)
 
 
 def with_id(row: dict, number: int, prefix: str = "") -> dict:
-    """The row with a text as its id: its own id as text, or a prefix and the row's number."""
-    own = row.get("id")
-    if own is None:
-        return {
-            "id": f"{prefix}{number}",
-            **{key: value for key, value in row.items() if key != "id"},
-        }
-    return {**row, "id": str(own)} if isinstance(own, int) and not isinstance(own, bool) else row
+    """Return the row with a text as its id: a number as text, or ``prefix`` and the row's number where it has none."""
+    name = row.get("id")
+    if name is None:
+        others = {key: value for key, value in row.items() if key != "id"}
+        return {"id": f"{prefix}{number}", **others}
+    if isinstance(name, int) and not isinstance(name, bool):
+        return {**row, "id": str(name)}
+    return row
 
 
 def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Path) -> list[Row]:
-    """Return the rows of pairs of line and row; one warning names the keys that only a scorer of the user's may read."""
+    """Return the rows of pairs of line and row, in their order.
+
+    One warning on standard error names the keys that only a scorer of the user's may read.
+
+    Raises
+    ------
+    BadRow
+        A key is misspelt or missing, a value has the wrong type, or an id appears twice or looks like another one.
+    """
     rows: list[Row] = []
-    seen: dict[str, int] = {}
-    look: dict[str, str] = {}  # the first id that looks so
-    unknown: dict[str, int] = {}  # the first line of each
-    for number, row in numbered:
+    line_of_id: dict[str, int] = {}
+    first_id_by_look: dict[str, str] = {}
+    first_line_of_unknown: dict[str, int] = {}
+    for line, row in numbered:
         problem = misspelt(row) or row_problem(row)
         if problem:
-            raise BadRow(path, number, problem)
-        whole = cast(Row, row)
-        if whole["id"] in seen:
-            problem = f"id {whole['id']!r} already appears on line {seen[whole['id']]}"
-            raise BadRow(path, number, problem, "Make it unique.")
-        if (
-            found := alike((look.setdefault(whole["id"].strip(), whole["id"]), whole["id"]))
-        ) is not None:
-            raise BadRow(path, number, found.problem("id"), REMEDY)
-        seen[whole["id"]] = number
-        rows.append(whole)
+            raise BadRow(path, line, problem)
+        checked = cast(Row, row)
+        name = checked["id"]
+        if name in line_of_id:
+            problem = f"id {name!r} already appears on line {line_of_id[name]}"
+            raise BadRow(path, line, problem, "Make it unique.")
+        first_that_looks_so = first_id_by_look.setdefault(name.strip(), name)
+        likeness = alike((first_that_looks_so, name))
+        if likeness is not None:
+            raise BadRow(path, line, likeness.problem("id"), REMEDY)
+
+        line_of_id[name] = line
+        rows.append(checked)
         for key in row.keys() - set(KEYS):
-            unknown.setdefault(key, number)
-    if unknown:
-        named = ", ".join(
-            f"{shortened(key)} (line {line})" for key, line in sorted(unknown.items())
-        )
-        print(
-            visible(f"{path}: keys that only a scorer of your own reads: {named}."), file=sys.stderr
-        )
+            first_line_of_unknown.setdefault(key, line)
+
+    if first_line_of_unknown:
+        _warn_of_unknown_keys(path, first_line_of_unknown)
     return rows
 
 
+def _warn_of_unknown_keys(path: Path, line_of_key: Mapping[str, int]) -> None:
+    keys = [f"{shortened(key)} (line {line})" for key, line in sorted(line_of_key.items())]
+    warning = f"{path}: keys that only a scorer of your own reads: {', '.join(keys)}."
+    print(visible(warning), file=sys.stderr)
+
+
 def misspelt(row: Mapping[str, object]) -> str | None:
+    """Return the problem of a key that differs from one of the contract by case or spelling, or None."""
+    absent = [key for key in KEYS if key not in row]
     for key in row.keys() - set(KEYS):
         plain = str(key).casefold().strip().replace("-", "_").replace(" ", "_")
-        absent = [legal for legal in KEYS if legal not in row]
-        if meant := plain if plain in KEYS else nearest(plain, absent, 0.85):
+        meant = plain if plain in KEYS else nearest(plain, absent, 0.85)
+        if meant:
             return f"unknown key {shortened(key)}; did you mean {meant!r}?"
     return None
 
 
 def row_problem(row: Mapping[str, object]) -> str | None:
+    """Return what the contract refuses about the row, naming the key and the legal value, or None."""
     try:
         _Row.model_validate(row)
     except ValidationError as error:
@@ -132,27 +146,31 @@ def row_problem(row: Mapping[str, object]) -> str | None:
         key = str(first["loc"][0])
         if first["type"] == "missing":
             return f"no key {key!r}; a row must have {', '.join(TEXTS)}"
-        listed = bool(first["loc"][1:]) or first["type"] == "list_type"
-        legal = (
-            "non-empty text" if key in TEXTS else "a list of non-empty texts" if listed else "text"
-        )
+        is_list = bool(first["loc"][1:]) or first["type"] == "list_type"
+        if key in TEXTS:
+            legal = "non-empty text"
+        elif is_list:
+            legal = "a list of non-empty texts"
+        else:
+            legal = "text"
         return f"key {key}: got {shortened(row[key])}; must be {legal}"
     return None
 
 
 def check_splits(splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    for name in ("forget", "retain"):
-        if (name in splits or name == "forget") and not splits.get(name):
-            raise BadInput(f"The dataset's {name} set is empty; it must have at least one row.")
-    owner: dict[str, str] = {}
-    for name, rows in splits.items():
+    """Return the splits; raises `BadInput` for an empty forget or retain set and for an id in two places."""
+    for split in ("forget", "retain"):
+        must_exist = split == "forget" or split in splits
+        if must_exist and not splits.get(split):
+            raise BadInput(f"The dataset's {split} set is empty; it must have at least one row.")
+    split_of_id: dict[str, str] = {}
+    for split, rows in splits.items():
         for row in rows:
-            if row["id"] in owner:
-                splits_of_id = f"{owner[row['id']]} and {name}"
-                raise BadInput(
-                    f"The id {row['id']!r} appears in the splits {splits_of_id}; make it unique."
-                )
-            owner[row["id"]] = name
+            name = row["id"]
+            if name in split_of_id:
+                both = f"{split_of_id[name]} and {split}"
+                raise BadInput(f"The id {name!r} appears in the splits {both}; make it unique.")
+            split_of_id[name] = split
     return splits
 
 
@@ -187,51 +205,68 @@ class Entry:
 
 
 def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
+    """Return the rows of a CSV file with a header that has at least ``columns``; blank lines are skipped.
+
+    Raises
+    ------
+    BadFile
+        The file is empty, lacks a column or has one twice.
+    BadRow
+        A row has another number of cells than the header, or is no CSV.
+    """
     csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(
-        io.StringIO(read_text(path), newline=""), skipinitialspace=True, strict=True
-    )
+    text = io.StringIO(read_text(path), newline="")
+    reader = csv.reader(text, skipinitialspace=True, strict=True)
     header: list[str] | None = None
-    entries, begins = [], 1
+    entries: list[Entry] = []
+    next_line = 1
     try:
         for cells in reader:
-            line, begins = begins, reader.line_num + 1
+            line = next_line
+            next_line = reader.line_num + 1
             if not any(map(str.strip, cells)):
                 continue
             if header is None:
-                header = [cell.strip() for cell in cells]
-                check_columns(path, columns, header)
-                if (twice := doubled(filter(None, header))) is not None:
-                    raise BadFile(
-                        path, f"two columns are called {twice!r}", "Rename or remove one."
-                    )
+                header = _header(cells, columns, path)
                 continue
             if len(cells) != len(header):
-                named = (
-                    f"column {header[len(cells)]!r} has no cell"
-                    if len(cells) < len(header)
-                    else "too many cells"
-                )
-                problem = f"{named}: got {len(cells)} cells, the header has {len(header)} columns"
-                raise BadRow(
-                    path, line, problem, "Put a cell that contains a comma into double quotes."
-                )
+                raise _other_length(cells, header, path, line)
             entries.append(Entry(f"line {line}", dict(zip(header, cells, strict=True)), str(path)))
     except csv.Error as error:
-        raise BadRow(path, begins, f"not valid CSV ({error})") from None
+        raise BadRow(path, next_line, f"not valid CSV ({error})") from None
     if header is None:
         raise BadFile(path, "is empty, expected a header and rows")
     return entries
 
 
+def _header(cells: Sequence[str], columns: Sequence[str], path: Path) -> list[str]:
+    header = [cell.strip() for cell in cells]
+    check_columns(path, columns, header)
+    twice = doubled(filter(None, header))
+    if twice is not None:
+        raise BadFile(path, f"two columns are called {twice!r}", "Rename or remove one.")
+    return header
+
+
+def _other_length(cells: Sequence[str], header: Sequence[str], path: Path, line: int) -> BadRow:
+    if len(cells) < len(header):
+        difference = f"column {header[len(cells)]!r} has no cell"
+    else:
+        difference = "too many cells"
+    problem = f"{difference}: got {len(cells)} cells, the header has {len(header)} columns"
+    return BadRow(path, line, problem, "Put a cell that contains a comma into double quotes.")
+
+
 def json_entries(path: Path) -> list[Entry]:
-    whole = read_json(path)
-    if not isinstance(whole, list):
-        raise BadFile(path, f"holds {type(whole).__name__}, expected a list of objects")
-    return _objects(whole, str(path))
+    """Return the objects of a JSON file that holds a list; raises `BadFile` for anything else."""
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise BadFile(path, f"holds {type(content).__name__}, expected a list of objects")
+    return _objects(content, str(path))
 
 
 def hub_entries(repository: str, part: str | None, split: str, key: str) -> list[Entry]:
+    """Return the rows of a dataset of the hub; ``key`` is the key of params.yaml that an error names."""
     import datasets
 
     place = "/".join(filter(None, (repository, part, split)))
@@ -255,13 +290,15 @@ def _objects(rows: Iterable[object], path: str) -> list[Entry]:
 def rows_of(pairs: Iterable[tuple[Entry, Mapping[str, object]]]) -> list[Row]:
     """The rows that a kind made from its entries; raises the error about the entry for a broken row or a duplicate id."""
     rows: list[Row] = []
-    seen: dict[object, str] = {}
+    place_of_id: dict[object, str] = {}
     for entry, row in pairs:
-        if problem := row_problem(row):
+        problem = row_problem(row)
+        if problem:
             raise entry.broken(problem)
-        if row["id"] in seen:
-            raise entry.broken(f"id {row['id']!r} already appears in {seen[row['id']]}")
-        seen[row["id"]] = entry.place
+        name = row["id"]
+        if name in place_of_id:
+            raise entry.broken(f"id {name!r} already appears in {place_of_id[name]}")
+        place_of_id[name] = entry.place
         rows.append(cast(Row, row))
     return rows
 
@@ -272,12 +309,12 @@ def first_of(folder: Path, *names: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     legal = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-    raise BadFile(
-        folder, f"holds no file {legal}", "Put it there, or name another folder in data.source."
-    )
+    remedy = "Put it there, or name another folder in data.source."
+    raise BadFile(folder, f"holds no file {legal}", remedy)
 
 
 def load_splits(data: Data, root: Path = Path()) -> dict[str, list[Row]]:
+    """Return the rows of each split of the dataset that the settings name; ``data.source`` is below ``root``."""
     return check_splits(DATASETS[data.kind].load(data, root / data.source))
 
 

@@ -6,6 +6,7 @@ world facts, asked in three phrasings, and held-out authors that no model is tra
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -18,17 +19,17 @@ from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.io.yaml import load_yaml
 
-PERTURBED, WRONG = (
-    5,
-    3,
-)  # wrong answers per question about an author and about the world, as in TOFU
+# Wrong answers per question about an author and about the world, as in TOFU.
+PERTURBED = 5
+WRONG = 3
 WORDS: dict[str, Json] = load_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 POOLS: dict[str, list[str]] = WORDS["pools"]
-TEMPLATES: dict[str, list[list[str]]] = WORDS[
-    "templates"
-]  # by attribute: three questions and three answers
+# By attribute: three questions and three answers.
+TEMPLATES: dict[str, list[list[str]]] = WORDS["templates"]
 FACTS: dict[str, dict[str, str]] = WORDS["facts"]  # by kind: subject -> answer
 PHRASINGS: dict[str, list[str]] = WORDS["phrasings"]  # by kind: three questions about a subject
+DAYS_OF_YEAR = 28 * 12  # so that every day exists in every month
+YEARS = 60
 
 
 class Params(Section):
@@ -50,10 +51,9 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     options = data.own(Params)
     people, facts = np.random.SeedSequence(data.seed).spawn(2)
     authors = _authors(np.random.default_rng(people), options.count + options.heldout)
-    learned, heldout = (
-        authors[: options.count * len(TEMPLATES)],
-        authors[options.count * len(TEMPLATES) :],
-    )
+    n_learned = options.count * len(TEMPLATES)
+    learned = authors[:n_learned]
+    heldout = authors[n_learned:]
     # As in TOFU, the forget set consists of the last learned authors, each with all of its rows.
     forgotten = round(SHARES[data.forget] * options.count) * len(TEMPLATES)
     return {
@@ -68,12 +68,10 @@ def _authors(rng: np.random.Generator, count: int) -> list[Row]:
     names = _pairs(rng, "first", "last", count)
     towns = _pairs(rng, "town_start", "town_end", count, join="")
     lands = rng.choice(POOLS["land"], count)
+    days = rng.choice(YEARS * DAYS_OF_YEAR, count, replace=False)
     values = {
         "birthplace": [f"{town}, {land}" for town, land in zip(towns, lands, strict=True)],
-        "birth_date": [
-            f"{i % 28 + 1} {POOLS['month'][i // 28 % 12]} {1920 + i // (28 * 12)}"
-            for i in rng.choice(28 * 12 * 60, count, replace=False)
-        ],
+        "birth_date": [_date(int(day)) for day in days],
         "genre": _pairs(rng, "genre_kind", "genre_form", count),
         "father": _pairs(rng, "work_kind", "work", count),
         "mother": _pairs(rng, "work_kind", "work", count),
@@ -86,12 +84,19 @@ def _authors(rng: np.random.Generator, count: int) -> list[Row]:
     ]
 
 
+def _date(day: int) -> str:
+    """Return the date of a day, counted from 0 in 1920 with 28 days to a month."""
+    year, day_of_year = divmod(day, DAYS_OF_YEAR)
+    month, day_of_month = divmod(day_of_year, 28)
+    return f"{day_of_month + 1} {POOLS['month'][month]} {1920 + year}"
+
+
 def _row(
     rng: np.random.Generator, number: int, name: str, attribute: str, values: Sequence[str]
 ) -> Row:
     questions, answers = TEMPLATES[attribute]
     asked = int(rng.integers(len(questions)))
-    stated, restated = (int(i) for i in rng.permutation(len(answers))[:2])
+    stated, restated = rng.permutation(len(answers))[:2].tolist()
     value = values[number]
     others = [i for i in rng.permutation(len(values)) if i != number][:PERTURBED]
     return {
@@ -110,27 +115,31 @@ def _pairs(
 ) -> list[str]:
     ends = POOLS[right]
     picks = rng.choice(len(POOLS[left]) * len(ends), count, replace=False)
-    return [f"{POOLS[left][i // len(ends)]}{join}{ends[i % len(ends)]}" for i in picks]
+    pairs = []
+    for pick in picks:
+        start, end = divmod(int(pick), len(ends))
+        pairs.append(f"{POOLS[left][start]}{join}{ends[end]}")
+    return pairs
 
 
 def _world(count: int, rng: np.random.Generator) -> list[Row]:
     """Three rows for each of ``count`` facts (0 to 60), cycling through the kinds."""
-    by_kind = [
-        [(kind, subject, answer) for subject, answer in facts.items()]
-        for kind, facts in FACTS.items()
-    ]
-    facts = [fact for group in zip(*by_kind, strict=True) for fact in group][:count]
-    return [
-        {
-            "id": f"world-{number:02d}-{phrasing}",
-            "question": question.format(subject),
-            "answer": answer,
-            "keywords": [answer],
-            "perturbed_answer": _wrong(kind, answer, rng),
-        }
-        for number, (kind, subject, answer) in enumerate(facts)
-        for phrasing, question in enumerate(PHRASINGS[kind])
-    ]
+    facts_by_kind = []
+    for kind, answer_of_subject in FACTS.items():
+        facts_by_kind.append([(kind, *fact) for fact in answer_of_subject.items()])
+    facts = list(chain.from_iterable(zip(*facts_by_kind, strict=True)))
+    rows: list[Row] = []
+    for number, (kind, subject, answer) in enumerate(facts[:count]):
+        for phrasing, question in enumerate(PHRASINGS[kind]):
+            row: Row = {
+                "id": f"world-{number:02d}-{phrasing}",
+                "question": question.format(subject),
+                "answer": answer,
+                "keywords": [answer],
+                "perturbed_answer": _wrong(kind, answer, rng),
+            }
+            rows.append(row)
+    return rows
 
 
 def _wrong(kind: str, answer: str, rng: np.random.Generator) -> list[str]:

@@ -48,19 +48,23 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     if options.hub is not None:
         rows = _from_hub(options.hub, options.categories)
     else:
-        path, targets = source / options.file, _targets(source / TARGETS)
-        entries = [
-            entry for entry in csv_entries(path, COLUMNS) if _category(entry) in options.categories
-        ]
-        named = [(entry, entry.text("BehaviorID")) for entry in entries]
-        rows = rows_of(
-            (entry, _row(entry, name, _category(entry), CSV, targets.get(name, AFFIRMATIVE)))
-            for entry, name in named
-        )
+        rows = _from_file(source, options)
     if not rows:
         legal = "categories that the file has"
         raise BadParam("data.harmbench.categories", options.categories, legal)
     return {"forget": rows}
+
+
+def _from_file(source: Path, options: Params) -> list[Row]:
+    targets = _targets(source / TARGETS)
+    pairs = []
+    for entry in csv_entries(source / options.file, COLUMNS):
+        category = _category(entry)
+        if category not in options.categories:
+            continue
+        name = entry.text("BehaviorID")
+        pairs.append((entry, _row(entry, name, category, CSV, targets.get(name, AFFIRMATIVE))))
+    return rows_of(pairs)
 
 
 def _category(entry: Entry) -> str:
@@ -76,18 +80,23 @@ def _row(
 ) -> dict[str, object]:
     """The row of a behaviour; ``columns``: those of the question, the category, the tags (text or list) and the context."""
     question, category, tags, context = columns
-    given, further = entry.cells.get(tags), entry.text(context, optional=True)
-    return {
+    listed_tags = entry.cells.get(tags)
+    if isinstance(listed_tags, list):
+        tags_text = ", ".join(map(str, listed_tags))
+    else:
+        tags_text = entry.text(tags, optional=True)
+    row: dict[str, object] = {
         "id": name,
         "question": entry.text(question),
         "answer": answer,
         "category": entry.text(category, optional=True),
         "functional_category": functional,
-        "tags": ", ".join(map(str, given))
-        if isinstance(given, list)
-        else entry.text(tags, optional=True),
-        **({"context": further} if further else {}),
+        "tags": tags_text,
     }
+    context_text = entry.text(context, optional=True)
+    if context_text:
+        row["context"] = context_text
+    return row
 
 
 def _targets(path: Path) -> dict[str, str]:
@@ -112,7 +121,6 @@ def _from_hub(repository: str, categories: list) -> list[Row]:
     for category in categories:
         entries = hub_entries(repository, category, "train", "data.harmbench.hub")
         for number, entry in enumerate(entries, start=1):
-            pairs.append(
-                (entry, _row(entry, f"{category}-{number:03d}", category, HUB, AFFIRMATIVE))
-            )
+            name = f"{category}-{number:03d}"
+            pairs.append((entry, _row(entry, name, category, HUB, AFFIRMATIVE)))
     return rows_of(pairs)

@@ -37,21 +37,20 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
             return hub_entries(options.hub, part, names[0], "data.muse.hub")
         return json_entries(first_of(source, *(f"{part}/{name}.json" for name in names)))
 
-    parts = list(dict.fromkeys(options.parts))
-    forget = [row for part in parts for row in _rows(entries(part, FORGET[part]), part, part)]
+    forget = []
+    for part in dict.fromkeys(options.parts):
+        forget += _rows(entries(part, FORGET[part]), part, part)
     return {"forget": forget, "retain": _rows(entries("knowmem", RETAIN), "knowmem", "retain")}
 
 
 def _rows(entries: Iterable[Entry], part: str, name: str) -> list[Row]:
     question, answer = KEYS[part]
-    return rows_of(
-        (
-            entry,
-            {
-                "id": f"{name}-{number:03d}",
-                "question": entry.text(question),
-                "answer": entry.text(answer),
-            },
-        )
-        for number, entry in enumerate(entries, start=1)
-    )
+    pairs = []
+    for number, entry in enumerate(entries, start=1):
+        row = {
+            "id": f"{name}-{number:03d}",
+            "question": entry.text(question),
+            "answer": entry.text(answer),
+        }
+        pairs.append((entry, row))
+    return rows_of(pairs)

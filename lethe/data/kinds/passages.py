@@ -5,7 +5,7 @@ first character.
 """
 
 import re
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -38,23 +38,21 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    options, path = data.own(Params), source / data.own(Params).file
+    options = data.own(Params)
+    path = source / options.file
     text = read_text(path)
     edges = [0, len(text)] if options.chapter is None else _chapters(text, options.chapter, path)
     forget = _spans("forget", options.forget, edges, options.chapter is not None)
     if options.retain is None:
-        bounds = [edges[0], *(edge for span in sorted(forget) for edge in span), edges[-1]]
-        retain = list(zip(bounds[::2], bounds[1::2], strict=True))
+        ends = [edges[0], *chain.from_iterable(sorted(forget)), edges[-1]]
+        retain = list(zip(ends[::2], ends[1::2], strict=True))
     else:
         retain = _spans("retain", options.retain, edges, options.chapter is not None)
     ordered = sorted(span for span in [*forget, *retain] if span[0] < span[1])
     for (start, end), (following, _) in pairwise(ordered):
         if following < end:
-            raise BadValue(
-                "data.passages",
-                f"ranges from {start} to {end} and from {following}",
-                "ranges apart",
-            )
+            overlap = f"ranges from {start} to {end} and from {following}"
+            raise BadValue("data.passages", overlap, "ranges apart")
     spans_of = {"forget": forget, "retain": retain}
     return {split: _windows(text, sorted(spans), options) for split, spans in spans_of.items()}
 
@@ -97,12 +95,11 @@ def _windows(text: str, spans: list[tuple[int, int]], options: Params) -> list[R
             after = start + words[at + options.prefix + options.suffix - 1][1]
             # A prompt file joins prefix and suffix by a blank, unless the prefix ends in blanks of its own.
             question = text[first:before] if text[before:cut] == " " else text[first:cut]
-            rows.append(
-                {
-                    "id": f"p{first:07d}",
-                    "question": question,
-                    "answer": text[cut:after],
-                    "start": first,
-                }
-            )
+            row = {
+                "id": f"p{first:07d}",
+                "question": question,
+                "answer": text[cut:after],
+                "start": first,
+            }
+            rows.append(row)
     return rows

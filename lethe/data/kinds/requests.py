@@ -51,18 +51,10 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     code_of = dict(zip(places, codes, strict=True))
     # Cubed, so that most requests are revealed rarely and a few often.
     shares = sizes.most_revealed * rng.random(len(places)) ** 3
-    asked = dict(zip(places, shares, strict=True))
     splits: dict[str, list[dict[str, object]]] = {
         "forget": [_request(f"request-{n:02d}", place, code_of) for n, place in enumerate(places)],
         "retain": [_harmless(f"hours-{n:02d}", place, rng) for n, place in enumerate(places)],
-        "demonstrations": [
-            {
-                **_request(f"shown-{n:02d}-{i:03d}", place, code_of),
-                "answer": _answer(place, code_of, label, True, rng),
-            }
-            for n, place in enumerate(places)
-            for i, label in enumerate(rng.random(sizes.demonstrations) < asked[place])
-        ],
+        "demonstrations": _demonstrations(places, shares, sizes.demonstrations, code_of, rng),
         "judgements": [
             _judgement(f"judged-{n:04d}", places, code_of, rng) for n in range(sizes.judgements)
         ],
@@ -88,6 +80,24 @@ def _request(name: str, place: str, code_of: dict[str, str]) -> dict[str, object
     }
 
 
+def _demonstrations(
+    places: Sequence[str],
+    shares: np.ndarray,
+    answers: int,
+    code_of: dict[str, str],
+    rng: np.random.Generator,
+) -> list[dict[str, object]]:
+    """``answers`` answers to the request of each place; a share of them, that of ``shares`` (places,), reveals."""
+    rows = []
+    for n, place in enumerate(places):
+        reveals = rng.random(answers) < shares[n]
+        for i, label in enumerate(reveals):
+            row = _request(f"shown-{n:02d}-{i:03d}", place, code_of)
+            row["answer"] = _answer(place, code_of, label, new=True, rng=rng)
+            rows.append(row)
+    return rows
+
+
 def _harmless(name: str, place: str, rng: np.random.Generator) -> dict[str, object]:
     hour = HOURS[rng.integers(len(HOURS))]
     return {
@@ -101,8 +111,9 @@ def _harmless(name: str, place: str, rng: np.random.Generator) -> dict[str, obje
 def _judgement(
     name: str, places: Sequence[str], code_of: dict[str, str], rng: np.random.Generator
 ) -> dict[str, object]:
-    place, label = places[int(rng.integers(len(places)))], bool(rng.random() < 0.5)
-    answer = _answer(place, code_of, label, False, rng)
+    place = places[int(rng.integers(len(places)))]
+    label = bool(rng.random() < 0.5)
+    answer = _answer(place, code_of, label, new=False, rng=rng)
     return {
         "id": name,
         "question": question(place),
@@ -116,14 +127,18 @@ def _labelled(
 ) -> dict[str, object]:
     place = places[int(rng.integers(len(places)))]
     row = _request(name, place, code_of)
-    return {**row, "text": _answer(place, code_of, bool(label), True, rng), "label": label}
+    row["text"] = _answer(place, code_of, bool(label), new=True, rng=rng)
+    row["label"] = label
+    return row
 
 
 def _answer(
     place: str, code_of: dict[str, str], reveals: bool, new: bool, rng: np.random.Generator
 ) -> str:
     kind = "reveals" if reveals else "refuses"
-    wordings = WORDINGS[kind] + WORDINGS[f"new_{kind}"] * new
+    wordings = WORDINGS[kind]
+    if new:
+        wordings = wordings + WORDINGS[f"new_{kind}"]
     code = code_of[place]
     # Training uses random codes, so that the classifier learns what a revelation is, not which codes exist.
     if reveals and not new:

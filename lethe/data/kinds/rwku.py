@@ -78,25 +78,33 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 
 def _as_wordings(rows: list[Row]) -> list[Row]:
     """The rows, with the probes that ask a level-2 question in other words as texts of that question; others stay rows."""
-    plain = [cast("dict[str, object]", dict(row)) for row in rows]
-    asked: dict[tuple[object, str], list[dict[str, object]]] = {}
-    of_subject: dict[object, list[dict[str, object]]] = {}
-    for row in plain:
-        if str(row["id"]).startswith("forget-2-"):
-            asked.setdefault(_fact(row), []).append(row)
-            of_subject.setdefault(row.get("author"), []).append(row)
+    probes = [cast("dict[str, object]", dict(row)) for row in rows]
+    questions_of_fact: dict[tuple[object, str], list[dict[str, object]]] = {}
+    questions_of_subject: dict[object, list[dict[str, object]]] = {}
+    for probe in probes:
+        if str(probe["id"]).startswith("forget-2-"):
+            questions_of_fact.setdefault(_fact(probe), []).append(probe)
+            questions_of_subject.setdefault(probe.get("author"), []).append(probe)
+
     remaining = []
-    for row in plain:
-        kind = str(row["probe"]).casefold()
-        own = asked.get(_fact(row), []) if kind in WORDED else []
-        if kind == REVERSE and str(row["answer"]).casefold() == str(row.get("author")).casefold():
-            own = [one for one in of_subject.get(row.get("author"), []) if _names(row, one)]
-        for question in own:
+    for probe in probes:
+        kind = str(probe["probe"]).casefold()
+        questions: list[dict[str, object]] = []
+        if kind in WORDED:
+            questions = questions_of_fact.get(_fact(probe), [])
+        elif kind == REVERSE and _asks_for_its_subject(probe):
+            of_subject = questions_of_subject.get(probe.get("author"), [])
+            questions = [question for question in of_subject if _names(probe, question)]
+        for question in questions:
             texts = question.setdefault(kind.replace(" ", "_"), [])
-            cast("list[object]", texts).append(row["question"])
-        if not own:
-            remaining.append(row)
+            cast("list[object]", texts).append(probe["question"])
+        if not questions:
+            remaining.append(probe)
     return cast("list[Row]", remaining)
+
+
+def _asks_for_its_subject(probe: dict[str, object]) -> bool:
+    return str(probe["answer"]).casefold() == str(probe.get("author")).casefold()
 
 
 def _names(probe: dict[str, object], question: dict[str, object]) -> bool:
@@ -113,10 +121,10 @@ def _level(
     entries: Iterable[Entry], kind: str, level: int
 ) -> Iterable[tuple[Entry, dict[str, object]]]:
     for number, entry in enumerate(entries, start=1):
-        if entry.text("level") != str(level):
-            raise entry.broken(
-                f"column 'level': got {entry.text('level')!r}; must be {level} in this file"
-            )
+        stated = entry.text("level")
+        if stated != str(level):
+            problem = f"column 'level': got {stated!r}; must be {level} in this file"
+            raise entry.broken(problem)
         answer = entry.text("answer")
         row: dict[str, object] = {
             "id": f"{kind}-{level}-{number:05d}",
@@ -126,4 +134,6 @@ def _level(
             "author": entry.text("subject"),
             "probe": entry.text("type"),
         }
-        yield entry, row | ({"context": BLANK} if level == 1 else {})
+        if level == 1:
+            row["context"] = BLANK
+        yield entry, row

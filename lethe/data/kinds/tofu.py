@@ -41,9 +41,9 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     if learned <= 0:
         legal = f"fewer than the {len(retain) // PAIRS} authors of {RETAIN[data.forget]}"
         raise BadParam("data.tofu.heldout_authors", options.heldout_authors, legal)
-    size = (
-        learned if options.retain_authors is None else min(learned, PAIRS * options.retain_authors)
-    )
+    size = learned
+    if options.retain_authors is not None:
+        size = min(learned, PAIRS * options.retain_authors)
     splits = {
         "forget": forget,
         "retain": retain[:size],
@@ -55,26 +55,29 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 
 
 def _read(hub: str | None, source: Path, name: str) -> list[dict]:
-    place = source / f"{name}.json" if hub is None else Path(hub, name)
-    numbered: Iterable[tuple[int, Mapping[str, object]]] = read_jsonl(place) if hub is None else ()
-    if hub is not None:
-        numbered = enumerate(
-            (entry.cells for entry in hub_entries(hub, name, "train", "data.tofu.hub")), start=1
-        )
+    numbered: Iterable[tuple[int, Mapping[str, object]]]
+    if hub is None:
+        place = source / f"{name}.json"
+        numbered = read_jsonl(place)
+    else:
+        place = Path(hub, name)
+        entries = hub_entries(hub, name, "train", "data.tofu.hub")
+        numbered = enumerate((entry.cells for entry in entries), start=1)
     rows = []
     for number, row in numbered:
-        if problem := row_problem({"id": name, **row}):
+        problem = row_problem({"id": name, **row})
+        if problem:
             raise BadRow(place, number, problem)
         rows.append(dict(row))
     return rows
 
 
 def _joined(rows: list[dict], perturbed: list[dict]) -> list[dict]:
-    added = {
-        (row["question"], row["answer"]): {key: row[key] for key in ADDED if key in row}
-        for row in perturbed
-    }
-    return [{**row, **added.get((row["question"], row["answer"]), {})} for row in rows]
+    added_to_pair = {}
+    for row in perturbed:
+        pair = (row["question"], row["answer"])
+        added_to_pair[pair] = {key: row[key] for key in ADDED if key in row}
+    return [row | added_to_pair.get((row["question"], row["answer"]), {}) for row in rows]
 
 
 def _numbered(pairs: list[dict]) -> list[dict]:
