@@ -28,5 +28,5 @@ def test_a_simulation_prints_the_row_of_the_page(name):
 
 
 def test_worst_cases_keep_their_level_and_stand_on_the_page():
-    assert worst_cases.main(["--runs", "800"]) == 0
+    assert worst_cases.main(["--runs", "400"]) == 0
     assert all(f"\n{name}|" in PAGE for name in worst_cases.BOUNDS)

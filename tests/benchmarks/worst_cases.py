@@ -126,6 +126,20 @@ def signs(rng: Rng, runs: int, alpha: float, m: int, same: float) -> float:
     return rejected / (runs // 4)
 
 
+@functools.cache
+def ends_by_falls(alpha: float, m: int, up: float, down: float) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and upper ends, each (m + 1,), where 0 to m questions fall by ``down`` and the others rise by ``up``."""
+    before = [np.array([0.5])] * m
+    ends = []
+    for falls in range(m + 1):
+        after = list(0.5 + np.repeat([up, -down], [m - falls, falls])[:, None])
+        difference_of_means = mean_of_differences(before, after, alpha)
+        assert difference_of_means is not None
+        ends.append((difference_of_means.low, difference_of_means.high))
+    lows, highs = np.array(ends).T
+    return lows, highs
+
+
 @cases(
     *("one graded answer each (exact)", "{m} questions, {up:g} up, {share:.0%} {down:g} down"),
     m=(10, 60), share=(0.02, 0.1, 0.5), up=(0.01, 0.1, 0.5), down=(0.1, 0.5),
@@ -134,19 +148,12 @@ def graded(
     rng: Rng, runs: int, alpha: float, m: int, share: float, up: float, down: float
 ) -> float:
     """Exact: the number of questions that fall decides."""
-    found = [
-        mean_of_differences(
-            [np.array([0.5])] * m, list(0.5 + np.repeat([up, -down], [m - k, k])[:, None]), alpha
-        )
-        for k in range(m + 1)
-    ]
-    ends = np.array([(one.low, one.high) for one in found if one])
-    truth, chance = up * (1 - share) - down * share, binom.pmf(np.arange(m + 1), m, share)
-    return 2 * float(
-        max(
-            chance[ends[:, 0] > truth + ROUNDING].sum(), chance[ends[:, 1] < truth - ROUNDING].sum()
-        )
-    )
+    lows, highs = ends_by_falls(alpha, m, up, down)
+    truth = up * (1 - share) - down * share
+    chance = binom.pmf(np.arange(m + 1), m, share)
+    above = chance[lows > truth + ROUNDING].sum()
+    below = chance[highs < truth - ROUNDING].sum()
+    return 2 * float(max(above, below))
 
 
 LEAKING = {
