@@ -63,7 +63,7 @@ def test_a_busy_server_is_asked_again_after_the_seconds_that_it_says():
 def test_a_wait_beyond_what_is_left_ends_the_request_without_it(wait):
     clock = Clock()
 
-    with pytest.raises(NoTimeToWait, match=r"^status 429 and a wait beyond the timeout$"):
+    with pytest.raises(NoTimeToWait, match="429 and a wait beyond"):
         sent(clock, [refusal(429, retry_after=wait)])
 
     assert clock.waits == []

@@ -61,8 +61,10 @@ def test_the_warning_names_the_question_and_what_is_read_of_it():
 
     unscored, partly = doubts(rows)
 
-    assert "in 1 of 3 ('mix', of which it reads '2020')." in unscored
-    assert "in 1 of 3 ('accent', of which it reads 'caf m ller')." in partly
+    for words in ("in 1 of 3", "'mix'", "'2020'"):
+        assert words in unscored
+    for words in ("in 1 of 3", "'accent'", "'caf m ller'"):
+        assert words in partly
     assert doubts(rows[:1]) == []
 
 
@@ -72,10 +74,8 @@ def test_the_warning_counts_all_such_questions_and_names_up_to_three():
     (three,) = doubts(rows[:3])
     (five,) = doubts(rows)
 
-    assert (
-        "3 of 3 ('0', of which it reads 'caf 0'; '1', of which it reads 'caf 1'; '2', of" in three
-    )
-    assert "'caf 2')." in three
+    for words in ("3 of 3", "('0'", "'caf 0'; '1'", "'caf 1'; '2'", "'caf 2')."):
+        assert words in three
     assert "in 5 of 5 ('0', of" in five
     assert "reads 'caf 2'; and 2 more)." in five
     assert "'3'" not in five
