@@ -13,7 +13,8 @@ from lethe.statistics.bounds import possible
 from lethe.text import NONE, count, label, number, share, shares
 
 NEARLY = 0.999  # a larger probability is not distinguished from certainty
-SIGNS, IN_WORDS = ("> ", "≥ ", "≤ ", "–"), ("above ", "at least ", "at most ", " to ")
+SIGNS = ("> ", "≥ ", "≤ ", "–")
+IN_WORDS = ("above ", "at least ", "at most ", " to ")
 SHOWN: dict[Unit, Callable[[float], str]] = {
     "probability": share,
     "score": number,
@@ -42,26 +43,30 @@ class Column:
 
     def cell(self, numbers: Numbers) -> str:
         """The value as text, an end rounded outward; an end without a guarantee is not shown."""
-        if len(self.names) == 1:
-            value = numbers.values.get(self.key)
-            return (
-                NONE
-                if value is None
-                else value
-                if isinstance(value, str)
-                else SHOWN[self.quantity.unit](value)
-            )
-        lower, upper = (numbers.bounds.get(name) for name in self.names)
-        return between(lower, upper, self.quantity.unit)
+        if len(self.names) == 2:
+            lower, upper = self._ends(numbers)
+            return between(lower, upper, self.quantity.unit)
+        value = numbers.values.get(self.key)
+        if value is None:
+            return NONE
+        if isinstance(value, str):
+            return value
+        return SHOWN[self.quantity.unit](value)
 
     def sort(self, numbers: Numbers) -> str:
         """The number by which the column sorts, of an interval its middle; empty where there is none."""
         value = numbers.value(self.key)
-        if len(self.names) == 2:
-            lower, upper = (numbers.bounds.get(name) for name in self.names)
-            if (lower or upper) and self.quantity.unit == "probability":
-                value = ((lower.value if lower else 0) + (upper.value if upper else 1)) / 2
+        if len(self.names) == 2 and self.quantity.unit == "probability":
+            lower, upper = self._ends(numbers)
+            if lower or upper:
+                low = lower.value if lower else 0
+                high = upper.value if upper else 1
+                value = (low + high) / 2
         return "" if value is None else f"{value:.6g}"
+
+    def _ends(self, numbers: Numbers) -> tuple[Bound | None, Bound | None]:
+        lower, upper = self.names
+        return numbers.bounds.get(lower), numbers.bounds.get(upper)
 
 
 def between(
@@ -76,45 +81,54 @@ def between(
     high = "" if upper is None or (upper.value > certain and low) else end(upper, unit)
     if lower and upper and low and high and unit == "probability":
         low, high = shares(lower, upper)
-    return (
-        f"{low}{to}{high}"
-        if low and high
-        else least + low
-        if low
-        else most + high
-        if high
-        else NONE
-    )
+    if low and high:
+        return f"{low}{to}{high}"
+    if low:
+        return f"{least}{low}"
+    return f"{most}{high}" if high else NONE
 
 
 def end(bound: Bound, unit: Unit) -> str:
+    """One end of an interval as text, rounded outward."""
     if unit == "probability":
         return share(bound.value, bound.side)
     return (possible(bound) if unit == "deviation" else bound).number()
 
 
-def columns(run: Run, scope: Scope, each: Iterable[Numbers]) -> list[tuple[str, list[Column]]]:
-    """The columns in which one of ``each`` has a value, by the title of their group, in the order of the vocabulary."""
-    first: dict[tuple[str, ...], Result] = {}
-    for numbers in each:
+def columns(
+    run: Run, scope: Scope, all_numbers: Iterable[Numbers]
+) -> list[tuple[str, list[Column]]]:
+    """The columns with a value in one of ``all_numbers``, by the title of their group, in the vocabulary's order."""
+    row_of_names: dict[tuple[str, ...], Result] = {}
+    for numbers in all_numbers:
         for row in numbers.single:
             estimate, *ends = row.names()
             if estimate and row.value is not None:
-                first.setdefault((estimate,), row)
+                row_of_names.setdefault((estimate,), row)
             if any(ends) and (row.lower_bound or row.upper_bound):
-                first.setdefault(tuple(ends), row)
-    order, say = quantities.order(), words(run)
-    rows = sorted(first.items(), key=lambda one: order[scope, one[1].quantity, one[1].basis])
-    made = [_column(names, row, say, run.words.questions) for names, row in rows if row.kind.group]
-    return [(title, list(own)) for title, own in groupby(made, key=lambda column: column.group)]
+                row_of_names.setdefault(tuple(ends), row)
+
+    order = quantities.order()
+    say = words(run)
+    made = []
+    for names, row in row_of_names.items():
+        if row.kind.group:
+            place = order[scope, row.quantity, row.basis]
+            made.append((place, _column(names, row, say, run.words.questions)))
+    made.sort(key=lambda entry: entry[0])
+
+    grouped = groupby((column for _, column in made), key=lambda column: column.group)
+    return [(title, list(members)) for title, members in grouped]
 
 
 def words(run: Run) -> dict[str, str]:
     """What the labels and definitions of the vocabulary say in this run."""
+    say = {name: text for name, text in vars(run.words).items() if isinstance(text, str)}
     metrics = run.params.metrics
-    own = {name: text for name, text in vars(run.words).items() if isinstance(text, str)}
-    scorers = {"score": metrics.leak, "scorer": metrics.binary, "kept": metrics.utility_scorer}
-    return own | {name: label(scorer) for name, scorer in scorers.items()}
+    say["score"] = label(metrics.leak)
+    say["scorer"] = label(metrics.binary)
+    say["kept"] = label(metrics.utility_scorer)
+    return say
 
 
 def meaning(row: Result, say: dict[str, str]) -> str:
@@ -124,11 +138,14 @@ def meaning(row: Result, say: dict[str, str]) -> str:
 def _column(names: tuple[str, ...], row: Result, say: dict[str, str], of: str) -> Column:
     heads = row.kind.label.split(" | ")
     head = heads[0 if len(names) == 1 else -1].format(**say, **_parts(row))
-    about, bound = meaning(row, say), row.upper_bound or row.lower_bound
+    about = meaning(row, say)
+    bound = row.upper_bound or row.lower_bound
     if len(names) == 2 and bound:
-        apart = bound.covers is Covers.HELD_OUT  # the definition says it in the words of the run
-        holds = f"{bound.level()}, assuming {bound.assumes}" if apart else bound.guarantee(of)
-        about += f"; {holds} ({bound.method})".replace("question", say["question"])
+        if bound.covers is Covers.HELD_OUT:  # the definition says it in the words of the run
+            guarantee = f"{bound.level()}, assuming {bound.assumes}"
+        else:
+            guarantee = bound.guarantee(of)
+        about += f"; {guarantee} ({bound.method})".replace("question", say["question"])
     return Column(row.kind, names, row.kind.group.format(**say), head, about)
 
 

@@ -1,7 +1,8 @@
 """What the page shows beside the tables of models: Epsilon*, languages, provenance, audits, and any result file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
+from itertools import chain
 
 from markupsafe import Markup
 
@@ -29,13 +30,20 @@ from lethe.text import (
 
 def method_of(method: MethodParams, name: str) -> str:
     """The settings of a method under a name; its own name is left out where it is that."""
-    parts = [method.loss] if method.loss != name else []
-    own = [key for key in type(method).model_fields if key not in MethodParams.model_fields]
-    parts += [f"{'β' if key == 'beta' else key} {general(getattr(method, key))}" for key in own]
-    if entropy := method.entropy:
+    parts = []
+    if method.loss != name:
+        parts.append(method.loss)
+    for key in type(method).model_fields:
+        if key not in MethodParams.model_fields:
+            symbol = "β" if key == "beta" else key
+            parts.append(f"{symbol} {general(getattr(method, key))}")
+    entropy = method.entropy
+    if entropy:
         parts += [f"λ_f {entropy.forget:g}", f"λ_r {entropy.retain:g}"]
-        parts += [f"own {entropy.prefix} prefixes"] if entropy.prefix != "true" else []
-    return ", ".join([*parts, f"{method.epochs} epochs"])
+        if entropy.prefix != "true":
+            parts.append(f"own {entropy.prefix} prefixes")
+    parts.append(f"{method.epochs} epochs")
+    return ", ".join(parts)
 
 
 LIKELIEST = 5  # leaking texts of a model
@@ -43,11 +51,12 @@ LIKELIEST = 5  # leaking texts of a model
 
 def likeliest(exact: Certificates) -> list[tuple[str, str, str]]:
     """Question, text and least probability of the likeliest leaking texts."""
-    every = [(tree.id, leak) for tree in exact.trees for leak in tree.heaviest_leaks]
-    first = sorted(every, key=lambda pair: -pair[1].probability)[:LIKELIEST]
-    return [
-        (name, leak.text, f"{significant(leak.probability, 3, 'lower')}") for name, leak in first
-    ]
+    leaks = [(tree.id, leak) for tree in exact.trees for leak in tree.heaviest_leaks]
+    leaks.sort(key=lambda entry: -entry[1].probability)
+    rows = []
+    for question, leak in leaks[:LIKELIEST]:
+        rows.append((question, leak.text, str(significant(leak.probability, 3, "lower"))))
+    return rows
 
 
 def band(low: float, high: float) -> str:
@@ -58,80 +67,91 @@ def band(low: float, high: float) -> str:
 def epsilon_star_most(run: Run) -> str:
     """The largest lower bound of the models under test, in words."""
     subjects = [model for model in with_epsilon_star(run) if model.role == "subject"]
-    bounds = [
-        (bound, one.name)
-        for one in subjects
-        if (bound := one.bounds.get("epsilon_lower")) and bound.value
-    ]
+    bounds = []
+    for model in subjects:
+        bound = model.bounds.get("epsilon_lower")
+        if bound and bound.value:
+            bounds.append((bound, model.name))
     if not bounds:
         return "0 for every model under test"
-    most, name = max(bounds, key=lambda one: (one[0].value, one[1]))
-    return f"{most.number()} for {name}" + (
-        ", the largest of the models under test" if len(subjects) > 1 else ""
-    )
+    largest, name = max(bounds, key=lambda entry: (entry[0].value, entry[1]))
+    words = f"{largest.number()} for {name}"
+    return f"{words}, the largest of the models under test" if len(subjects) > 1 else words
 
 
 def with_epsilon_star(run: Run) -> list[Model]:
-    models = [model for model in run.models if model.epsilon_star]
-    if run.aim == "refuse" and not any(
-        one.epsilon_star and one.epsilon_star.lower for one in models
-    ):
-        return []  # nothing was to be forgotten, so there is nothing to explain either
-    return models
+    """The models with a result; none where nothing was to be forgotten and no model has a bound above 0."""
+    models = []
+    is_bounded = False
+    for model in run.models:
+        if model.epsilon_star:
+            models.append(model)
+            is_bounded = is_bounded or bool(model.epsilon_star.lower)
+    return models if is_bounded or run.aim != "refuse" else []
 
 
 def epsilon_star_notes(run: Run) -> list[str]:
     """The notes of the results, each sentence once, with the models that it is about."""
-    notes: dict[str, list[str]] = {}
-    results = {model.name: model.epsilon_star.facts for model in run.models if model.epsilon_star}
-    for name, record in results.items():
-        for text in filter(None, (record.get("assumes"), record.get("note"))):
-            notes.setdefault(text, []).append(name)
-    return [
-        upper_first(note) + ("." if len(names) == len(results) else f" ({listing(names)}).")
-        for note, names in notes.items()
-    ]
+    names_of_note: dict[str, list[str]] = {}
+    models = [model for model in run.models if model.epsilon_star]
+    for model in models:
+        facts = model.epsilon_star.facts if model.epsilon_star else {}
+        for note in (facts.get("assumes"), facts.get("note")):
+            if note:
+                names_of_note.setdefault(note, []).append(model.name)
+    sentences = []
+    for note, names in names_of_note.items():
+        about = "" if len(names) == len(models) else f" ({listing(names)})"
+        sentences.append(f"{upper_first(note)}{about}.")
+    return sentences
 
 
 def provenance_rows(run: Run) -> list[list[str]]:
     """How the models were sampled: the engine and the reason for it, sizes, missing scores; equal rows are one."""
-    names: dict[tuple[str, ...], list[str]] = {}
+    names_of_row: dict[tuple[str, ...], list[str]] = {}
     for model in run.models:
-        sizes, engine, drawing = [], (NONE, NONE), model.drawing
-        if drawing:
-            engine = (drawing.engine or NONE, drawing.engine_reason or NONE)
-            for split, size in drawing.splits.items():
-                # A rule may stop a question before n answers.
-                early = "up to " * (split == "forget" and drawing.stop == "sequential")
-                sizes.append(
-                    f"{split} {count(size.get('questions'))} × {early}{count(size.get('n'))}"
-                )
-        drawn = (*engine, ", ".join(sizes) or NONE, count(model.value("missing")))
-        names.setdefault(drawn, []).append(model.name)
-    return [[listing(models), *drawn] for drawn, models in names.items()]
+        row = (*_engine_and_sizes(model), count(model.value("missing")))
+        names_of_row.setdefault(row, []).append(model.name)
+    return [[listing(names), *row] for row, names in names_of_row.items()]
+
+
+def _engine_and_sizes(model: Model) -> tuple[str, str, str]:
+    """The engine that drew, the reason for it, and the numbers of questions and answers of each split."""
+    drawing = model.drawing
+    if not drawing:
+        return NONE, NONE, NONE
+    sizes = []
+    for split, size in drawing.splits.items():
+        # A rule may stop a question before n answers.
+        may_stop_early = split == "forget" and drawing.stop == "sequential"
+        most = "up to " if may_stop_early else ""
+        sizes.append(f"{split} {count(size.get('questions'))} × {most}{count(size.get('n'))}")
+    return drawing.engine or NONE, drawing.engine_reason or NONE, ", ".join(sizes) or NONE
 
 
 def flatten(
     result: Mapping[str, object],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, list[str], list[list[str]]]]]:
     """Any result file as (plain values, tables): a list or a dictionary of objects becomes a table."""
-    values, tables = [], []
+    values = []
+    tables = []
     for key, item in result.items():
         rows = _rows(item)
-        if rows:
-            columns = list(dict.fromkeys(name for row in rows for name in row))
-            tables.append(
-                (key, columns, [[general(row.get(name)) for name in columns] for row in rows])
-            )
-        else:
+        if not rows:
             values.append((key, general(item)))
+            continue
+        columns = list(dict.fromkeys(chain.from_iterable(rows)))
+        cells = []
+        for row in rows:
+            cells.append([general(row.get(name)) for name in columns])
+        tables.append((key, columns, cells))
     return values, tables
 
 
 def _rows(item: object) -> list[dict]:
-    if isinstance(item, dict) and item and all(isinstance(value, dict) for value in item.values()):
+    if isinstance(item, dict) and all(isinstance(value, dict) for value in item.values()):
         return [{"name": name, **value} for name, value in item.items()]
-    if isinstance(item, list) and item and all(isinstance(value, dict) for value in item):
+    if isinstance(item, list) and all(isinstance(value, dict) for value in item):
         return item
     return []
 
@@ -152,35 +172,57 @@ def general(value: object) -> str:
 
 
 SHOWN = 20  # productions per model
+# By basis: what the prompts do, and what the sentence says of the judge.
+SHARES_ABOVE = (
+    ("language", "leak", ""),
+    ("judged", "truly leak", ", the judge's error included,"),
+)
 
 
-def language_views(run: Run) -> list[SimpleNamespace]:
+@dataclass(frozen=True)
+class LanguageView:
+    """What the page shows of a model that was asked in a language of prompts."""
+
+    name: str
+    sentences: list[str]
+    rows: list[list[str]]  # the productions that leak most: name, probability, answers, mean, ends
+    rest: int  # further productions
+    choices: list[list[str]]  # part, choice, answers, mean
+
+
+def language_views(run: Run) -> list[LanguageView]:
     views = []
     for model in run.models:
-        if not (facts := model.numbers.facts("language", "language")):
+        numbers = model.numbers
+        facts = numbers.facts("language", "language")
+        if not facts:
             continue
         mean: Callable[[float | None], str] = share if facts["binary"] else number
-        every, choices = (model.numbers.series(one, "language") for one in ("production", "choice"))
-        views.append(
-            SimpleNamespace(
-                name=model.name,
-                sentences=list(_sentences(model.numbers, every, facts, mean, run)),
-                rows=[_production(one, mean) for one in every[:SHOWN]],
-                rest=len(every) - SHOWN,
-                choices=[
-                    [*one.facts.values(), count(one.n), mean(one.estimate)] for one in choices
-                ],
-            )
+        productions = numbers.series("production", "language")
+        choices = []
+        for choice in numbers.series("choice", "language"):
+            choices.append([*choice.facts.values(), count(choice.n), mean(choice.estimate)])
+        view = LanguageView(
+            name=model.name,
+            sentences=list(_sentences(numbers, productions, facts, mean, run)),
+            rows=[_production(production, mean) for production in productions[:SHOWN]],
+            rest=len(productions) - SHOWN,
+            choices=choices,
         )
+        views.append(view)
     return views
 
 
-def _production(one: Result, mean: Callable[[float | None], str]) -> list[str]:
-    sides = [
-        share(end.value, end.side) if end else NONE for end in (one.lower_bound, one.upper_bound)
+def _production(production: Result, mean: Callable[[float | None], str]) -> list[str]:
+    cells = [
+        str(production.item),
+        share(production.facts["probability"]),
+        count(production.n),
+        mean(production.estimate),
     ]
-    probability = share(one.facts["probability"])
-    return [str(one.item), probability, count(one.n), mean(one.estimate), *sides]
+    for end in (production.lower_bound, production.upper_bound):
+        cells.append(share(end.value, end.side) if end else NONE)
+    return cells
 
 
 def _sentences(
@@ -190,31 +232,29 @@ def _sentences(
     mean: Callable[[float | None], str],
     run: Run,
 ) -> Iterator[str]:
-    if worst := numbers.row("worst_production", "language"):
-        one = next(row for row in productions if row.item == worst.text)
-        score, answers, own = (
-            label(facts["scorer"]),
-            plural(one.n or 0, "answer"),
-            mean(one.estimate),
-        )
-        many, graded = (
-            f"{own} of its {answers} have {score}",
-            f"the mean {score} of its {answers} is {own}",
-        )
-        yield f"Worst production found, not bounded: {worst.text} ({many if facts['binary'] else graded})."
+    worst = numbers.row("worst_production", "language")
+    if worst:
+        production = next(row for row in productions if row.item == worst.text)
+        scorer = label(facts["scorer"])
+        answers = plural(production.n or 0, "answer")
+        value = mean(production.estimate)
+        if facts["binary"]:
+            measured = f"{value} of its {answers} have {scorer}"
+        else:
+            measured = f"the mean {scorer} of its {answers} is {value}"
+        yield f"Worst production found, not bounded: {worst.text} ({measured})."
     unjudged = len(run.models[0].unjudged) if run.models else 0
-    of = f"the {plural(len(run.forget) - unjudged, run.words.forget_question)}"
+    questions = f"the {plural(len(run.forget) - unjudged, run.words.forget_question)}"
     if unjudged:
-        of += " that were judged"
-    for basis, leak, judge in (
-        ("language", "leak", ""),
-        ("judged", "truly leak", ", the judge's error included,"),
-    ):
+        questions += " that were judged"
+    for basis, verb, judge in SHARES_ABOVE:
         for row in numbers.series("share_above", basis):  # an end each: their methods differ
-            if bound := row.upper_bound or row.lower_bound:
-                quantity = f"the share of prompts that {leak} with probability above {facts['tau']:g}{judge}"
-                yield bound.sentence(quantity, of, percent=True)
-    bound = next((end for row in productions if (end := row.upper_bound)), None)
+            bound = row.upper_bound or row.lower_bound
+            if bound:
+                prompts = f"prompts that {verb} with probability above {facts['tau']:g}{judge}"
+                yield bound.sentence(f"the share of {prompts}", questions, percent=True)
+    uppers = filter(None, (row.upper_bound for row in productions))
+    bound = next(uppers, None)
     if bound:
         yield f"The bounds on either side of the table hold {bound.guarantee()} ({bound.method})."
 
@@ -224,23 +264,29 @@ COLOURS = {"exact": svg.ACCENT, "chernoff": svg.WARM, "steinke": svg.MUTED, "mah
 
 def audits(run: Run) -> dict[str, OneRunRecord]:
     """The one-run audits with a result; the page lists the others as missing, or shows their results unformatted."""
-    return {name: one for name, one in run.audits.items() if isinstance(one, OneRunRecord)}
+    records = {}
+    for name, record in run.audits.items():
+        if isinstance(record, OneRunRecord):
+            records[name] = record
+    return records
 
 
 def other_audits(run: Run) -> dict[str, Record]:
     """The results by name of audits whose kind has no section on this page; they are shown unformatted."""
-    return {
-        name: {key: shown for key, shown in value.items() if key != "schema"}
-        for name, value in run.audits.items()
-        if value and not isinstance(value, OneRunRecord)
-    }
+    records = {}
+    for name, record in run.audits.items():
+        if record and not isinstance(record, OneRunRecord):
+            records[name] = {key: value for key, value in record.items() if key != "schema"}
+    return records
 
 
 def assumptions(run: Run) -> list[str]:
-    named = {
-        flag for one in audits(run).values() for row in one.audit.results for flag in row.assumes
-    }
-    return [f"{unlined(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
+    """What the methods of the one-run audits assume, a sentence for each assumption that one of them makes."""
+    assumed = set()
+    for record in audits(run).values():
+        for result in record.audit.results:
+            assumed.update(result.assumes)
+    return [f"{unlined(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in assumed]
 
 
 def unlined(flag: str) -> str:
@@ -248,41 +294,47 @@ def unlined(flag: str) -> str:
 
 
 def sentence(audit: OneRunAudit) -> str:
+    """What an audit says of the claimed epsilon, with its level and assumptions; empty without a claim."""
     verdict = audit.verdict
     if verdict is None:
         return ""
     if verdict.contradicted is None:
         claimed = f"{verdict.claimed_epsilon:.4g} at delta {audit.delta:g}"
         return f"No word on the claimed epsilon of {claimed}: {' '.join(verdict.refused)}"
-    row = next(row for row in audit.results if row.method == verdict.method)
-    ends = "contradicts" if verdict.contradicted else "does not contradict"
+    result = next(result for result in audit.results if result.method == verdict.method)
+    contradicts = "contradicts" if verdict.contradicted else "does not contradict"
     promise = level(audit.alpha)
     if not load_method(verdict.method).CONSERVATIVE:
-        promise = (
-            f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
-        )
+        nominal = coverage(audit.alpha)
+        promise = f"at a nominal {nominal} that this published bound does not always keep"
+    claimed = f"epsilon of {verdict.claimed_epsilon:.4g} at delta {audit.delta:g}"
     return (
-        f"The run {ends} the claimed epsilon of {verdict.claimed_epsilon:.4g} at delta {audit.delta:g}: "
-        f"by the method {verdict.method}, {epsilon_statement(audit, row)}, {promise}, "
-        f"assuming {', '.join(map(unlined, row.assumes))}."
+        f"The run {contradicts} the claimed {claimed}: "
+        f"by the method {verdict.method}, {epsilon_statement(audit, result)}, {promise}, "
+        f"assuming {', '.join(map(unlined, result.assumes))}."
     )
 
 
+LEAST_P = 1e-6  # of the figure's axis
+
+
 def curve(name: str, audit: OneRunAudit) -> Markup | None:
+    """The p-value of each method by epsilon; None where the audit has none."""
     if not audit.curve:
         return None
-    points, methods = audit.curve, [row.method for row in audit.results]
+    epsilons = [point["epsilon"] for point in audit.curve]
     with svg.style(f"audit-{name}"):
         figure, axes = svg.canvas(4.6, 2.2, 0.5)
-        for method in methods:
+        for result in audit.results:
+            method = result.method
             if method in COLOURS:
-                line = [(point["epsilon"], max(point[method], 1e-6)) for point in points]
-                axes.plot(*zip(*line, strict=True), color=COLOURS[method], label=method)
+                p_values = [max(point[method], LEAST_P) for point in audit.curve]
+                axes.plot(epsilons, p_values, color=COLOURS[method], label=method)
         axes.axhline(audit.alpha, color=svg.MUTED, linestyle="--", linewidth=0.8)
         if audit.verdict:
             axes.axvline(audit.verdict.claimed_epsilon, color=svg.MUTED, linewidth=0.8)
         axes.set_yscale("log")
-        axes.set_ylim(1e-6, 1.5)
+        axes.set_ylim(LEAST_P, 1.5)
         axes.set_xlabel("epsilon (vertical line: claimed)" if audit.verdict else "epsilon")
         axes.legend(frameon=False, fontsize=7)
         return svg.inline(figure, f"audit-{name}", "p-value of each method by epsilon")
