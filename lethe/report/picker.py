@@ -6,8 +6,8 @@ script inserts them as text, invisible characters are named, and the block conta
 
 import json
 from collections.abc import Mapping
-from itertools import groupby
-from types import SimpleNamespace
+from dataclasses import dataclass
+from itertools import chain, groupby
 
 from markupsafe import Markup
 
@@ -23,6 +23,7 @@ from lethe.evaluation.run import Model, Question, Run
 from lethe.io.artifacts import Row
 from lethe.report.columns import Column, columns, end
 from lethe.report.figures import BOUNDS, chosen_question
+from lethe.results.quantities import Unit
 from lethe.text import LONGEST, NONE, count, label, named
 
 SHOWN = 5
@@ -38,10 +39,11 @@ def ranking(run: Run) -> list[str]:
 def drawn(run: Run) -> dict[str, Drawn]:
     """The answers drawn from each model, by model and question; empty if the answers or their scores are absent."""
     leak = run.params.metrics.leak
-    return {
-        model.name: question_answers(model.answers, ranking(run), leak, LISTED) or {}
-        for model in run.models
-    }
+    answers_of_model: dict[str, Drawn] = {}
+    for model in run.models:
+        answers = question_answers(model.answers, ranking(run), leak, LISTED)
+        answers_of_model[model.name] = answers or {}
+    return answers_of_model
 
 
 def worst(model: Model, run: Run, answers: Drawn) -> list[DrawnAnswer] | None:
@@ -60,58 +62,103 @@ UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 Text = str | list[str | list[str] | int]
 
 
-def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
+@dataclass(frozen=True)
+class Cell:
+    """A question of a model in the table of questions: its upper bound, and whether its greedy answer leaks."""
+
+    shown: str = NONE
+    greedy: bool = False
+
+
+@dataclass(frozen=True)
+class Picker:
+    """All questions of all models: the script's data, its columns, and the table that needs no script."""
+
+    data: Markup
+    columns: list[tuple[str, list[Column]]]
+    rows: list[tuple[str, list[Cell]]]
+    bound: str  # what the table's bounds are
+    keywords: bool
+
+
+def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
     """All questions of all models; None where no question was measured."""
-    rows = {model.name: {row.prompt_id: row for row in model.questions} for model in run.models}
-    names = list(
-        dict.fromkeys([*run.forget, *(name for measured in rows.values() for name in measured)])
-    )
-    if not any(rows.values()):
+    questions_of_model: dict[str, dict[str, Question]] = {}
+    names = dict.fromkeys(run.forget)
+    measured: list[Question] = []
+    for model in run.models:
+        questions = {question.prompt_id: question for question in model.questions}
+        questions_of_model[model.name] = questions
+        measured += questions.values()
+        names |= dict.fromkeys(questions)
+    if not measured:
         return None
-    groups = columns(
-        run, "question", (row.numbers for measured in rows.values() for row in measured.values())
+    groups = columns(run, "question", (question.numbers for question in measured))
+    shown_columns = list(chain.from_iterable(members for _, members in groups))
+
+    rows = []
+    for name in names:
+        cells = [_cell(questions_of_model[model.name].get(name)) for model in run.models]
+        rows.append((name, cells))
+    has_keywords = any(row.get("keywords") for row in run.forget.values())
+    return Picker(
+        data=as_data(_block(run, list(names), questions_of_model, drawn, shown_columns)),
+        columns=groups,
+        rows=rows,
+        bound=_bound_in_words(shown_columns),
+        keywords=has_keywords and "keyword_leak" in run.params.score.names,
     )
-    every = [column for _, own in groups for column in own]
-    shared: dict[str, int] = {}
-    answers = sum(len(one.worst) for sampled in drawn.values() for one in sampled.values())
+
+
+def _block(
+    run: Run,
+    names: list[str],
+    questions_of_model: Mapping[str, Mapping[str, Question]],
+    drawn: Mapping[str, Drawn],
+    shown_columns: list[Column],
+) -> dict[str, object]:
+    """What the script reads; what many entries repeat is stored once."""
+    answers = 0
+    for answers_of_question in drawn.values():
+        answers += sum(len(sampled.worst) for sampled in answers_of_question.values())
     longest = max(SHORTEST, BUDGET // max(1, answers))
+    shared: dict[str, int] = {}
     entries = []
     for model in run.models:
-        measured, sampled = rows[model.name], drawn[model.name]
-        entries.append(
-            [
-                _entry(measured.get(name), sampled.get(name), every, shared, longest)
-                for name in names
-            ]
-        )
+        questions = questions_of_model[model.name]
+        answers_of_question = drawn[model.name]
+        entries_of_model = []
+        for name in names:
+            question, sampled = questions.get(name), answers_of_question.get(name)
+            entries_of_model.append(_entry(question, sampled, shown_columns, shared, longest))
+        entries.append(entries_of_model)
+    noted = []
+    for place, column in enumerate(shown_columns):
+        if column.quantity.unit == "score" and len(column.names) == 1:
+            noted.append(place)
     chosen = chosen_question(run)
-    block = {
+    return {
         "noun": run.words.question,
         "bins": BINS,
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),
-        "columns": [[column.head, column.meaning] for column in every],
-        "noted": [
-            at
-            for at, one in enumerate(every)
-            if one.quantity.unit == "score" and len(one.names) == 1
-        ],
+        "columns": [[column.head, column.meaning] for column in shown_columns],
+        "noted": noted,
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
         "questions": [_question(name, run.forget.get(name)) for name in names],
         "models": [model.name for model in run.models],
         "shared": list(map(json.loads, shared)),
         "told": entries,
     }
-    cells = [(name, [_cell(rows[model.name].get(name)) for model in run.models]) for name in names]
-    keywords = "keyword_leak" in run.params.score.names and any(
-        row.get("keywords") for row in run.forget.values()
-    )
-    by_key = {column.key: column for column in every}
-    first = next((by_key[key] for key in BOUNDS if key in by_key), None)
-    bound = f"{first.head}, the upper bound on the {first.meaning}" if first else ""
-    return SimpleNamespace(
-        data=as_data(block), columns=groups, rows=cells, bound=bound, keywords=keywords
-    )
+
+
+def _bound_in_words(shown_columns: list[Column]) -> str:
+    column_of_key = {column.key: column for column in shown_columns}
+    for key in BOUNDS:
+        if key in column_of_key:
+            column = column_of_key[key]
+            return f"{column.head}, the upper bound on the {column.meaning}"
+    return ""
 
 
 def as_data(value: object) -> Markup:
@@ -122,16 +169,19 @@ def as_data(value: object) -> Markup:
 
 def text_parts(text: str, longest: int = LONGEST, most: int | None = None) -> Text:
     """An untrusted text as the script shows it."""
-    parts = _parts(text[:longest])
+    length = min(len(text), longest)
+    parts = _parts(text[:length])
     if most is not None:
-        length = min(len(text), longest)
-        while length and (size := _size(parts)) > most:
+        size = _size(parts)
+        while length and size > most:
             length = min(length - 1, length * most // size)
             parts = _parts(text[:length])
-        longest = length
-    if len(text) <= longest:
+            size = _size(parts)
+    if len(text) <= length:
         return parts
-    return [*([parts] if isinstance(parts, str) else parts), len(text)]
+    if isinstance(parts, str):
+        return [parts, len(text)]
+    return [*parts, len(text)]
 
 
 def _parts(text: str) -> Text:
@@ -156,27 +206,26 @@ def _place(shared: dict[str, int], value: object) -> int:
 
 
 def _question(name: str, row: Row | None) -> list[Text]:
-    texts = (
-        (row["question"], row["answer"], ", ".join(row.get("keywords") or ()))
-        if row
-        else ("", "", "")
-    )
-    return [name, *map(text_parts, (name, *texts))]
+    texts = [name, "", "", ""]
+    if row:
+        keywords = ", ".join(row.get("keywords") or ())
+        texts = [name, row["question"], row["answer"], keywords]
+    return [name, *map(text_parts, texts)]
 
 
 def _entry(
     row: Question | None,
     answers: QuestionAnswers | None,
-    every: list[Column],
+    shown_columns: list[Column],
     shared: dict[str, int],
     longest: int,
 ) -> list[object] | None:
     """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
     if row is None:
         return None
-    cells = [column.cell(row.numbers) for column in every]
-    first = sum(column.quantity.unit not in OWN for column in every)
-    entry = [_place(shared, cells[:first]), cells[first:]]
+    cells = [column.cell(row.numbers) for column in shown_columns]
+    n_shared = sum(column.quantity.unit not in OWN for column in shown_columns)
+    entry = [_place(shared, cells[:n_shared]), cells[n_shared:]]
     if answers is None:
         return [*entry, count(row.value("n")), [], []]
     worst = [_answer(answer, shared, longest) for answer in answers.worst]
@@ -194,14 +243,13 @@ def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[o
     return [*shown, 1] if answer.greedy else shown
 
 
-def _cell(row: Question | None) -> SimpleNamespace:
+def _cell(row: Question | None) -> Cell:
     if row is None:
-        return SimpleNamespace(shown=NONE, greedy=False)
-    key = next((key for key in BOUNDS if key in row.bounds), None)
-    shown = (
-        NONE
-        if key is None
-        else end(row.bounds[key], "probability" if key == BOUNDS[0] else "score")
-    )
+        return Cell()
+    shown = NONE
+    keys = [key for key in BOUNDS if key in row.bounds]
+    if keys:
+        unit: Unit = "probability" if keys[0] == BOUNDS[0] else "score"
+        shown = end(row.bounds[keys[0]], unit)
     greedy = row.numbers.row("leak", "greedy")
-    return SimpleNamespace(shown=shown, greedy=bool(greedy and greedy.estimate))
+    return Cell(shown, greedy=bool(greedy and greedy.estimate))
