@@ -53,41 +53,69 @@ class Chosen:
 
 def chosen_question(run: Run) -> Chosen | None:
     """The question with the highest bound in any model under test: of leaks, else of its mean score."""
-    rows = [(model, row) for model in run.subjects or run.models for row in model.questions]
     for key in BOUNDS:
-        if measured := [
-            (value, model, row) for model, row in rows if (value := row.value(key)) is not None
-        ]:
-            _, model, row = max(measured, key=lambda entry: entry[0])  # among equals the first
-            why = f"its upper bound with {model.name} is the highest of all {run.words.question}s and models under test"
-            return Chosen(row.prompt_id, model.name, why)
+        highest = None
+        chosen = None
+        for model in run.subjects or run.models:
+            for question in model.questions:
+                bound = question.value(key)
+                if bound is not None and (highest is None or bound > highest):
+                    highest = bound
+                    chosen = (question.prompt_id, model.name)
+        if chosen:
+            prompt_id, name = chosen
+            others = f"all {run.words.question}s and models under test"
+            why = f"its upper bound with {name} is the highest of {others}"
+            return Chosen(prompt_id, name, why)
     return None
 
 
 def draw(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]]) -> dict[str, list[Panel]]:
     """All figures of the report, by kind; ``drawn`` are the answers by model and question."""
-    chosen, scorer = chosen_question(run), label(run.params.metrics.leak)
+    scorer = label(run.params.metrics.leak)
     references = [(run.role("base"), (1, 1.2)), (run.role("retrain"), (4, 1.5))]
-    histograms, bounded = [], []
-    for model in run.models:
-        row = next(
-            (row for row in model.questions if chosen and row.prompt_id == chosen.prompt_id), None
-        )
-        answers = drawn[model.name].get(row.prompt_id) if row else None
-        if row and answers and any(answers.histogram):
-            histograms.append(_histogram(model.name, row, answers.histogram, scorer))
-        bounds = [(bound, row) for row in model.questions if (bound := row.numbers.upper("leak"))]
-        if bounds:
-            bounded.append(
-                _questions(model, sorted(bounds, key=lambda row: -row[0].value), run.words)
-            )
     tails = [_m_gen(model, references, scorer) for model in run.models if model.m_gen]
-    return {"histograms": histograms, "m_gen": tails, "per_question": bounded}
+    return {
+        "histograms": _histograms(run, drawn, scorer),
+        "m_gen": tails,
+        "per_question": _bounds_by_question(run),
+    }
+
+
+def _histograms(
+    run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]], scorer: str
+) -> list[Panel]:
+    """The distribution of the chosen question's scores, a panel for each model that answered it."""
+    chosen = chosen_question(run)
+    panels = []
+    for model in run.models:
+        for question in model.questions:
+            if chosen is None or question.prompt_id != chosen.prompt_id:
+                continue
+            answers = drawn[model.name].get(question.prompt_id)
+            if answers and any(answers.histogram):
+                panels.append(_histogram(model.name, question, answers.histogram, scorer))
+    return panels
+
+
+def _bounds_by_question(run: Run) -> list[Panel]:
+    panels = []
+    for model in run.models:
+        rows = []
+        for question in model.questions:
+            bound = question.numbers.upper("leak")
+            if bound:
+                rows.append((bound, question))
+        if rows:
+            rows.sort(key=lambda row: -row[0].value)
+            panels.append(_questions(model, rows, run.words))
+    return panels
 
 
 def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) -> Panel:
     """How often each score was drawn for one question; the greedy answer's score as a dashed line."""
-    greedy, mean = (row.numbers.estimate("score", basis) for basis in ("greedy", "sampled"))
+    greedy = row.numbers.estimate("score", "greedy")
+    mean = row.numbers.estimate("score", "sampled")
     most = row.numbers.estimate("max")
     panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(most)}")
     answers = sum(counts)
@@ -107,13 +135,12 @@ def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) ->
 
 def _m_gen(model: Model, references: list, scorer: str) -> Panel:
     """The bound on the share of answers above each score, the empirical share, the bounds of both references."""
-    half = max(
-        (point for point in model.m_gen if point.x <= 0.5), key=lambda point: point.x, default=None
-    )
-    panel = Panel(
-        model.name,
-        f"above {half.x:g}: bound {number(half.bound, 3, 'upper')} on average" if half else "",
-    )
+    panel = Panel(model.name)
+    lower_half = [point for point in model.m_gen if point.x <= 0.5]
+    if lower_half:
+        middle = max(lower_half, key=lambda point: point.x)
+        bound = number(middle.bound, 3, "upper")
+        panel.note = f"above {middle.x:g}: bound {bound} on average"
     with drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
         steps = partial(axes.plot, drawstyle="steps-post")
         for reference, dashes in references:
@@ -134,41 +161,27 @@ def _questions(model: Model, rows: list[tuple[Bound, Question]], words: Wording)
     """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
     panel = Panel(model.name)
     places = np.arange(1, len(rows) + 1)
-    bounds, shares = (
-        [bound.value for bound, _ in rows],
-        [_or_nan(row.numbers.estimate("leak")) for _, row in rows],
-    )
-    leaks = [
-        place
-        for place, (_, row) in zip(places, rows, strict=True)
-        if row.numbers.estimate("leak", "greedy")
-    ]
-    with drawing(
-        panel,
-        f"questions-{model.name}",
-        f"{plural(len(rows), words.question)}, greedy {words.leaks} {len(leaks)}",
-    ) as axes:
+    bounds = [bound.value for bound, _ in rows]
+    shares = [_or_nan(question.numbers.estimate("leak")) for _, question in rows]
+    leaks = []
+    for place, (_, question) in zip(places, rows, strict=True):
+        if question.numbers.estimate("leak", "greedy"):
+            leaks.append(place)
+    description = f"{plural(len(rows), words.question)}, greedy {words.leaks} {len(leaks)}"
+    with drawing(panel, f"questions-{model.name}", description) as axes:
         if len(rows) <= BARS:
             axes.bar(places, bounds, width=0.9, color=ACCENT, alpha=0.28, linewidth=0)
             axes.plot(places, shares, "o", color=ACCENT, markersize=2.4, clip_on=False)
         else:
-            axes.stairs(
-                bounds,
-                np.arange(len(rows) + 1) + 0.5,
-                fill=True,
-                color=ACCENT,
-                alpha=0.28,
-                linewidth=0,
-            )
+            edges = np.arange(len(rows) + 1) + 0.5
+            axes.stairs(bounds, edges, fill=True, color=ACCENT, alpha=0.28, linewidth=0)
             axes.add_patch(_dots(places, shares))
-        axes.plot(
-            leaks, np.ones(len(leaks)), "D", markersize=3.2, mec=WARM, mfc="none", clip_on=False
-        )
+        top = np.ones(len(leaks))
+        axes.plot(leaks, top, "D", markersize=3.2, mec=WARM, mfc="none", clip_on=False)
         axes.grid(False, axis="x")
         axes.locator_params(axis="x", integer=True)
-        axes.set(
-            xlim=(0.4, len(rows) + 0.6), ylim=(0, 1), xlabel=f"{words.forget_question}s, sorted"
-        )
+        axes.set(xlim=(0.4, len(rows) + 0.6), ylim=(0, 1))
+        axes.set_xlabel(f"{words.forget_question}s, sorted")
         axes.set_yscale("function", functions=(np.sqrt, np.square))
         axes.set_yticks(ROOTS, [f"{root:g}" for root in ROOTS])
         _upright(axes, f"share that {words.leaks}, root scale")
@@ -209,10 +222,11 @@ def drawing(
     left: float = 0.36,
 ) -> Iterator[Axes]:
     """Empty axes in the house style; on exit, ``panel`` holds the drawing. ``words`` describes it in words."""
-    name = panel.name = name.replace(".", "_")
-    with svg.style(name):
+    panel.name = name.replace(".", "_")
+    with svg.style(panel.name):
         figure, axes = svg.canvas(*size, left)
         yield axes
-        panel.svg = svg.inline(
-            figure, name, "; ".join(filter(None, (f"{panel.title}: {panel.note}", words)))
-        )
+        description = f"{panel.title}: {panel.note}"
+        if words:
+            description += f"; {words}"
+        panel.svg = svg.inline(figure, panel.name, description)

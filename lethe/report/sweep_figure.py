@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Literal
@@ -57,10 +58,16 @@ class SweepOutcome:
 
 def outcome(claim: SweepClaim, model: str, rows: Sequence[Row]) -> SweepOutcome:
     """Test one claim on the rows of one model; rows that lack the cause or the effect are left out."""
-    own = points(rows, model, claim.cause, claim.effect)
-    groups = [repr(row.get(claim.within)) if claim.within else "" for _, _, row in own]
-    relation = trend([x for x, _, _ in own], [y for _, y, _ in own], groups)
-    falls, rises = relation.p_falls <= LEVEL / 2, relation.p_rises <= LEVEL / 2
+    causes: list[float] = []
+    effects: list[float] = []
+    groups: list[str] = []
+    for cause, effect, row in points(rows, model, claim.cause, claim.effect):
+        causes.append(cause)
+        effects.append(effect)
+        groups.append(repr(row.get(claim.within)) if claim.within else "")
+    relation = trend(causes, effects, groups)
+    falls = relation.p_falls <= LEVEL / 2
+    rises = relation.p_rises <= LEVEL / 2
     verdict: SweepVerdict
     if claim.expected == "unrelated":
         verdict = "a relation showed" if falls or rises else "no relation showed"
@@ -89,52 +96,51 @@ def points(
     rows: Sequence[Row], model: str | None, x: str, y: str
 ) -> list[tuple[float, float, Row]]:
     """The rows of one model that have both numbers, behind these."""
-    own = (
-        (number(row.get(x)), number(row.get(y)), row) for row in rows if row.get("model") == model
-    )
-    return [
-        (first, second, row)
-        for first, second, row in own
-        if first is not None and second is not None
-    ]
+    measured = []
+    for row in rows:
+        if row.get("model") != model:
+            continue
+        first = number(row.get(x))
+        second = number(row.get(y))
+        if first is not None and second is not None:
+            measured.append((first, second, row))
+    return measured
 
 
 def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
     """Draw the points of one model and save them; return the number of points."""
-    groups: dict[object, list[tuple[float, float]]] = {}
+    points_of_series: dict[object, list[tuple[float, float]]] = {}
     for x, y, row in points(rows, figure.model, figure.x, figure.y):
-        groups.setdefault(row.get(figure.series) if figure.series else None, []).append((x, y))
-    control = (
-        [y for _, y, _ in points(rows, figure.control, figure.y, figure.y)]
-        if figure.control
-        else []
-    )
-    named = figure.series_label or (figure.series or "").rpartition(".")[2]
+        series = row.get(figure.series) if figure.series else None
+        points_of_series.setdefault(series, []).append((x, y))
+    control = []
+    if figure.control:
+        control = [y for _, y, _ in points(rows, figure.control, figure.y, figure.y)]
+    # Only an axis of the sweep has an order along which a line means something.
+    linestyle = "-" if "." in figure.x else "none"
+    series_name = figure.series_label or (figure.series or "").rpartition(".")[2]
     path.parent.mkdir(parents=True, exist_ok=True)
     with picture(path, 4.4, 3.0) as (_, grid):
         axes = grid[0][0]
-        for turn, (key, own) in enumerate(groups.items()):
+        for turn, (series, measured) in enumerate(points_of_series.items()):
+            xs, ys = zip(*sorted(measured), strict=True)
             axes.plot(
-                *zip(*sorted(own), strict=True),
+                xs,
+                ys,
                 color=COLOURS[turn % len(COLOURS)],
                 marker=MARKS[turn % len(MARKS)],
                 markersize=4,
-                # Only an axis of the sweep has an order along which a line means something.
-                linestyle="-" if "." in figure.x else "none",
-                label=f"{named} {key}" if figure.series else figure.model,
+                linestyle=linestyle,
+                label=f"{series_name} {series}" if figure.series else figure.model,
             )
         if control:
-            axes.axhline(
-                fmean(control),
-                color="#1c1d1f",
-                linestyle="--",
-                linewidth=0.9,
-                label=str(figure.control),
-            )
+            mean = fmean(control)
+            name = str(figure.control)
+            axes.axhline(mean, color="#1c1d1f", linestyle="--", linewidth=0.9, label=name)
         axes.set(title=figure.title, xlabel=figure.x_label, ylabel=figure.y_label)
-        if groups or control:
+        if points_of_series or control:
             axes.legend(frameon=False, fontsize=7)
-    return sum(map(len, groups.values()))
+    return sum(map(len, points_of_series.values()))
 
 
 def axes_figure(
@@ -145,14 +151,11 @@ def axes_figure(
     Points of one value are joined at their mean, because they differ in the other axes. A model that is the same at all
     points, such as Base, is left out, as in the table: it would stretch the scale.
     """
-    shown = [axis for axis in axes if len({number(row.get(axis)) for row in rows} - {None}) > 1]
-    measured = [key for key in quantities if any(number(row.get(key)) is not None for row in rows)]
-    values: dict[str, set[tuple[object, ...]]] = {}
-    for row in rows:
-        values.setdefault(str(row["model"]), set()).add(tuple(row.get(key) for key in measured))
-    models = [name for name, own in values.items() if len(own) > 1] or list(values)
+    shown = [axis for axis in axes if len(_numbers(rows, axis)) > 1]
+    measured = [key for key in quantities if _numbers(rows, key)]
     if not shown or not measured:
         return False
+    models = _models_that_change(rows, measured)
     path.parent.mkdir(parents=True, exist_ok=True)
     size = (0.6 + 3.4 * len(shown), 0.5 + 2.1 * len(measured) + 0.2 * math.ceil(len(models) / 4))
     with picture(
@@ -160,13 +163,17 @@ def axes_figure(
     ) as (figure, grid):
         for across, axis in enumerate(shown):
             for down, key in enumerate(measured):
+                panel = grid[down][across]
                 for turn, model in enumerate(models):
-                    own = sorted((x, y) for x, y, _ in points(rows, model, axis, key))
-                    colour, mark = COLOURS[turn % len(COLOURS)], MARKS[turn % len(MARKS)]
-                    panel, places = grid[down][across], list(dict.fromkeys(x for x, _ in own))
-                    means = [fmean(y for other, y in own if other == x) for x in places]
-                    panel.plot(places, means, color=colour, alpha=0.5, linewidth=1)
-                    xs, ys = [x for x, _ in own], [y for _, y in own]
+                    colour = COLOURS[turn % len(COLOURS)]
+                    mark = MARKS[turn % len(MARKS)]
+                    values_of_place: dict[float, list[float]] = {}
+                    for x, y, _ in sorted(points(rows, model, axis, key), key=lambda row: row[:2]):
+                        values_of_place.setdefault(x, []).append(y)
+                    means = [fmean(values) for values in values_of_place.values()]
+                    panel.plot(list(values_of_place), means, color=colour, alpha=0.5, linewidth=1)
+                    xs = [x for x, values in values_of_place.items() for _ in values]
+                    ys = list(chain.from_iterable(values_of_place.values()))
                     panel.plot(xs, ys, mark, color=colour, markersize=4, label=model)
             grid[-1][across].set_xlabel(axis)
         for down, key in enumerate(measured):
@@ -179,3 +186,19 @@ def axes_figure(
             fontsize=7,
         )
     return True
+
+
+def _numbers(rows: Sequence[Row], key: str) -> set[float]:
+    """The different numbers of a key."""
+    values = {number(row.get(key)) for row in rows}
+    return {value for value in values if value is not None}
+
+
+def _models_that_change(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
+    """The models whose numbers differ between points, or all models where there is none."""
+    values_of_model: dict[str, set[tuple[object, ...]]] = {}
+    for row in rows:
+        values = tuple(row.get(key) for key in keys)
+        values_of_model.setdefault(str(row["model"]), set()).add(values)
+    changing = [name for name, values in values_of_model.items() if len(values) > 1]
+    return changing or list(values_of_model)
