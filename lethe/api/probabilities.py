@@ -44,12 +44,23 @@ COLUMNS = (
 )
 
 
+CLAIMS = (
+    *("lower", "upper", "upper_certain", "lower_sampled"),
+    *("verdict", "queries_from", "queries_to"),
+)
+
+
 @dataclass(frozen=True, repr=False)
 class ExactBounds(common.Measurement):
     """The result of `exact`: the answer tree of each question with its ends, and the summary over the questions."""
 
     certificates: Certificates
     VIEW = "exact"
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why no end may be claimed (`lethe.results.licence`); empty where it may."""
+        return self.certificates.refused
 
     def to_frame(self) -> pd.DataFrame:
         """One row per question: the ends, the rows, the sampled answers, the verdict and the likeliest leaking text."""
@@ -58,6 +69,8 @@ class ExactBounds(common.Measurement):
             row = {column: getattr(tree, column) for column in COLUMNS}
             row |= {"verdict": self.certificates.verdicts[tree.id]}
             row |= dict(zip(("queries_from", "queries_to"), tree.queries_until_half, strict=True))
+            if self.refused:
+                row |= dict.fromkeys(CLAIMS)
             rows.append(
                 {
                     **row,
@@ -70,10 +83,13 @@ class ExactBounds(common.Measurement):
         return self.certificates.sentences()
 
     def views(self) -> list[common.View]:
-        rows = []
+        rows: list[list[object]] = []
         for tree in self.certificates.trees:
-            ends = [tree.bounds["lower"], tree.bounds["upper"]]
             likeliest = common.short(tree.heaviest_leaks[0].text) if tree.heaviest_leaks else None
+            if self.refused:
+                rows.append([tree.id, None, None, None, None, likeliest])
+                continue
+            ends = [tree.bounds["lower"], tree.bounds["upper"]]
             until = queries(tree.queries_until_half)
             rows.append([tree.id, *ends, self.certificates.verdicts[tree.id], until, likeliest])
         head = ["question", "P(leak) >=", "P(leak) <=", "verdict"]

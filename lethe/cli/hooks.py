@@ -548,6 +548,8 @@ def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) 
     evidence = [row.facts for row in rows if row.scope == "question"]
     alpha = trees[0].alpha if trees else EXACT.alpha
     attempt = tries.begin(["exact", named, questions], evidence, alpha)
+    if result.refused:
+        return gate_of(tau, attempt, None, why=" ".join(result.refused))
     if certificates.skipped:
         return gate_of(tau, attempt, None, why=without_bound(len(certificates.skipped)))
     uppers = Ends.of_rows(rows, [tree.id for tree in trees]).upper(attempt.level)

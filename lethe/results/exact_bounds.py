@@ -12,12 +12,28 @@ from pydantic import TypeAdapter
 
 from lethe.io.files import Json
 from lethe.results import quantities
+from lethe.results.licence import without_ends
 from lethe.results.table import Result, Results, Rows, result
+from lethe.results.views import MASSES
 from lethe.statistics.answer_tree import EXACT, AgainstRetrain, against_retrain
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How
 
 TREE_ROW = ("question", "leak", "tree")
+# The evidence from which ends follow, of a question and of a model: null, or left out, where nothing may be claimed.
+ENDS_OF_QUESTION = (
+    "lower",
+    "lower_confirmed_share",
+    "upper_certain",
+    "upper",
+    "lower_sampled",
+    "queries_until_half",
+    "leak_at",
+)
+ENDS_OF_MODEL = (
+    *("verdicts", "share_proved", "certain_leaks", "lower_worst", "lower_median", "mean_lower"),
+    *("mean_upper_certain", "upper_worst", "worst_question", "upper_median", "pooled"),
+)
 TREE = TypeAdapter(AnswerTree)
 MEDIAN = quantities.of("model", "excess", "exact").names[0]
 
@@ -26,6 +42,7 @@ def rows_of(certificates: Certificates) -> list[Result]:
     """The rows of one model's exact bounds.
 
     The row "tree" of a question has the whole answer tree as its evidence, so that any end follows at any level.
+    Where nothing may be claimed, the rows have no ends and no evidence that ends follow from, and one more row says why.
     """
     rows, model = Rows(certificates.name), certificates.model
     for tree in certificates.trees:
@@ -47,7 +64,21 @@ def rows_of(certificates: Certificates) -> list[Result]:
         "skipped": list(certificates.skipped),
     }
     rows.add("model", "queried", "exact", evidence=facts)
-    return rows.rows
+    if not certificates.refused:
+        return rows.rows
+    reasons = {"reasons": list(certificates.refused)}
+    rows.add("model", "refused", "sampled", evidence=reasons)
+    return [_without_claims(row) for row in rows.rows]
+
+
+def _without_claims(row: Result) -> Result:
+    row = without_ends(row)
+    if row.quantity == "leaking":
+        return replace(row, estimate=None)
+    if (row.scope, row.quantity, row.basis) != TREE_ROW:
+        return row
+    facts = {key: value for key, value in row.facts.items() if key not in MASSES}
+    return replace(row, evidence=facts | dict.fromkeys(ENDS_OF_QUESTION))
 
 
 def certificates_of(results: Results, name: str) -> Certificates | None:
@@ -65,6 +96,8 @@ def summary_of(certificates: Certificates) -> Result:
     model["certain_leaks"] = {
         f"{tau:g}": count for tau, count in certificates.model.certain_leaks.items()
     }
+    if certificates.refused:
+        model |= dict.fromkeys(ENDS_OF_MODEL)
     return result(
         certificates.name, "model", "summary", "exact", evidence=_without_the_usual(model)
     )

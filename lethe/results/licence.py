@@ -30,7 +30,8 @@ DRAWN = ("sampled", "anytime")  # bases of numbers about sampled answers
 class Source:
     """What is known of where a set of numbers comes from; each fact refutes an assumption of their bounds.
 
-    A sentence has no full stop at its end. ``failed_probes`` are the names of the probes of a server that failed, and
+    A sentence has no full stop at its end. ``failed_probes`` are the names of the probes of a server that failed;
+    ``failed_probes_of_walk`` are those of a server whose stated probabilities were walked instead of drawn from.
     ``repeated_answers`` says why answers are no new draws: repeats, cached, or of one seed. ``deterministic`` says why an
     answer has no chance in it. ``below_own_mean`` names the rows whose upper bound lies below their mean.
     ``ids_not_understood`` says which column looks like ids and was not used. ``score_means`` is what a score of 1 means.
@@ -40,6 +41,7 @@ class Source:
     """
 
     failed_probes: tuple[str, ...] = ()
+    failed_probes_of_walk: tuple[str, ...] = ()
     repeated_answers: str | None = None
     deterministic: str | None = None
     below_own_mean: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class Source:
         """What is known of both; of two sentences on one fact the first stays."""
         return Source(
             failed_probes=_both(self.failed_probes, other.failed_probes),
+            failed_probes_of_walk=_both(self.failed_probes_of_walk, other.failed_probes_of_walk),
             repeated_answers=self.repeated_answers or other.repeated_answers,
             deterministic=self.deterministic or other.deterministic,
             below_own_mean=_both(self.below_own_mean, other.below_own_mean),
@@ -86,11 +89,15 @@ probes: switch off its cache of answers, or give each request a seed (--seeded).
 
 def _reasons(source: Source) -> Iterable[str]:
     if source.failed_probes:
-        probes = ", ".join(f"the probe {name}" for name in source.failed_probes)
         yield (
-            f"The server failed {probes}, so its answers may be no independent draws. "
+            f"The server failed {_probes(source.failed_probes)}, so its answers may be no independent draws. "
             "Draw from a server that passes its probes: switch off its cache of answers, or give each request a seed "
             "(--seeded)."
+        )
+    if source.failed_probes_of_walk:
+        yield (
+            f"The server failed {_probes(source.failed_probes_of_walk)}, so its answers may not come as often as it states. "
+            "Walk a server that passes its probes: one model throughout, its settings obeyed, no answers from a store."
         )
     if source.repeated_answers:
         yield f"{source.repeated_answers}, so its answers are no independent draws. {DRAW_AGAIN}"
@@ -116,6 +123,10 @@ def _reasons(source: Source) -> Iterable[str]:
             f"{source.unchecked_engine}, so its answers may not be draws of this model. Draw with an engine that agrees with "
             "whole passes on this model (--engine transformers)."
         )
+
+
+def _probes(names: Sequence[str]) -> str:
+    return ", ".join(f"the probe {name}" for name in names)
 
 
 def _of_meaning(source: Source) -> Iterable[str]:
@@ -261,20 +272,21 @@ def reasons_of(numbers: Numbers) -> tuple[str, ...]:
 def of_drawing(about: Mapping[str, Json], rows: Iterable[Result]) -> Source:
     """What is known of answers that Lethe drew: by the record of the draws, `about.json`, and by their rows."""
     served = about.get("served") or {}
-    failed = [
-        str(probe["name"])
-        for probe in served.get("probes", ())
-        if probe["needed"] and probe["passed"] is False
-    ]
     unchecked = (about.get("engine_check") or {}).get("unchecked")
     if unchecked is not None:
         unchecked = f"The engine was not compared with whole passes of this model ({unchecked})"
     return Source(
-        failed_probes=tuple(failed),
+        failed_probes=failed_of(served.get("probes", ())),
         below_own_mean=below_own_mean(rows),
         unfinished=about.get("unfinished"),
         unchecked_engine=unchecked,
     )
+
+
+def failed_of(probes: Iterable[Mapping[str, Json]]) -> tuple[str, ...]:
+    """The names of the probes that failed, of those that a claim needs; ``probes`` are as `about.json` records them."""
+    failed = [probe for probe in probes if probe["needed"] and probe["passed"] is False]
+    return tuple(str(probe["name"]) for probe in failed)
 
 
 # Counts and lists that are made from bounds, and estimates that hold for independent draws alone.

@@ -299,7 +299,10 @@ def _average(row: Result | None, metric: str, questions: int) -> Document | None
 
 
 def exact(rows: Sequence[Result]) -> Document:
-    """Keys of `lethe exact --json`: the row "tree" of a question records its tree."""
+    """Keys of `lethe exact --json`: the row "tree" of a question records its tree.
+
+    ``refused`` has the reasons why nothing may be claimed; then every end, and what follows from ends, is null.
+    """
     trees = [
         row for row in rows if (row.scope, row.quantity, row.basis) == ("question", "leak", "tree")
     ]
@@ -313,10 +316,11 @@ def exact(rows: Sequence[Result]) -> Document:
             "name": model.rows[0].model,
             **summary,
             **model.values,
-            "bounds": guarantees(model),
+            "bounds": guarantees(model) or None,
             **queried["how"],
         },
         "skipped": queried["skipped"],
+        "refused": model.facts("refused").get("reasons", []),
     }
 
 

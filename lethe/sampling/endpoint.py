@@ -162,7 +162,7 @@ class EndpointEngine:
         else:
             probes = run(probe(self.client))
             keep(place, asdict(probes))
-        _show(probes.each)
+        show_probes(probes.each)
         self.spent, self.client.whole = self.spent + probes.spent, probes.whole
         return probes
 
@@ -320,7 +320,7 @@ class EndpointEngine:
             if self.as_stated
         ]
         probes = (*self.probes.each, identity(models), drift(in_time), repeats(whole))
-        _show(probes[-3:])
+        show_probes(probes[-3:])
         first, last = (
             (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
         )
@@ -362,7 +362,7 @@ def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
     )
 
 
-def _show(probes: Sequence[Probe]) -> None:
+def show_probes(probes: Sequence[Probe]) -> None:
     for tried in probes:
         print(visible(str(tried)), file=sys.stderr)
 

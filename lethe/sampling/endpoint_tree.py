@@ -9,6 +9,7 @@ import asyncio
 import heapq
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models.encoding import CHAT, read_template, worded
 from lethe.sampling.answer_tree.asking import Rule
-from lethe.sampling.endpoint_client import Client, Failed
+from lethe.sampling.endpoint_client import Client, Failed, Probe
 from lethe.sampling.endpoint_reply import (
     ROUNDING,
     BadReply,
@@ -37,6 +38,9 @@ NAMED, TOP = (
 )  # how vLLM writes an id; the most log-probabilities that it gives by default
 TOKEN_NAME = re.compile(f"{NAMED}(0|[1-9][0-9]{{0,9}})")
 SHOWN = 5  # heavy leaks of a question
+# How far a stated probability may move while one model answers: arithmetic in bfloat16 moves it by less in batches of other
+# sizes, and a token at the end of the list that is no longer named had at most 1 / TOP.
+SAME_STEP = 1 / TOP
 TokenReply = TypeVar("TokenReply", Tokenized, Detokenized)
 
 
@@ -49,11 +53,13 @@ class Walker:
         self.root = client.endpoint.endpoint.rstrip("/").removesuffix("/v1")
         self.kinds: dict[int, asyncio.Task[str]] = {}
         self.requests = 0
+        self.models = Counter[tuple[str, str | None]]()  # name and fingerprint of each reply
+        self.first_steps: dict[tuple[int, ...], dict[int, float]] = {}  # by the prompt's tokens
 
     async def tree(
         self, row: Row, rule: Rule, most: int, longest: int, alpha: float, queries: Sequence[int]
     ) -> AnswerTree:
-        ids, started = await self._ids(row), self.requests
+        ids, started = await self.ids(row), self.requests
         leak, clean = [0.0] * longest, [0.0] * longest
         heavy: list[HeavyLeak] = []
         open_prefixes: list[tuple[float, tuple[int, ...]]] = [(-1.0, ())]
@@ -70,7 +76,10 @@ class Walker:
             elif len(prefix) == longest:
                 settle(text, mass, longest, bool(rule.leaks([text])[0]))
             else:
-                for token, share in (await self._next([*ids, *prefix])).items():
+                shares = await self._next([*ids, *prefix])
+                if not prefix:
+                    self.first_steps.setdefault(tuple(ids), shares)
+                for token, share in shares.items():
                     kind = await self._kind(token, ids)
                     if kind == "end":
                         settle(text, mass * share, len(prefix) + 1, bool(rule.leaks([text])[0]))
@@ -95,7 +104,20 @@ class Walker:
             assumes=AS_STATED,
         )
 
-    async def _ids(self, row: Row) -> list[int]:
+    async def drift(self) -> Probe:
+        """Whether the server states the first step of each question as it did when the walk began; one request each."""
+        moved = 0.0
+        for ids, before in self.first_steps.items():
+            after = await self._next(ids)
+            for token in before.keys() | after.keys():
+                moved = max(moved, abs(after.get(token, 0.0) - before.get(token, 0.0)))
+        sentence = (
+            f"a stated probability moved by {moved:.2g} from the first steps to the end of the walk"
+        )
+        return Probe("drift", moved <= SAME_STEP, sentence)
+
+    async def ids(self, row: Row) -> list[int]:
+        """The tokens of a question's prompt, by the server."""
         given: dict[str, Json] = {"prompt": worded(self.template, row)}
         if self.template == CHAT:
             given = {
@@ -151,6 +173,7 @@ class Walker:
                 f"{self.client.endpoint}: a step of the walk failed ({failure}). Start vLLM's server with "
                 f"--max-logprobs {TOP}, and see that question and answer fit its context."
             ) from None
+        self.models[reply.model, reply.system_fingerprint] += 1
         if len(reply.choices) != 1:
             raise self._refusal(f"gives {len(reply.choices)} answers to a request for one")
         return reply.choices[0]

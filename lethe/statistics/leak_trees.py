@@ -259,6 +259,8 @@ class How:
 class Certificates:
     """The trees of one model, in the order of the questions; ``skipped`` names questions that the
     scorer cannot judge.
+
+    ``refused`` has the reasons why no end of the trees may be claimed.
     """
 
     name: str
@@ -266,6 +268,7 @@ class Certificates:
     how: How
     tau: float
     skipped: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def rounding(self) -> Rounding:
@@ -284,6 +287,19 @@ class Certificates:
 
     def sentences(self) -> list[str]:
         """What the trees prove, one claim a sentence, and notes on the procedure."""
+        if self.refused:
+            lines = [f"No bound of P(leak) exists. {reason}" for reason in self.refused]
+        else:
+            lines = self._claims()
+        if self.how.note:
+            lines.append(self.how.note)
+        if self.skipped:
+            left_out = plural(len(self.skipped), "question")
+            lines.append(f"{left_out} left out, which {self.how.leak} cannot judge.")
+        notes = [tree.note for tree in self.trees if tree.note]
+        return lines + list(dict.fromkeys(notes))
+
+    def _claims(self) -> list[str]:
         model = self.model
         bounds = model.bounds
         of = f"the {plural(len(self.trees), 'question')}"
@@ -297,10 +313,4 @@ class Certificates:
             lines.append(
                 f"{count} of {of} leak with a probability above {chance:g}, with certainty."
             )
-        if self.how.note:
-            lines.append(self.how.note)
-        if self.skipped:
-            left_out = plural(len(self.skipped), "question")
-            lines.append(f"{left_out} left out, which {self.how.leak} cannot judge.")
-        notes = [tree.note for tree in self.trees if tree.note]
-        return lines + list(dict.fromkeys(notes))
+        return lines

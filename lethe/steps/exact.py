@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -31,11 +31,13 @@ from lethe.progress import duration, tell
 from lethe.registry import SCORERS
 from lethe.results import table
 from lethe.results.exact_bounds import rows_of
+from lethe.results.licence import Source as Known
+from lethe.results.licence import failed_of, refusals
 from lethe.sampling import engine
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers
 from lethe.sampling.answer_tree.asking import Asker, check_scorer, leak_of, rule_of
-from lethe.sampling.endpoint import time_of
-from lethe.sampling.endpoint_client import Client
+from lethe.sampling.endpoint import show_probes, time_of
+from lethe.sampling.endpoint_client import Client, Probe, identity, probe
 from lethe.sampling.endpoint_client import run as finish
 from lethe.sampling.endpoint_tree import TOP, Walker
 from lethe.scoring import marks_of
@@ -193,7 +195,11 @@ def certify(
 def certify_served(
     name: str, endpoint: Endpoint, rows: Sequence[Row], settings: ExactSettings, most: int
 ) -> Certificates:
-    """The certain ends of each question of a served model, with at most ``most`` requests for one."""
+    """The certain ends of each question of a served model, with at most ``most`` requests for one.
+
+    The ends are about a server whose answers come as often as it states, so it is probed before the walk as it is before
+    draws, and its first steps are read again after it; a failed probe refuses every end.
+    """
     refuse_turns(rows)
     check_scorer(settings.scorer, settings.above)
     if (settings.temperature, settings.top_p, settings.top_k) != (1.0, 1.0, 0):
@@ -205,16 +211,24 @@ def certify_served(
     if not questions:
         raise nothing_to_judge(len(rows), settings.scorer)
     drawing = settings.max_new_tokens, settings.alpha, settings.queries
+    prompt = settings.prompt or CHAT
+    hasty = endpoint.model_copy(update={"timeout": min(endpoint.timeout, STEP_SECONDS)})
 
-    async def walk() -> tuple[AnswerTree, ...]:
-        hasty = endpoint.model_copy(update={"timeout": min(endpoint.timeout, STEP_SECONDS)})
+    async def walk() -> tuple[tuple[AnswerTree, ...], tuple[Probe, ...]]:
         async with Client(hasty, chat=False) as client:
             await client.alive("the first", retries=0)
-            walker = Walker(client, settings.prompt or CHAT)
-            return tuple([await walker.tree(row, rule, most, *drawing) for row, rule in questions])
+            walker = Walker(client, prompt)
+            await walker.ids(rows[0])  # a server that cannot be walked says so before the probes
+            probes = await probe(Client(hasty, chat=prompt == CHAT))
+            trees = [await walker.tree(row, rule, most, *drawing) for row, rule in questions]
+            drift = await walker.drift()
+            walker.models.update(probes.models)
+            return tuple(trees), (*probes.each, identity(walker.models), drift)
 
     began = time.time()
-    trees = finish(walk())
+    trees, probes = finish(walk())
+    show_probes(probes)
+    failed = failed_of(asdict(one) for one in probes)
     note = (
         f"Every end is as the server at {endpoint.endpoint} states its probabilities, served between {time_of(began)} and "
         f"{time_of(time.time())}: {sum(tree.rows for tree in trees):,} requests. It names at most {TOP} tokens a step, so an "
@@ -224,7 +238,8 @@ def certify_served(
     skipped = tuple(
         sorted(row["id"] for row, rule in zip(rows, rules, strict=True) if rule is None)
     )
-    return Certificates(name, trees, how, settings.tau, skipped)
+    refused = refusals(Known(failed_probes_of_walk=failed))
+    return Certificates(name, trees, how, settings.tau, skipped, tuple(refused))
 
 
 def _announce(

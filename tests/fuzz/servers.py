@@ -96,6 +96,8 @@ class TreeServer(FaultServer):
     """A server that states the probabilities of three tokens by their ids."""
 
     def answer(self, asked: dict[str, Any], chat: bool) -> dict[str, Any]:
+        if "max_tokens" in asked and not isinstance(asked.get("prompt"), list):
+            return super().answer(asked, chat)  # a probe
         if "messages" in asked or isinstance(asked.get("prompt"), str):
             return {"tokens": [7, 7]}
         if "tokens" in asked:

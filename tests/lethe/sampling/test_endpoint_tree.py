@@ -1,6 +1,7 @@
 """Certain ends of a served model: those of a server whose law is known, and refusals of what cannot be walked."""
 
 import itertools
+import json
 import math
 
 import pytest
@@ -9,6 +10,7 @@ import lethe
 from lethe.errors import BadInput
 from lethe.sampling.answer_tree.asking import rule_of
 from tests.cases import cases
+from tests.lethe.cli.calls import Command
 from tests.lethe.sampling.fault_server import FaultServer
 
 LAW = {0: 0.3, 1: 0.35, 2: 0.2, 3: 0.1, 4: 0.05}
@@ -24,6 +26,8 @@ class TreeServer(FaultServer):
     named = "token_id:{}"
 
     def answer(self, asked, chat):
+        if "max_tokens" in asked and not isinstance(asked.get("prompt"), list):
+            return super().answer(asked, chat)  # a probe
         if "messages" in asked or isinstance(asked.get("prompt"), str):
             return {"tokens": [7, 7]}
         if "tokens" in asked:
@@ -46,8 +50,14 @@ class TreeServer(FaultServer):
             "object": "text_completion",
             "created": 0,
             "model": "m",
+            "system_fingerprint": "fp-1",
             "choices": [choice],
         }
+
+
+def steps(server):
+    """The requests of the walk for a token, each with a prompt of token ids."""
+    return [body for body in server.bodies if isinstance(body.get("prompt"), list)]
 
 
 def masses():
@@ -116,7 +126,9 @@ def test_a_budget_or_fewer_stated_tokens_only_widen_the_ends():
     leak, clean = masses()
     with TreeServer() as server:
         few = walked(server, requests=12).certificates.trees[0]
-        assert sum("max_tokens" in body for body in server.bodies) == few.rows <= 12 + len(LAW)
+        assert (
+            len(steps(server)) - 1 == few.rows <= 12 + len(LAW)
+        )  # one more reads the first step again
         server.top = 3
         blind = walked(server).certificates.trees[0]
     for tree in (few, blind):
@@ -146,7 +158,9 @@ class LyingServer(TreeServer):
 
     def answer(self, asked, chat):
         answer = super().answer(asked, chat)
-        for choice in answer.get("choices", ()):
+        if not isinstance(asked.get("prompt"), list):
+            return answer
+        for choice in answer["choices"]:
             (stated,) = choice["logprobs"]["top_logprobs"]
             choice["logprobs"]["top_logprobs"] = [dict.fromkeys(stated, 0.0)]
         return answer
@@ -163,3 +177,72 @@ def test_token_ids_that_are_none_are_refused(tokens):
 
     with lying as server, pytest.raises(BadInput, match="has no /tokenize"):
         walked(server)
+
+
+def stores_answers(number, asked, answer):
+    """Each probe of a draw gets the first answer again."""
+    if "messages" in asked and asked.get("max_tokens") == 16:
+        answer["choices"][0]["message"]["content"] = "red red blue"
+    return answer
+
+
+def other_law(number, asked, answer):
+    """Another model under the same name answers once the walk is under way."""
+    if number > 90 and isinstance(asked.get("prompt"), list):
+        (stated,) = answer["choices"][0]["logprobs"]["top_logprobs"]
+        masses = sorted(stated.values())
+        answer["choices"][0]["logprobs"]["top_logprobs"] = [dict(zip(stated, masses, strict=True))]
+    return answer
+
+
+def other_name(number, asked, answer):
+    if isinstance(asked.get("prompt"), list):
+        answer["model"] = "another"
+    return answer
+
+
+FAULTS = {"draws": stores_answers, "drift": other_law, "identity": other_name}
+
+
+@pytest.mark.parametrize("probe", FAULTS)
+def test_a_walk_of_a_server_that_fails_a_probe_claims_no_end(probe):
+    with TreeServer(fault=FAULTS[probe]) as server:
+        found = walked(server)
+    told = found.as_json()
+    (question,) = told["per_question"]
+
+    (reason,) = told["refused"]
+    assert f"the probe {probe}" in reason
+    assert "Walk a server that passes its probes" in reason
+    claims = ("lower", "upper", "upper_certain", "lower_sampled", "queries_until_half", "leak_at")
+    assert {question[name] for name in claims} == {None}
+    model = told["model"]
+    claims = ("lower_worst", "upper_worst", "verdicts", "tree_upper_worst", "tree_certain_leaks")
+    assert {model[name] for name in claims} == {None}
+    assert model["bounds"] is None
+    assert not any(row.ends for row in found.rows())
+    assert found.to_frame()["upper"].isna().all()
+    said = " ".join(found.sentences()) + str(found.views())
+    assert "certainty" not in said
+    assert "with probability" not in said
+
+
+def test_a_gate_on_a_walk_that_claims_nothing_is_closed_and_says_what_would_open_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    exact = Command("exact", "--model", "m", "--data", "rows.jsonl", "--endpoint")
+
+    with TreeServer(fault=stores_answers) as server:
+        done = exact.call(server.url, "--max-new-tokens", 3, "--fail-above", 0.9, "--json")
+
+    gate = json.loads(done.stdout)["gate"]
+    assert done.exit_code == 1
+    assert (gate["closed"], gate["bound"]) == (True, None)
+    assert "Walk a server" in gate["reason"]
+
+
+def test_a_walk_of_a_sound_server_is_refused_nothing():
+    with TreeServer() as server:
+        assert walked(server).as_json()["refused"] == []
