@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +20,23 @@ from inspect_ai.util import EarlyStop
 
 from lethe.errors import BadValue
 from lethe.evaluation.prompts import by_length
-from lethe.io.logs.inspect_ai import score_value
+from lethe.evaluation.stated import Stated, check_leak_is
+from lethe.io.facts import Facts, LeakIs, named
+from lethe.io.files import Json
+from lethe.io.logs._log import greedy
+from lethe.io.logs.inspect_ai import Run, score_value
+from lethe.results.licence import Source, refusals
 from lethe.statistics.betting import mean_lower, mean_upper
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, pooled_average
-from lethe.statistics.sequential import UNDECIDED, SequentialTest, stopped_upper
+from lethe.statistics.sequential import (
+    CERTIFIED,
+    LEAKS,
+    UNDECIDED,
+    SequentialTest,
+    stopped_upper,
+)
 
 if TYPE_CHECKING:
     from inspect_ai.dataset import Sample
@@ -33,6 +46,12 @@ MANAGER = "lethe"
 WORST = "worst_sample"
 LONGEST_NAME = 80  # characters of an id in the name of a metric
 SEED = 0  # for the shuffle, which must not depend on the scores
+# What a verdict says where nobody said which end of the score is a leak.
+OF_SCORE = {CERTIFIED: "at most tau", LEAKS: "at least tau_leak", UNDECIDED: UNDECIDED}
+OF_COMMANDS, OF_TASKS = (
+    "--leak-is high or --leak-is low",
+    'leak_is="high" or leak_is="low"',
+)
 
 
 class EarlyStopping:
@@ -42,6 +61,11 @@ class EarlyStopping:
     ``scorer`` is a name in the log (default: the first scorer of each sample), ``key`` one of its dictionary. Epochs are
     taken as Inspect scheduled them: by completion, short answers would come first. An epoch with an error or without a score
     counts as the worst for each side. Of such a run's log, `lethe bounds` gives only anytime-valid values.
+
+    ``leak_is`` says which end of the score is a leak: with "low" the numbers are of 1 - score. Where neither it nor the
+    scorer's name says so, the verdicts are about the score as recorded, without the words of a leak. Where the task decodes
+    greedily, or its epochs repeat one answer under a seed or a cache, no epoch is skipped and no verdict is given. Both are
+    said under ``refused``.
     """
 
     def __init__(
@@ -51,7 +75,10 @@ class EarlyStopping:
         alpha: float = 0.01,
         scorer: str | None = None,
         key: str | None = None,
+        leak_is: LeakIs | None = None,
     ):
+        check_leak_is(leak_is)
+        self.leak_is = leak_is
         self.tau, self.tau_leak, self.alpha = tau, tau if tau_leak is None else tau_leak, alpha
         self.scorer, self.key = scorer, key
         SequentialTest(
@@ -61,6 +88,8 @@ class EarlyStopping:
 
     def _begin(self, epochs: int) -> None:
         self.epochs = epochs
+        self.task = Task({}, epochs)
+        self.scored_by: str | None = None
         self.tests: dict[str | int, SequentialTest] = {}
         self.scheduled: dict[str | int, list[int]] = {}
         self.scores: dict[str | int, dict[int, float]] = {}
@@ -70,6 +99,7 @@ class EarlyStopping:
     async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
         """Reset the state; return the manager's name, which the log keeps."""
         self._begin(epochs)
+        self.task = Task(task.model_dump(mode="json", exclude_none=True), epochs)
         return MANAGER
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:
@@ -77,23 +107,24 @@ class EarlyStopping:
         test = self.tests.setdefault(
             id, SequentialTest(self.tau, self.tau_leak, self.alpha, cap=self.epochs)
         )
-        if test.verdict == UNDECIDED:
+        if test.verdict == UNDECIDED or refusals(self.task.source()):
             places = self.scheduled.setdefault(id, [])
             if epoch not in places:  # a retry repeats the same draw
                 places.append(epoch)
             return None
         self.skipped[id] += 1
         n = len(test.scores)
-        decided: dict[str, object] = {"verdict": test.verdict, "decided_at": n}
-        return EarlyStop(
-            id=id, epoch=epoch, reason=f"{test.verdict} after {n} epochs", metadata=decided
-        )
+        verdict = self._word(test.verdict)
+        decided: dict[str, object] = {"verdict": verdict, "decided_at": n}
+        return EarlyStop(id=id, epoch=epoch, reason=f"{verdict} after {n} epochs", metadata=decided)
 
     async def complete_sample(
         self, id: str | int, epoch: int, scores: dict[str, SampleScore]
     ) -> None:
         """Store the score, and continue the test up to the first scheduled epoch without a score."""
         self.scores.setdefault(id, {})[epoch] = self._value(scores)
+        for scored in list(scores.values())[:1]:
+            self.task.saw(id, scored.score.answer)
         order, scores_by_epoch = self.scheduled.get(id, []), self.scores[id]
         while self.taken[id] < len(order) and order[self.taken[id]] in scores_by_epoch:
             value = scores_by_epoch[order[self.taken[id]]]
@@ -102,27 +133,88 @@ class EarlyStopping:
             self.taken[id] += 1
 
     async def complete_task(self) -> dict[str, object]:
-        """Return the verdicts, for `results.early_stopping.metadata` of the log."""
+        """Return the verdicts, for `results.early_stopping.metadata` of the log; null where ``refused`` says why not."""
+        of_draws = refusals(self.task.source())
+        of_direction = refusals(Source(score_means=self._stated().direction))
+        verdicts = {str(id): self._word(test.verdict) for id, test in self.tests.items()}
         return {
             **{name: getattr(self, name) for name in ("tau", "tau_leak", "alpha")},
-            "verdicts": {str(id): test.verdict for id, test in self.tests.items()},
+            "verdicts": None if of_draws else verdicts,
             "epochs_skipped": sum(self.skipped.values()),
             "assumes": "independent draws, in the order in which the epochs were scheduled",
+            "score_inverted": self.leak_is == "low",
+            "refused": [
+                reason.replace(OF_COMMANDS, OF_TASKS) for reason in (*of_draws, *of_direction)
+            ],
         }
+
+    def _stated(self) -> Stated:
+        name = self.scored_by or ""
+        return Stated(name, Facts({name: named(name)}), self.leak_is)
+
+    def _word(self, verdict: str) -> str:
+        return verdict if self._stated().direction == "leak" else OF_SCORE[verdict]
 
     def _value(self, scores: dict[str, SampleScore]) -> float:
         """Return the watched score, NaN if there is none; a score outside [0, 1] is an error."""
         if not scores or (self.scorer is not None and self.scorer not in scores):
             return math.nan
-        value = scores[self.scorer if self.scorer is not None else next(iter(scores))].score.value
+        name = self.scorer if self.scorer is not None else next(iter(scores))
+        if self.scored_by is None:
+            self.scored_by = name if self.key is None else f"{name}.{self.key}"
+        value = scores[name].score.value
         if self.key is not None:
             value = value.get(self.key) if isinstance(value, dict) else None
-        return _in_unit(score_value(value))
+        return _pointed(_in_unit(score_value(value)), self.leak_is)
+
+
+class Task:
+    """What a running task states of its draws, and whether its answers to a question differ.
+
+    ``spec`` has the keys of Inspect's EvalSpec. A setting that may repeat one answer, such as a seed, refutes the draws once
+    several answers to each question are one text, as it does in a log.
+    """
+
+    def __init__(self, spec: Mapping[str, Json], epochs: int):
+        known = {"task": "", "model": "", **spec, "config": {"epochs": epochs}}
+        plan = {"config": _settings_of_the_running_task()}
+        self.run = Run(Path("the task"), {"eval": known, "plan": plan})
+        self.texts: dict[str, set[str]] = {}
+        self.answers = Counter[str]()
+
+    def saw(self, id: str | int, answer: str | None) -> None:
+        if answer is not None:
+            self.texts.setdefault(str(id), set()).add(answer)
+            self.answers[str(id)] += 1
+
+    def source(self) -> Source:
+        """The facts that a licence is asked with, by the answers so far."""
+        setting, doubts = greedy(self.run.sampling), self.run.doubts()
+        several = [texts for id, texts in self.texts.items() if self.answers[id] > 1]
+        repeats = bool(several) and all(len(texts) == 1 for texts in several)
+        stated = f"The task states greedy decoding ({setting})"
+        alike = "All answers to each question are the same text, and " + "; ".join(doubts)
+        return Source(
+            deterministic=stated if setting else None,
+            repeated_answers=alike if doubts and repeats else None,
+        )
+
+
+def _settings_of_the_running_task() -> dict[str, Json]:
+    """The settings with which a running task generates; empty outside of one, or where Inspect keeps them elsewhere."""
+    try:
+        from inspect_ai.model._generate_config import active_generate_config
+    except ImportError:
+        return {}
+    settings: dict[str, Json] = active_generate_config().model_dump(mode="json", exclude_none=True)
+    return settings
 
 
 @metric(name="lethe_bounds", scores="unreduced")
-def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
-    """Bound the sample that leaks most and the average over samples, from all epochs, each at ``alpha``.
+def lethe_bounds(
+    alpha: float = 0.01, epochs: int | None = None, leak_is: LeakIs | None = None
+) -> Metric:
+    """Bound the sample with the largest mean score and the average over samples, from all epochs, each at ``alpha``.
 
     ``epochs`` is the number of epochs of the task: those that Inspect does not pass on (an error, no score) count as 1 in an
     upper bound and as 0 in a lower bound. Without it they count as missing at random. The values are ``worst_upper``
@@ -133,24 +225,49 @@ def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
 
     The largest bound covers the worst sample without a correction. Betting takes a random order, which does not depend on
     the scores, as Inspect records none. Under early stopping only ``worst_anytime_upper`` holds.
+
+    The bounds are of the score as recorded; ``leak_is="low"`` turns them to 1 - score, where a low score is a leak. Of greedy
+    decoding, or of epochs that repeat one answer under a seed or a cache, no bound exists: only the counts are given, with
+    ``refused``, the number of reasons, which a warning states.
     """
     check_alpha(alpha)
+    check_leak_is(leak_is)
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        by_id = by_question(scores)
-        return bounds_of([own for _, own in by_id], alpha, epochs, [name for name, _ in by_id])
+        by_id = by_question(scores, leak_is)
+        reasons = refused_of(scores)
+        values = bounds_of([own for _, own in by_id], alpha, epochs, [name for name, _ in by_id])
+        if not reasons:
+            return values
+        for reason in reasons:
+            logging.getLogger(__name__).warning("No bound exists. %s", reason)
+        counts = {name: values[name] for name in ("questions", "answers", "missing")}
+        return {**counts, "refused": float(len(reasons))}
 
     return compute
 
 
-def by_question(scores: Sequence[SampleScore]) -> list[tuple[str, np.ndarray]]:
-    """Return the id and the scores of each sample, NaN if a score has no numeric value.
+def refused_of(scores: Iterable[SampleScore]) -> list[str]:
+    """Why nothing may be claimed of these scores, by the settings of the running task and by their answers."""
+    answers = [(scored.sample_id, scored.score.answer) for scored in scores]
+    epochs = max(Counter(str(id) for id, _ in answers).values(), default=1)
+    task = Task({}, epochs)
+    for id, answer in answers:
+        task.saw("" if id is None else id, answer)
+    return refusals(task.source())
+
+
+def by_question(
+    scores: Sequence[SampleScore], leak_is: LeakIs | None = None
+) -> list[tuple[str, np.ndarray]]:
+    """Return the id and the scores of each sample, NaN if a score has no numeric value; 1 - score if a low one is a leak.
 
     Inspect joins ids as text: 7 and "7" are one sample, as in its logs.
     """
     by_id: dict[str, list[float]] = {}
     for one in scores:
-        by_id.setdefault(str(one.sample_id), []).append(_in_unit(score_value(one.score.value)))
+        value = _pointed(_in_unit(score_value(one.score.value)), leak_is)
+        by_id.setdefault(str(one.sample_id), []).append(value)
     return [(name, np.array(values)) for name, values in by_id.items()]
 
 
@@ -164,10 +281,15 @@ def bounds_of(
     padded = [_padded(rng.permutation(scores), epochs) for scores in questions]
     low, high = ([np.nan_to_num(scores, nan=fill) for scores in padded] for fill in (0.0, 1.0))
     m = len(padded)
+    # A random order brings, rarely, an end on the wrong side of its own mean: it moves outward to the mean.
     uppers = by_length(high, lambda rows: mean_upper(rows, alpha).tolist())
+    uppers = [max(upper, own.mean()) for upper, own in zip(uppers, high, strict=True)]
+    lowers = by_length(low, lambda rows: mean_lower(rows, alpha / m).tolist())
     values = {
         "worst_mean_upper": max(uppers),
-        "some_mean_lower": max(by_length(low, lambda rows: mean_lower(rows, alpha / m).tolist())),
+        "some_mean_lower": max(
+            min(lower, own.mean()) for lower, own in zip(lowers, low, strict=True)
+        ),
         "worst_anytime_upper": max(stopped_upper(one, alpha) for one in high),
         "questions": float(m),
         "answers": float(sum(len(one) for one in padded)),
@@ -193,6 +315,10 @@ def _padded(scores: np.ndarray, epochs: int | None) -> np.ndarray:
         scored = scores[~np.isnan(scores)]
         return scored if len(scored) else scores
     return np.concatenate([scores, np.full(max(0, epochs - len(scores)), math.nan)])
+
+
+def _pointed(value: float, leak_is: LeakIs | None) -> float:
+    return 1 - value if leak_is == "low" else value
 
 
 def _in_unit(value: float) -> float:

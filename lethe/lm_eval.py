@@ -25,6 +25,7 @@ from lm_eval.api.registry import register_aggregation, register_filter
 
 from lethe.errors import BadInput, BadValue
 from lethe.io.files import Json
+from lethe.results.licence import Source, refusals
 from lethe.scoring import open_scorer
 from lethe.scoring.verdicts import Question
 from lethe.statistics.betting import mean_upper
@@ -36,9 +37,10 @@ Document = Mapping[str, Json]
 Score = Callable[[Sequence[str], Document], Sequence[float]]
 Process = Callable[[Document, Sequence[Json]], dict[str, object]]
 
-COPIES = (
-    "The repeats of each document are one text, like copies of a greedy answer; a bound needs independent draws. Check "
-    "do_sample and temperature of the task."
+COPIES = "The repeats of each document are one text, like copies of a greedy or a cached answer"
+OPENS = (
+    "Each bound under this filter is 1. Check do_sample and temperature of the task, and leave out --use_cache; where the "
+    "task does sample, give the samples that it logs to `lethe bounds`, which reads these settings."
 )
 CHOSEN = (
     "A filter of the task keeps one answer of each document, so each bound under this filter is 1. Add a filter of the "
@@ -53,14 +55,23 @@ def _warn_once(sentence: str) -> None:
 
 @register_filter("lethe_all")
 class KeepAll(Filter):
-    """Keep every repeat of every document; the default filter of lm-eval keeps the first one alone."""
+    """Keep every repeat of every document; the default filter of lm-eval keeps the first one alone.
+
+    Where several documents have several repeats and each document's are one text, they are `Copies`, of which nothing is
+    claimed: a filter cannot see whether the task samples.
+    """
 
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[Document]) -> list[list[str]]:
         answers_of_all = [list(answers) for answers in resps]
         several = [answers for answers in answers_of_all if len(answers) > 1]
         if len(several) > 1 and all(len(set(answers)) == 1 for answers in several):
-            _warn_once(COPIES)
+            _warn_once(" ".join([*refusals(Source(repeated_answers=COPIES)), OPENS]))
+            return [Copies(answers) for answers in answers_of_all]
         return answers_of_all
+
+
+class Copies(list[str]):
+    """The repeats of a document in a run whose answers may be copies of one answer each."""
 
 
 class DocumentUpper(float):
@@ -120,7 +131,8 @@ def bounded(
     (for `lethe_worst`), and for 0 and 1 ``NAME_average_upper`` (for `lethe_average_upper`).
 
     Assumes independent draws: ``do_sample: true`` and a temperature above 0. An answer that cannot be judged counts as 1.
-    Under a filter that keeps one answer of each document, each bound is 1, for the filter may have chosen the answer.
+    Under a filter that keeps one answer of each document, each bound is 1, for the filter may have chosen the answer. So is
+    each bound of `Copies`, which are no draws.
     """
     check_alpha(alpha)
     prefix, zero_or_one, scores_of = _opened(scorer, name, binary)
@@ -136,9 +148,13 @@ def bounded(
             raise BadValue("scores", scores.tolist()[:5], f"{len(answers)} numbers in [0, 1]")
         if zero_or_one and not np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all():
             raise BadValue("scores", scores.tolist()[:5], "0 or 1, where binary is set")
-        high = np.ones(1) if one else np.nan_to_num(scores, nan=1.0)
+        high = np.nan_to_num(scores, nan=1.0)
         if one:
             _warn_once(CHOSEN)
+        if one or isinstance(
+            results[0], Copies
+        ):  # nothing is claimed, and the largest bound holds of anything
+            high = np.ones(len(answers))
         betting = DocumentUpper(mean_upper(high[None], alpha)[0])
         count, n = float(high.sum()), len(high)
         exact = DocumentUpper(binary_upper(count, n, alpha)) if zero_or_one else betting

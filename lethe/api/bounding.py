@@ -388,11 +388,14 @@ def bounds(
         raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
     ks = tuple(dict.fromkeys(map(int, parts)))
     log, source, stopped = None, "scores", False
+    known = licence.Source()
     if isinstance(scores, (str, os.PathLike)):
         source = str(scores)
         read = scored.read_any_scores(Path(source), missing, score, filter, by, leak_is)
         log = read.log
         stopped = log.log.stopping == scored.EARLY if log else scored.could_stop(Path(source))
+        if log is None:
+            known = licence.of_drawing(scored.record_of_draws(Path(source)), ())
     elif hasattr(scores, "columns"):
         stopped = scored.says_stopped(scores)
         read = scored.of_frame(scores, missing, score or DOCUMENTED, by, leak_is)
@@ -419,14 +422,13 @@ def bounds(
                 legal = "none" if name == "together" else "left out"
                 raise BadValue(name, value, f"{legal} for a run that stopped early")
         bounded.measure_stopped(rows, prompts, settings)
-        return result(rows.rows)
-    known = licence.Source()
+        return result(rows.rows, known)
     bounded.measure_file(rows, prompts, settings)
     rate = bounded.counts_of([prompt.scores for prompt in prompts])
     if ks and np.isnan(rate.leaks).any():
         raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
     if labels is not None:
-        known = label_rows(rows, labels, _drawn(prompts, read.missing), alpha)
+        known = known.joined(label_rows(rows, labels, _drawn(prompts, read.missing), alpha))
     if ks:
         add = partial(rows.add, "model", split="forget")
         bounded.band_rows(
@@ -444,16 +446,16 @@ def _licensed(
     place: str,
     asked: Sequence[str],
     rows: Sequence[Result],
-    of_labels: licence.Source | None = None,
+    beside: licence.Source,
 ) -> Bounds:
     """The result with its bounds, or without them where nothing may be claimed; ``asked`` are the keys of further claims.
+
+    ``beside`` is what is known beside what the scores state: of their draws, and of the labels.
 
     Where it is only unknown which end of a score is a leak, the bounds are those of the score as recorded, and what is said
     of leaks is left out.
     """
-    known = read.stated.source()
-    if of_labels is not None:
-        known = known.joined(of_labels)
+    known = read.stated.source().joined(beside)
     known = replace(known, below_own_mean=licence.below_own_mean(rows))
     refused, unpointed = licence.refusals(known), list[str]()
     if refused and not licence.refusals(replace(known, score_means="leak")):

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from lethe.api.bounding import QUANTITY, SHOWN
 from lethe.api.result import Measurement, Place, View, documented, frame
 from lethe.config.evaluating import METRICS
-from lethe.errors import check, plural
+from lethe.errors import BadInput, check, plural
 from lethe.evaluation.labels import Labels, Queue, measure, read_draws, read_labels
 from lethe.evaluation.prompts import Worst
+from lethe.evaluation.scores import record_of_draws
 from lethe.io.files import Json
-from lethe.results.table import Result, Rows, result
+from lethe.results.licence import licensed, of_drawing, reasons_of
+from lethe.results.table import Numbers, Result, Rows, result
 from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
@@ -40,28 +42,51 @@ class LabelledBounds(Measurement):
     def rows(self) -> list[Result]:
         return list(self.results)
 
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why nothing may be claimed of the answers (`lethe.results.licence`); empty where it may."""
+        return reasons_of(Numbers([row for row in self.results if row.scope == "model"]))
+
     def worst(self) -> Worst:
-        """Return the question with the largest upper bound, and that bound, which covers the worst question."""
+        """Return the question with the largest upper bound, which covers the worst question; an error where there is none."""
+        if self.refused:
+            raise BadInput(f"{self.name}: no bound is stated. {' '.join(self.refused)}")
         row = next(row for row in self.results if row.quantity == "leak_worst" and row.upper_bound)
         return Worst(row.facts["prompt_id"], row.ends[-1])
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per question: the labelled mass and both ends."""
-        rows = [(item, mass, low.value, high.value) for item, mass, low, high in self._questions()]
+        rows = []
+        for item, mass, low, high in self._questions():
+            rows.append((item, mass, low and low.value, high and high.value))
         return frame(rows, columns=["prompt_id", "mass", "lower", "upper"])
 
-    def _questions(self) -> list[tuple[str | None, float | None, Bound, Bound]]:
-        own = {(row.item, row.quantity): row for row in self.results if row.scope == "question"}
-        leaks = [(item, row) for (item, quantity), row in own.items() if quantity == "leak"]
-        return [(item, own[item, "mass"].estimate, row.ends[0], row.ends[1]) for item, row in leaks]
+    def _questions(self) -> list[tuple[str | None, float | None, Bound | None, Bound | None]]:
+        """Each question with its labelled mass and both ends, which are None where nothing may be claimed."""
+        of_questions = [row for row in self.results if row.scope == "question"]
+        leak_of_item = {row.item: row for row in of_questions if row.quantity == "leak"}
+        questions: list[tuple[str | None, float | None, Bound | None, Bound | None]] = []
+        for row in of_questions:
+            if row.quantity != "mass":
+                continue
+            leak = leak_of_item.get(row.item)
+            lower, upper = leak.ends if leak is not None and leak.ends else (None, None)
+            questions.append((row.item, row.estimate, lower, upper))
+        return questions
 
     def sentences(self, of: str = "the prompts") -> list[str]:
-        facts, worst, quantity = self.settings, self.worst(), QUANTITY["m_bin"]
-        largest = f"{worst.bound.sentence(quantity, of)[:-1]}, {facts['said']}."
-        lines = [f"{largest} The bound is that of {worst.prompt_id}."]
+        facts, quantity = self.settings, QUANTITY["m_bin"]
+        if self.refused:
+            lines = [f"No bound is stated. {reason}" for reason in self.refused]
+        else:
+            worst = self.worst()
+            largest = f"{worst.bound.sentence(quantity, of)[:-1]}, {facts['said']}."
+            lines = [f"{largest} The bound is that of {worst.prompt_id}."]
         averages = [row for row in self.results if (row.scope, row.quantity) == ("model", "leak")]
         lines += [
-            f"{row.ends[1].sentence(quantity, of)[:-1]}, {facts['said']}." for row in averages
+            f"{row.ends[1].sentence(quantity, of)[:-1]}, {facts['said']}."
+            for row in averages
+            if row.ends
         ]
         if not self.finished:
             some = f"some of the answers that cover {100 * facts['target']:g}% of the mass"
@@ -147,4 +172,6 @@ def label(
     rows = Rows(name)
     settings = measure(rows, draws, queue, given, alpha)
     record = result(name, "model", "settings", "labelled", evidence=settings)
-    return LabelledBounds(name, settings, (record, *rows.rows))
+    about = record_of_draws(place / "forget.parquet" if place.is_dir() else place)
+    licensed_rows = licensed(name, rows.rows, of_drawing(about, ()))
+    return LabelledBounds(name, settings, (record, *licensed_rows))

@@ -28,7 +28,7 @@ from lethe.evaluation.stated import Stated
 from lethe.io import ids
 from lethe.io.artifacts import GREEDY, Row
 from lethe.io.facts import DOCUMENTED, Facts, LeakIs, of_column
-from lethe.io.files import read_artifact
+from lethe.io.files import Json, read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, Log
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
@@ -353,15 +353,19 @@ EARLY = "early"
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 
 
+def record_of_draws(path: Path) -> Mapping[str, Json]:
+    """The record of the draws (`about.json`) of a table of scores or answers in a folder of Lethe's runs; else empty."""
+    folder = path.resolve().parent
+    beside = folder.parent.parent / "generations" / folder.name
+    for place in (beside, folder):
+        if place.parent.name == "generations" and (place / "about.json").is_file():
+            return read_artifact(place / "about.json")
+    return {}
+
+
 def could_stop(path: Path) -> bool:
     """Whether a rule could stop the draws of a table of scores, by its column `stopped` or the record of Lethe's own run."""
-    about = (
-        path.resolve().parent.parent.parent
-        / "generations"
-        / path.resolve().parent.name
-        / "about.json"
-    )
-    if about.is_file() and read_artifact(about).get("stop") == "sequential":
+    if record_of_draws(path).get("stop") == "sequential":
         return True
     if (
         path.suffix.lower() == ".parquet"

@@ -22,6 +22,7 @@ from lethe.evaluation.scores import (
     could_stop,
     read_any_scores,
     read_scores,
+    record_of_draws,
 )
 from lethe.evaluation.stated import LEAKS, Stated
 from lethe.io.artifacts import GREEDY, Row, read_split
@@ -337,13 +338,14 @@ def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
     read = read_scores(path, "worst", name, leak_is=leak_is, asks=RENAME_IT).pointed()
     questions = {one.prompt_id: Answers(one.scores) for one in read.prompts}
     stopped = could_stop(path)
+    known = _known(read, stopped).joined(of_drawing(record_of_draws(path), ()))
     return Side(
         str(path),
         "table",
         name,
         {"": Scored(questions)},
         stopped=stopped,
-        refused=tuple(refusals(_known(read, stopped))),
+        refused=tuple(refusals(known)),
         stated=read.stated,
     )
 

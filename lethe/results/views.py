@@ -204,9 +204,10 @@ def _together(claim: Result, rows: Sequence[Result]) -> Document:
 
 
 def label(rows: Sequence[Result]) -> Document:
-    """Keys of `lethe label --json`."""
+    """Keys of `lethe label --json`; where ``refused`` has reasons, every bound is null."""
     model = Numbers([row for row in rows if row.scope == "model"])
-    worst = next(row for row in model.series("leak_worst", "labelled") if row.upper is not None)
+    worsts = [row for row in model.series("leak_worst", "labelled") if row.upper is not None]
+    worst = worsts[0] if worsts else None
     pooled, each = model.row("leak", "labelled"), _questions(rows, "forget")
     return {
         "mass": model.estimate("mass", "labelled"),
@@ -215,13 +216,18 @@ def label(rows: Sequence[Result]) -> Document:
             {
                 "prompt_id": item,
                 "mass": own.estimate("mass", "labelled"),
-                **_fields(own.series("leak", "labelled")[0], *ENDS[1:]),
+                **_ends_by_labels(own.row("leak", "labelled")),
             }
             for item, own in each.items()
         ],
-        "worst_prompt": {**worst.facts, "bound": worst.upper},
+        "worst_prompt": worst and {**worst.facts, "bound": worst.upper},
         "pooled": pooled and _fields(pooled, *ENDS[1:]),
+        "refused": model.facts("refused").get("reasons", []),
     }
+
+
+def _ends_by_labels(row: Result | None) -> Document:
+    return dict.fromkeys(ENDS[1:]) if row is None else _fields(row, *ENDS[1:])
 
 
 def compare(rows: Sequence[Result]) -> Document:

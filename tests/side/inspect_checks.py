@@ -54,7 +54,7 @@ def found(metrics):
     return holds()
 
 
-def run(tmp_path, rates=RATES, epochs=8, metrics=None, seed=0, fails=False, **how):
+def run(tmp_path, rates=RATES, epochs=8, metrics=None, seed=0, fails=False, temperature=1.0, **how):
     dataset = [Sample(id=name, input=f"Who is {name}?") for name in rates]
     task = Task(
         dataset=dataset,
@@ -70,7 +70,7 @@ def run(tmp_path, rates=RATES, epochs=8, metrics=None, seed=0, fails=False, **ho
         display="none",
         max_samples=6,
         fail_on_error=False,
-        temperature=1.0,
+        temperature=temperature,
     )
     assert log.status == "success"
     return log
@@ -107,6 +107,18 @@ def test_the_metric_has_the_bounds_of_all_epochs(tmp_path):
     assert got["accuracy"] == pytest.approx(scores["score"].mean())
 
 
+def test_a_greedy_task_gets_no_bound_and_no_verdict(tmp_path):
+    stopping = EarlyStopping(tau=0.1, alpha=0.05, leak_is="high")
+    how = {"metrics": [lethe_bounds(alpha=0.05)], "early_stopping": stopping}
+    log = run(tmp_path, epochs=60, temperature=0.0, **how)
+    got = {name: metric.value for one in log.results.scores for name, metric in one.metrics.items()}
+    assert got == {"questions": 2, "answers": 120, "missing": 0, "refused": 1}
+    told = log.results.early_stopping
+    assert told.early_stops == []
+    assert told.metadata["verdicts"] is None
+    assert "greedy decoding (temperature 0" in told.metadata["refused"][0]
+
+
 def test_epochs_with_an_error_count_where_the_metric_knows_the_epochs(tmp_path):
     log = run(tmp_path, epochs=8, metrics=[lethe_bounds(alpha=0.05, epochs=8)], fails=True)
     got = {name: metric.value for one in log.results.scores for name, metric in one.metrics.items()}
@@ -114,10 +126,12 @@ def test_epochs_with_an_error_count_where_the_metric_knows_the_epochs(tmp_path):
 
 
 def test_early_stopping_skips_and_the_log_gets_anytime_valid_values(tmp_path):
-    log = run(tmp_path, epochs=300, early_stopping=EarlyStopping(tau=0.1, alpha=0.05))
+    stopping = EarlyStopping(tau=0.1, alpha=0.05, leak_is="high")
+    log = run(tmp_path, epochs=300, early_stopping=stopping)
     told = log.results.early_stopping
     assert told.manager == "lethe"
     assert told.metadata["verdicts"] == {"clean": "certified", "leaky": "leaks"}
+    assert told.metadata["refused"] == []
     assert told.metadata["epochs_skipped"] == len(told.early_stops) > 300
     read = read_log(log.location)
     assert read.stopping == "early"

@@ -56,7 +56,7 @@ repeats: 6
 generation_kwargs: {{until: ["\\n"], max_gen_toks: 6, {sampling}}}
 process_results: !function {function}
 filter_list: [{filters}]
-metric_list: [{{metric: {metric}, aggregation: lethe_mean}}]
+metric_list: [{{metric: {metric}, aggregation: lethe_mean}}, {{metric: {metric}_upper, aggregation: lethe_worst}}]
 """
 ALL = "{name: all, filter: [{function: lethe_all}]}"
 FIRST = "{name: first, filter: [{function: take_first}]}"
@@ -216,6 +216,7 @@ def test_greedy_repeats_are_warned_of_and_then_refused(ran):
     folder, results, printed = ran
     assert "greedy_task" in results
     assert "repeats of each" in printed.lower()
+    assert results["greedy_task"]["exact_match_upper,all"] == 1
     path, _ = samples(folder, "greedy_task")
     assert "copies of one greedy" in lethe("bounds", path, status=2).stderr
 

@@ -596,6 +596,29 @@ def test_answers_of_a_server_that_repeats_stored_ones_carry_no_claim(tmp_path):
     assert tracked["refused"] == 1
 
 
+def test_files_of_answers_that_carry_no_claim_bring_none_to_other_commands(tmp_path):
+    with FaultServer(fault=cached(), n=False) as server:
+        evaluated(server, n=64, folder=tmp_path / "out")
+    scores = tmp_path / "out/scores/m/forget.parquet"
+
+    bounds = lethe.bounds(scores, score="keyword_leak")
+    compared = lethe.compare(scores, scores, score="keyword_leak")
+    labelled = lethe.label(tmp_path / "out/generations/m", labels=tmp_path / "none.jsonl")
+
+    for told in (bounds.as_json(), compared.as_json(), labelled.as_json()):
+        assert "the probe draws" in told["refused"][0]
+    assert bounds.as_json()["worst_prompt"] is None
+    told = labelled.as_json()
+    assert {row["upper"] for row in told["per_prompt"]} == {None}
+    assert told["worst_prompt"] is None
+    assert labelled.to_frame()["upper"].isna().all()
+    said = " ".join(labelled.sentences())
+    assert "switch off its cache" in said
+    assert "with probability" not in said
+    with pytest.raises(BadInput, match="no bound is stated"):
+        labelled.worst()
+
+
 def test_a_gate_on_a_server_that_repeats_stored_answers_is_closed(tmp_path, monkeypatch):
     (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     monkeypatch.chdir(tmp_path)
