@@ -16,8 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, BadValue, LetheError, plural
 from lethe.io.answer_ends import (
@@ -30,6 +28,8 @@ from lethe.io.answer_ends import (
     end_of,
 )
 from lethe.io.files import Json
+from lethe.sampling.drift import LEVEL as NO_CHANGE
+from lethe.sampling.drift import p_value_of_no_change
 from lethe.sampling.endpoint_reply import (
     BadReply,
     ChatChoice,
@@ -353,11 +353,6 @@ LEVEL = 1e-3  # of a test that could fail by chance
 # Of a test whose law is the server's own word: a text that can be spelled in several ways has a little more probability than
 # is stated of one spelling.
 STORED = 1e-6
-DRIFT, SHUFFLES, BLOCK = (
-    0.01,
-    1999,
-    200,
-)  # level of the test for a change, its permutations, answers of a block
 SEED = 7
 MOST_NAMES = 4  # of a server, in a sentence
 
@@ -572,17 +567,11 @@ def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
 
 
 def drift(answers: Sequence[Sequence[str]]) -> Probe:
-    """Whether the first and the last answers come from one distribution; ``answers`` are those of a question, in time.
-    A permutation test within each question, of lengths, first words and whole texts (Bonferroni over the three)."""
-    coded = [_coded(own) for own in answers if len(own) >= 4]
-    if not coded:
+    """Whether the first and the last answers come from one distribution; ``answers`` are those of a question, in time."""
+    p = p_value_of_no_change(answers)
+    if p is None:
         return Probe("drift", None, "too few answers for a test of the first against the last")
-    generator = np.random.default_rng(0)
-    seen, above = sum(map(_apart, coded)), np.zeros(3)
-    for _ in range(SHUFFLES):
-        above += sum(_apart(generator.permuted(own, axis=1)) for own in coded) >= seen - 1e-9
-    p = min(1.0, 3 * float(((1 + above) / (1 + SHUFFLES)).min()))
-    return Probe("drift", p >= DRIFT, f"first against last answers: p = {p:.2g} of no change")
+    return Probe("drift", p > NO_CHANGE, f"first against last answers: p = {p:.2g} of no change")
 
 
 def repeats(answers: Sequence[Sequence[Drawn]]) -> Probe:
@@ -612,24 +601,3 @@ def repeats(answers: Sequence[Sequence[Drawn]]) -> Probe:
         f"late answers repeat early ones, p = {p:.2g} by the probabilities that the server states"
     )
     return Probe("repeats", p >= STORED, seen)
-
-
-def _coded(answers: Sequence[str]) -> np.ndarray:
-    """(3, answers): ranks of the lengths, then numbers of the first words and of the texts, of the first and last answers."""
-    half = min(len(answers) // 2, BLOCK)
-    texts = [*answers[:half], *answers[-half:]]
-    lengths = np.array([len(text) for text in texts], dtype=float)
-    words = [(text.split() or [""])[0] for text in texts]
-    codes = [np.unique(each, return_inverse=True)[1] for each in (words, texts)]
-    return np.stack([np.searchsorted(np.sort(lengths), lengths), *codes])
-
-
-def _apart(coded: np.ndarray) -> np.ndarray:
-    """How far the two halves of one question are apart: by the mean rank, and by the counts of words and texts."""
-    half = coded.shape[1] // 2
-    ranks = coded[0] / coded.shape[1]
-    values = [abs(ranks[:half].mean() - ranks[half:].mean())]
-    for codes in coded[1:]:
-        first, all_ = (np.bincount(own, minlength=codes.max() + 1) for own in (codes[:half], codes))
-        values.append(float(((2 * first - all_) ** 2 / all_).sum()))
-    return np.array(values)

@@ -1,0 +1,75 @@
+"""Whether the first and the last answers to the same questions come from one distribution: permutation tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+LEVEL = 1e-4  # at which a change is believed: an honest server is refused once in 10,000 at most
+SHUFFLES = 30_000  # the fewest that reach the level, where none is as far apart
+AT_ONCE = 200
+# Shuffles as far apart as the answers, of each statistic, after which no more can bring the level.
+ENOUGH = 10
+STATISTICS = 3
+FEWEST = 4  # answers of a question
+MOST_AT_AN_END = 200  # answers of a question
+MOST = 4_000  # answers of all questions; more say little more and cost in proportion
+
+
+def p_value_of_no_change(answers: Sequence[Sequence[str]], seed: int = 0) -> float | None:
+    """The p-value of "the answers to each question are exchangeable in time"; None where no question has `FEWEST` answers.
+
+    ``answers`` are those of each question, in time. Lengths, first words and whole texts of the first and the last answers
+    are compared, and permuted within each question; Bonferroni over the three statistics. Shuffles end early once each
+    statistic has `ENOUGH` as far apart, or after `SHUFFLES` (Besag and Clifford, "Sequential Monte Carlo p-values",
+    Biometrika 78, 1991): whether the p-value is at most `LEVEL` does not depend on an early end.
+    """
+    asked = [texts for texts in answers if len(texts) >= FEWEST]
+    if not asked:
+        return None
+    most = max(FEWEST // 2, min(MOST_AT_AN_END, MOST // (2 * len(asked))))
+    coded = [_coded(texts, most) for texts in asked]
+    masks = [np.arange(codes.shape[1]) < codes.shape[1] // 2 for codes in coded]
+    seen = sum(apart(codes, mask[None]) for codes, mask in zip(coded, masks, strict=True))
+
+    generator = np.random.default_rng(seed)
+    above, done = np.zeros(STATISTICS), 0
+    while done < SHUFFLES and above.min() < ENOUGH:
+        shuffled = np.zeros((AT_ONCE, STATISTICS))
+        for codes, mask in zip(coded, masks, strict=True):
+            shuffled += apart(codes, generator.permuted(np.tile(mask, (AT_ONCE, 1)), axis=1))
+        above += (shuffled >= seen - 1e-9).sum(axis=0)
+        done += AT_ONCE
+    p_values = (1 + above) / (1 + done)
+    return min(1.0, STATISTICS * float(p_values.min()))
+
+
+def _coded(texts: Sequence[str], most: int) -> np.ndarray:
+    """(3, answers): ranks of the lengths, then numbers of the first words and of the texts, of the first and last answers."""
+    half = min(len(texts) // 2, most)
+    ends = [*texts[:half], *texts[-half:]]
+    lengths = np.array([len(text) for text in ends])
+    words = [(text.split() or [""])[0] for text in ends]
+    codes = [np.unique(names, return_inverse=True)[1] for names in (words, ends)]
+    return np.stack([np.searchsorted(np.sort(lengths), lengths), *codes])
+
+
+def apart(codes: np.ndarray, is_first: np.ndarray) -> np.ndarray:
+    """(shuffles, 3) how far the two halves of a question's answers are apart under each shuffle.
+
+    ``codes`` (3, answers) are ranks, and numbers of words and of texts; ``is_first`` (shuffles, answers) says which answers
+    are of the first half. By the mean rank, and by the counts f of all a of a word or a text: the sum of (2 f - a)^2 / a.
+    """
+    n = codes.shape[1]
+    half = n // 2
+    ranks = codes[0] / n
+    of_first = is_first @ ranks
+    statistics = [np.abs(2 * of_first - ranks.sum()) / half]
+    for numbers in codes[1:]:
+        order = np.argsort(numbers, kind="stable")
+        begins = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+        counts = np.diff(begins, append=n)
+        firsts = np.add.reduceat(is_first[:, order], begins, axis=1, dtype=np.float32)
+        statistics.append(((2 * firsts - counts) ** 2) @ (1 / counts))
+    return np.stack(statistics, axis=1)
