@@ -84,6 +84,11 @@ class Comparison(_Rows):
         """What B is called where it scores higher, and where it scores lower: nobody knows which is worse of some scores."""
         return ("higher", "lower") if self.record["unpointed"] else (WORSE, BETTER)
 
+    def word(self, outcome: str) -> str:
+        """The word for an outcome, neutral where nobody said which end of the score is a leak."""
+        above, below = self.words
+        return above if outcome == WORSE else below
+
     def table(self) -> tuple[list[str], list[list[object]]]:
         words = dict(zip((WORSE, BETTER), self.words, strict=True))
         rows = [
@@ -101,9 +106,16 @@ class Comparison(_Rows):
     def sentences(self) -> list[str]:
         record, each = self.record, self.per_question
         if record["refused"]:
-            return [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}."] + [
-                f"Nothing is claimed of these two sides. {reason}" for reason in record["refused"]
-            ]
+            lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}."]
+            for reason in record["refused"]:
+                lines.append(f"Nothing is claimed of these two sides. {reason}")
+            for row in self.results:
+                if (row.scope, row.quantity) == ("model", "difference"):
+                    means = f"A {rounded(row.facts['a'], 4)}, B {rounded(row.facts['b'], 4)}"
+                    lines.append(
+                        f"The mean scores as recorded, over {plural(len(each), 'question')}: {means}."
+                    )
+            return lines
         alpha, questions = record["alpha"], plural(len(each), "question")
         points = "." if record["unpointed"] else "; higher is worse."
         lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}{points}"]
@@ -142,7 +154,8 @@ def outcome(row: Result) -> str:
 
 
 def _numbers(row: Result) -> list[object]:
-    return [row.estimate, *(end.rounded(4) for end in row.ends)]
+    ends = [end.rounded(4) for end in row.ends] or ["", ""]
+    return [row.estimate, *ends]
 
 
 def _not_worse(row: Result) -> str:
@@ -215,9 +228,7 @@ def compare(
     """
     check_alpha(alpha)
     if reasons := refused((a, b), "AB"):
-        facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": None}
-        record = _record(facts | {"refused": reasons}, [], []) | _stated((a, b))
-        return Comparison((result(b.name, "model", "comparison", "compared", evidence=record),))
+        return _means_alone(a, b, alpha, reasons)
     missing: list[NotCompared] = []
     notes = stops((a, b), "AB")
     pairs, rows = joined(a, b, missing, notes), Rows(b.name)
@@ -254,6 +265,40 @@ def compare(
     return Comparison(
         (result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows)
     )
+
+
+def _means_alone(a: Side, b: Side, alpha: float, reasons: Sequence[str]) -> Comparison:
+    """The mean scores of both sides where nothing may be claimed of one: as recorded, without an interval or an outcome."""
+    missing: list[NotCompared] = []
+    notes = stops((a, b), "AB")
+    rows = Rows(b.name)
+    means_of_a, means_of_b = [], []
+    for pair in joined(a, b, missing, notes):
+        of_a, of_b = _plain_mean(pair.first), _plain_mean(pair.second)
+        if of_a is None or of_b is None:
+            missing.append(NotCompared(pair.id, "a side has no score of it"))
+            continue
+        means_of_a.append(of_a)
+        means_of_b.append(of_b)
+        shown = {"model": pair.model or None} | _plain(of_a, of_b)
+        rows.add("question", "difference", "compared", of_b - of_a, item=pair.id, evidence=shown)
+    if means_of_a:
+        of_a, of_b = mean(means_of_a), mean(means_of_b)
+        rows.add("model", "difference", "compared", of_b - of_a, evidence=_plain(of_a, of_b))
+    facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": None}
+    record = _record(facts | {"refused": reasons}, missing, notes) | _stated((a, b))
+    return Comparison(
+        (result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows)
+    )
+
+
+def _plain_mean(scores: np.ndarray) -> float | None:
+    present = scores[~np.isnan(scores)]
+    return float(present.mean()) if len(present) else None
+
+
+def _plain(of_a: float, of_b: float) -> dict[str, Json]:
+    return {"a": of_a, "b": of_b, "p_value": None, "holds": None}
 
 
 def refused(sides: Sequence[Side], names: Iterable[str]) -> list[str]:

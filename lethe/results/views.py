@@ -231,7 +231,11 @@ def _ends_by_labels(row: Result | None) -> Document:
 
 
 def compare(rows: Sequence[Result]) -> Document:
-    """Keys of `lethe compare --json`: of two sides, or of the ranks of several."""
+    """Keys of `lethe compare --json`: of two sides, or of the ranks of several.
+
+    ``means`` are the mean scores over the compared questions. Where ``refused`` has reasons, they and those of
+    ``per_question`` are given as recorded; intervals, p-values and outcomes are null.
+    """
     model = Numbers([row for row in rows if row.scope == "model"])
     record = model.facts("comparison", "compared")
     record.pop("directions")  # sentences for people; the keys say the same
@@ -240,16 +244,19 @@ def compare(rows: Sequence[Result]) -> Document:
         return _ranks(model, record)
     questions = [row for row in rows if row.scope == "question"]
     claim, worst = model.row("not_worse", "compared"), model.row("score_worst", "compared")
+    average = model.row("difference", "compared")
+    means = {side: average.facts.get(side) if average else None for side in ("a", "b")}
     not_worse = None
     if claim and not record["refused"]:
         not_worse = {**claim.facts, "alpha": claim.alpha_upper, "largest": claim.upper}
     return {
         **record,
+        "means": means,
         "worst_of_b": worst and worst.upper,
         "per_question": [
             {"id": row.item, **_difference(row, record["metric"])} for row in questions
         ],
-        "pooled": _average(model.row("difference", "compared"), record["metric"], len(questions)),
+        "pooled": _average(average, record["metric"], len(questions)),
         "population": _average(
             model.row("difference_population", "compared"), record["metric"], len(questions)
         ),
@@ -290,7 +297,7 @@ def _range(row: Result) -> list[int] | None:
 
 def _difference(row: Result, metric: str) -> Document:
     interval = {"difference": row.estimate, "ci_low": row.lower, "ci_high": row.upper}
-    return {"metric": metric, **row.facts, **interval, "method": row.method}
+    return {"metric": metric, **row.facts, **interval, "method": row.method or None}
 
 
 def _average(row: Result | None, metric: str, questions: int) -> Document | None:

@@ -133,6 +133,11 @@ def test_a_comparison_with_a_refused_side_claims_nothing_and_closes_each_gate(tm
     assert "upper bound lies below" in document["refused"][0]
     assert document["worse"] is document["pooled"] is document["not_worse"] is None
     assert document["worst_of_b"] is document["population"] is None
+    (question,) = document["per_question"]
+    assert question["a"] == question["b"] == document["means"]["a"] == document["means"]["b"] > 0
+    assert question["difference"] == 0
+    claims = ("ci_low", "ci_high", "p_value", "holds", "method")
+    assert {question[name] for name in claims} == {None}
 
 
 def test_a_comparison_with_a_refused_side_says_so_on_terminal_and_page(tmp_path):
@@ -147,6 +152,7 @@ def test_a_comparison_with_a_refused_side_says_so_on_terminal_and_page(tmp_path)
     assert "upper bound lies below" in words
     assert "Nothing is claimed of" in shown
     assert "of these two sides" in shown
+    assert "The mean scores as recorded, over 1 question: A 0." in words
 
 
 def test_runs_with_a_refused_side_have_no_ranks(tmp_path):
