@@ -186,6 +186,31 @@ def test_compare_opens_no_gate_on_a_score_of_unknown_direction(passes):
     assert compare.call(passes, passes, "--fail-on", "worse", "--leak-is", "low").exit_code == 0
 
 
+def test_the_page_of_a_comparison_of_unknown_direction_has_neutral_words(tmp_path):
+    sides = []
+    for name, passes in (("a", (0, 60)), ("b", (60, 0))):
+        rows = [
+            f"{item},{int(i < n)}" for item, n in zip("pq", passes, strict=True) for i in range(60)
+        ]
+        sides.append(tmp_path / f"{name}.csv")
+        sides[-1].write_text("prompt_id,passed\n" + "\n".join(rows) + "\n")
+    page = tmp_path / "page.html"
+
+    for leak_is, (above, below) in {
+        (): ("higher", "lower"),
+        ("--leak-is", "high"): ("worse", "better"),
+    }.items():
+        compare.call(*sides, "--score", "passed", "--page", page, *leak_is)
+        shown = page.read_text().split("</style>")[-1]
+
+        assert f'<td class="outcome">{above}</td>' in shown
+        assert f'<td class="outcome">{below}</td>' in shown
+        assert f"whether B is {above} or {below}" in shown
+        if not leak_is:
+            assert 'class="worse"' not in shown
+            assert "worse or better" not in shown
+
+
 def test_compare_turns_both_sides(tmp_path):
     for name, leaks in (("a", 0), ("b", 50)):
         scores = [int(place % 2 == 0 or leaks == 0) for place in range(100)]

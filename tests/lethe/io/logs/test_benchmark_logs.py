@@ -403,3 +403,28 @@ def test_a_metric_scores_the_tests_that_name_it(tmp_path):
     assert [prompt.prompt_id for prompt in inner.prompts] == ["0/1"]
     assert inner.log.missing == 1
     assert read_log(path).scored("score")["score"].tolist() == [1.0, 1.0]
+
+
+def test_an_aggregate_of_garak_keeps_every_attempt_under_its_one_uuid(tmp_path):
+    """`garak.analyze.aggregate_reports` gives all attempts the uuid of the aggregate, and writes their last lines alone."""
+    setup = {"entry_type": "start_run setup", "_config.version": "0.14.0", "run.generations": 2}
+    lines = [
+        setup | {"plugins.target_name": "m", "aggregation": ["a.report.jsonl", "b.report.jsonl"]},
+        {"entry_type": "init", "garak_version": "0.14.0", "run": "one", "orig_uuid": "1"},
+    ]
+    for probe in ("lmrc.A", "lmrc.B"):
+        for number in range(3):
+            turn = {"role": "user", "content": {"text": f"p{number}", "lang": "en"}}
+            attempt = {"entry_type": "attempt", "uuid": "one", "seq": number, "status": 2}
+            attempt |= {"probe_classname": probe, "prompt": {"turns": [turn]}}
+            attempt |= {"outputs": [{"text": "a"}, {"text": "b"}]}
+            attempt |= {"detector_results": {"d.D": [0.0, float(number == 0)]}}
+            lines.append(attempt)
+    path = write_lines(tmp_path / "agg.report.jsonl", lines)
+
+    read = read_any_scores(path, None)
+
+    assert [prompt.n for prompt in read.prompts] == [2] * 6
+    assert sum(prompt.scores.sum() for prompt in read.prompts) == 2
+    assert read.stated.direction == "leak"
+    assert any("aggregate of several reports" in note for note in read.log.log.notes)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+import lethe
 from lethe.errors import BadFile
 from lethe.io.logs import _untrusted, read_log
 from tests.cases import cases
@@ -278,3 +279,24 @@ def test_other_zips_are_told(tmp_path):
     )
     with pytest.raises(BadFile, match="method 12"):
         read_log(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "scores", "mean"), [([1, 0], ("s.0", "s.1"), 1.0), ({"a": 1}, ("s.a",), 1.0)]
+)
+def test_a_list_and_a_dictionary_of_scores_are_one_score_for_each_part(
+    tmp_path, value, scores, mean
+):
+    path = write_json(
+        tmp_path / "log.json", header(["q"], 1) | {"samples": [sample(scores={"s": value})]}
+    )
+
+    found = lethe.bounds(path, leak_is="high")
+
+    assert found.log.log.scores == scores
+    assert found.log.score == scores[0]
+    assert found.questions["q"].values["mean"] == mean
+    said = " ".join(" ".join(view.notes) for view in found.views())
+    for other in scores[1:]:
+        assert f"others, by --score: {other}" in said
+        assert lethe.bounds(path, score=other).questions["q"].values["mean"] == 0
