@@ -57,7 +57,7 @@ class Line:
     model: Model
     standing: Standing
     sentence: str
-    attention: bool | None
+    attention: bool
     greedy_leaks: str = NONE
     greedy: float | None = None  # the place of the highest greedy score
     proved: str = NONE
@@ -92,11 +92,12 @@ def lines(run: Run, standings: Sequence[Standing]) -> Lines:
 
 def _line(model: Model, standing: Standing, axis: Axis, run: Run) -> Line:
     alone = run.words.base_alone if model.role == "base" else run.words.retrain_alone
+    is_alone = standing.verdict is not None and standing.verdict.models == 1
     line = Line(
         model=model,
         standing=standing,
         sentence=standing.sentence or f"{model.name}: {alone}",
-        attention=standing.attention or (standing.verdict and standing.verdict.models == 1),
+        attention=standing.attention or is_alone,
     )
     verdict = standing.measured
     worst = verdict.worst if verdict else None
@@ -264,7 +265,7 @@ def _share_of_questions(unjudged: Sequence[str], run: Run) -> str:
     return f"{len(unjudged):,} of {plural(len(run.models[0].questions), run.words.question)}"
 
 
-def _first_named(questions: Sequence[str]) -> str:
+def _first_named(questions: list[str]) -> str:
     names = listing(questions[:NAMED])
     rest = len(questions) - NAMED
     return f"{names} and {rest:,} more" if rest > 0 else names

@@ -273,7 +273,7 @@ def audits(run: Run) -> dict[str, OneRunRecord]:
 
 def other_audits(run: Run) -> dict[str, Record]:
     """The results by name of audits whose kind has no section on this page; they are shown unformatted."""
-    records = {}
+    records: dict[str, Record] = {}
     for name, record in run.audits.items():
         if record and not isinstance(record, OneRunRecord):
             records[name] = {key: value for key, value in record.items() if key != "schema"}
@@ -282,7 +282,7 @@ def other_audits(run: Run) -> dict[str, Record]:
 
 def assumptions(run: Run) -> list[str]:
     """What the methods of the one-run audits assume, a sentence for each assumption that one of them makes."""
-    assumed = set()
+    assumed: set[str] = set()
     for record in audits(run).values():
         for result in record.audit.results:
             assumed.update(result.assumes)
