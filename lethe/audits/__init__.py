@@ -46,26 +46,29 @@ def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
     """Write the table of an audit or game: every number of its headline and details by dotted key,
     and the record whole.
     """
-    rows, bounds = table.Rows(name), result.bounds
+    rows = table.Rows(name)
     numbers = flat_numbers(result.headline)
-    numbers |= {
-        key: value for key, value in flat_numbers(result.details).items() if key not in numbers
-    }
-    for key in dict.fromkeys(
-        (*numbers, *bounds)
-    ):  # an infinite bound is not among the finite numbers
-        bound = bounds.get(key)
-        ends = (bound, None) if bound and bound.side == "lower" else (None, bound)
-        rows.add("audit", "number", "run", None if bound else numbers[key], *ends, item=key)
-    whole = result.headline if stage == "game" else {**result.headline, **result.details}
-    rows.add("audit", "record", "run", evidence=whole)
+    for key, value in flat_numbers(result.details).items():
+        numbers.setdefault(key, value)
+    keys = dict.fromkeys((*numbers, *result.bounds))  # an infinite bound is no finite number
+    for key in keys:
+        bound = result.bounds.get(key)
+        if bound is None:
+            rows.add("audit", "number", "run", numbers[key], item=key)
+        elif bound.side == "lower":
+            rows.add("audit", "number", "run", None, bound, None, item=key)
+        else:
+            rows.add("audit", "number", "run", None, None, bound, item=key)
+    record = dict(result.headline)
+    if stage != "game":
+        record |= result.details
+    rows.add("audit", "record", "run", evidence=record)
     table.write(table.place(root, stage, name), rows.rows)
 
 
 SCRATCH = Path(".lethe/scratch/game")
-Runner = Callable[
-    [Callable, Sequence[tuple], str], list
-]  # function, one tuple of arguments per call, label
+# Of a function, one tuple of arguments per call, and a label.
+Runner = Callable[[Callable, Sequence[tuple], str], list]
 
 
 def in_processes(
@@ -80,7 +83,7 @@ def in_processes(
             f"{label}: {len(arguments)} tasks, {at_once} at once; the first that end tell the time."
         )
     if at_once <= 1:
-        return [function(*one) for one in progress(arguments, label, unit="tasks")]
+        return [function(*values) for values in progress(arguments, label, unit="tasks")]
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
@@ -88,7 +91,7 @@ def in_processes(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(at_once, mp_context=context, initializer=die_with_parent) as pool:
         try:
-            futures = [pool.submit(function, *one) for one in arguments]
+            futures = [pool.submit(function, *values) for values in arguments]
             for future in progress(as_completed(futures), label, "tasks", len(futures), at_once):
                 future.result()
             return [future.result() for future in futures]

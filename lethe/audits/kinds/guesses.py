@@ -25,7 +25,7 @@ from lethe.registry import ONE_RUN_METHODS
 from lethe.results.table import Result, Rows
 from lethe.results.views import one_run
 from lethe.statistics.one_run import channel
-from lethe.statistics.one_run.audit import OneRunAudit, audit_runs
+from lethe.statistics.one_run.audit import ClaimVerdict, OneRunAudit, audit_runs
 from lethe.statistics.one_run.channel import Channel, Family
 from lethe.statistics.one_run.counts import Guesses, release
 from lethe.statistics.one_run.tradeoff import Atoms, from_losses, from_tradeoff
@@ -48,27 +48,27 @@ def rows_of(audit: OneRunAudit) -> list[Result]:
     the settings.
     """
     rows = Rows("one-run")
-    for one in audit.results:
-        evidence: dict[str, object] = {"assumes": list(one.assumes), "note": one.note}
-        evidence |= {"infinite": True} if one.infinite else {}
-        evidence |= {} if one.rejected is None else {"rejected": one.rejected}
-        bound = audit.bound(one)
+    for result in audit.results:
+        method = result.method
+        evidence: dict[str, object] = {"assumes": list(result.assumes), "note": result.note}
+        if result.infinite:
+            evidence["infinite"] = True
+        if result.rejected is not None:
+            evidence["rejected"] = result.rejected
+        bound = audit.bound(result)
         text = None if bound else "family rejected"
-        rows.add(
-            "audit", "epsilon", "run", None, bound, item=one.method, evidence=evidence, text=text
-        )
-        if one.p_value is not None:
-            rows.add("audit", "p_value", "run", one.p_value, item=one.method)
+        rows.add("audit", "epsilon", "run", None, bound, item=method, evidence=evidence, text=text)
+        if result.p_value is not None:
+            rows.add("audit", "p_value", "run", result.p_value, item=method)
     for point in audit.curve or ():
+        epsilon = point["epsilon"]
         parameter = dict(list(point.items())[:2])  # epsilon and the family's parameter
-        for one in audit.results:
-            p, epsilon = point[one.method], point["epsilon"]
-            rows.add("audit", "p_value", "run", p, item=one.method, at=epsilon, evidence=parameter)
-    settings = {
-        key: value
-        for key, value in vars(audit).items()
-        if key not in ("results", "verdict", "curve")
-    }
+        for result in audit.results:
+            p, method = point[result.method], result.method
+            rows.add("audit", "p_value", "run", p, item=method, at=epsilon, evidence=parameter)
+    settings = dict(vars(audit))  # and the fields of a class derived from it
+    for name in ("results", "verdict", "curve"):
+        del settings[name]
     if audit.verdict:
         settings["verdict"] = asdict(audit.verdict)
     if audit.curve is not None:
@@ -77,13 +77,13 @@ def rows_of(audit: OneRunAudit) -> list[Result]:
     return rows.rows
 
 
-def misfit(mechanism: str, **given: float | None) -> tuple[str, str] | None:
+def misfit(mechanism: str, **parameters: float | None) -> tuple[str, str] | None:
     """Return the first parameter that ``mechanism`` lacks or does not take, and the problem; None
     where all fit.
     """
     needed = NEEDS.get(mechanism, ())
     taken = (*needed, *MAY_HAVE.get(mechanism, ()))
-    for name, value in given.items():
+    for name, value in parameters.items():
         if value is None and name in needed:
             return name, f"the mechanism {mechanism} needs it"
         if value is not None and name not in taken:
@@ -110,12 +110,10 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
         if broken.any():
             row = int(np.argmax(broken))
             legal = "a number (-inf: never released)" if name == "score" else "0 or 1"
-            raise BadRow(
-                path, file_line(path, row), f"{name}: got {values[row]:g}; must be {legal}"
-            )
-    return Guesses(
-        columns["bit"].astype(np.int8), columns["guess"].astype(np.int8), columns["score"]
-    )
+            problem = f"{name}: got {values[row]:g}; must be {legal}"
+            raise BadRow(path, file_line(path, row), problem)
+    bits = columns["bit"].astype(np.int8)
+    return Guesses(bits, columns["guess"].astype(np.int8), columns["score"])
 
 
 def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:
@@ -123,22 +121,20 @@ def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:
     `tradeoff.from_tradeoff`.
     """
     if not isinstance(source, Path):
-        return from_tradeoff(*(np.asarray(values, dtype=np.float64) for values in source))
+        alpha, beta = (np.asarray(values, dtype=np.float64) for values in source)
+        return from_tradeoff(alpha, beta)
     table = read_table(source, required=["alpha", "beta"])
+    alpha = numeric_column(table, "alpha", source)
+    beta = numeric_column(table, "beta", source)
     try:
-        return from_tradeoff(
-            numeric_column(table, "alpha", source), numeric_column(table, "beta", source)
-        )
+        return from_tradeoff(alpha, beta)
     except BadValue as error:
-        name, _, row = error.name.rstrip("]").partition(
-            "["
-        )  # alpha[3] is the alpha of the fourth point
+        # alpha[3] is the alpha of the fourth point.
+        name, _, row = error.name.rstrip("]").partition("[")
         problem = f"{name}: got {error.got}; must be {error.legal}"
-        raise (
-            BadRow(source, file_line(source, int(row)), problem)
-            if row
-            else BadFile(source, problem)
-        ) from None
+        if row:
+            raise BadRow(source, file_line(source, int(row)), problem) from None
+        raise BadFile(source, problem) from None
 
 
 def family_of(
@@ -152,28 +148,28 @@ def family_of(
     """Return the family of nulls that a mechanism names."""
     if mechanism not in MECHANISMS:
         raise BadValue("mechanism", mechanism, f"one of {', '.join(MECHANISMS)}")
-    if wrong := misfit(mechanism, q=q, steps=steps, delta0=delta0):
-        raise BadArguments((wrong[0],), f"{wrong[1]}.")
+    wrong = misfit(mechanism, q=q, steps=steps, delta0=delta0)
+    if wrong:
+        name, problem = wrong
+        raise BadArguments((name,), f"{problem}.")
     if mechanism == "dp-sgd" and q is not None and steps is not None:
         return dp_sgd(q, steps, delta)
     if mechanism == "subsampled-gaussian" and q is not None:
         return channel.subsampled_gaussian(q)
     if mechanism == "approx-dp":
-        if delta0 is not None and delta0 > delta:
-            raise BadValue(
-                "delta0",
-                delta0,
-                f"at most delta ({delta:g})",
-                "Beyond it every epsilon is infinite.",
-            )
-        return channel.approx_dp(delta if delta0 is None else delta0)
+        if delta0 is None:
+            return channel.approx_dp(delta)
+        if delta0 > delta:
+            legal = f"at most delta ({delta:g})"
+            raise BadValue("delta0", delta0, legal, "Beyond it every epsilon is infinite.")
+        return channel.approx_dp(delta0)
     return {"gaussian": channel.gaussian, "laplace": channel.laplace}[mechanism]()
 
 
-INTERVAL = 1e-3  # of the privacy loss; rounding goes towards less privacy, so a rounded null remains a valid null
-LEAST_DELTA = (
-    1e-12  # masses of about 1e-15 are truncated and count as outputs that reveal the canary
-)
+# Of the privacy loss; rounding goes towards less privacy, so a rounded null remains a valid null.
+INTERVAL = 1e-3
+# Masses of about 1e-15 are truncated and count as outputs that reveal the canary.
+LEAST_DELTA = 1e-12
 STRONGEST = 20.0  # 1 / sigma
 MOST_STEPS = 1_000_000  # about a minute
 TOLERANCE = 1e-5  # each member needs a convolution of up to several seconds
@@ -182,18 +178,13 @@ TOLERANCE = 1e-5  # each member needs a convolution of up to several seconds
 def dp_sgd(q: float, steps: int, delta: float) -> Family:
     """Return nulls ordered by 1 / sigma (sigma: noise multiplier)."""
     if 0 < delta < LEAST_DELTA:
-        raise BadValue(
-            "delta",
-            delta,
-            f"0, or from {LEAST_DELTA:g}, for dp-sgd",
-            "Its distributions are rounded.",
-        )
+        legal = f"0, or from {LEAST_DELTA:g}, for dp-sgd"
+        raise BadValue("delta", delta, legal, "Its distributions are rounded.")
     if not 0 < q <= 1:
         raise BadValue("q", q, "a sampling rate above 0 and up to 1")
     if not 1 <= steps <= MOST_STEPS:
-        raise BadValue(
-            "steps", steps, f"a whole number from 1 to {MOST_STEPS:,}", "More would take hours."
-        )
+        legal = f"a whole number from 1 to {MOST_STEPS:,}"
+        raise BadValue("steps", steps, legal, "More would take hours.")
     channel_at = partial(_pair, q=q, steps=steps)
     return Family(
         "dp-sgd", "sigma", channel_at, STRONGEST, strength=_reciprocal, tolerance=TOLERANCE
@@ -254,32 +245,50 @@ class OneRunParams(AuditParams):
 def audited(
     guesses: Guesses, family: Family, claimed: float | None, settings: OneRunParams
 ) -> AuditResult:
+    """Release the guesses at each declared r, and test them against the family and the claim."""
     import pandas as pd
 
-    runs = [
-        release(guesses.bits, guesses.guesses, guesses.scores, r, settings.seed) for r in settings.r
-    ]
-    how = {key: getattr(settings, key) for key in ("delta", "alpha", "method")}
+    runs = []
+    for r in settings.r:
+        runs.append(release(guesses.bits, guesses.guesses, guesses.scores, r, settings.seed))
     whole = audit_runs(
-        runs, family, **how, claimed=claimed, curve=True, independent=settings.independent
+        runs,
+        family,
+        delta=settings.delta,
+        alpha=settings.alpha,
+        method=settings.method,
+        claimed=claimed,
+        curve=True,
+        independent=settings.independent,
     )
-    verdict = whole.verdict
     decides = whole.results[0]  # exact, if it ran
-    headline = {"kind": settings.kind, "mechanism": family.name, "claimed_epsilon": claimed}
-    headline |= {key: getattr(decides, key) for key in ("method", "epsilon_lower", "p_value")}
-    headline["contradicted"] = verdict.contradicted if verdict else None
+    headline = {
+        "kind": settings.kind,
+        "mechanism": family.name,
+        "claimed_epsilon": claimed,
+        "method": decides.method,
+        "epsilon_lower": decides.epsilon_lower,
+        "p_value": decides.p_value,
+        "contradicted": whole.verdict.contradicted if whole.verdict else None,
+    }
     table = pd.DataFrame({"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores})
-    claim = "nothing was claimed"
-    if verdict is not None:
-        word = {
-            True: f"contradicted by {verdict.method}",
-            False: f"not contradicted by {verdict.method}",
-            None: f"no word: {' '.join(verdict.refused)}",
-        }
-        claim = f"claimed {verdict.claimed_epsilon:.4g}, {word[verdict.contradicted]}"
-    sentence = f"{epsilon_statement(whole, decides)} by {decides.method}; {claim}"
-    bounds = {"epsilon_lower": bound} if (bound := whole.bound(decides)) else {}
+    statement = epsilon_statement(whole, decides)
+    sentence = f"{statement} by {decides.method}; {_claim(whole.verdict)}"
+    bound = whole.bound(decides)
+    bounds = {"epsilon_lower": bound} if bound else {}
     return AuditResult(headline, one_run(rows_of(whole)), {"guesses": table}, (sentence,), bounds)
+
+
+def _claim(verdict: ClaimVerdict | None) -> str:
+    """The words on the claimed epsilon."""
+    if verdict is None:
+        return "nothing was claimed"
+    claimed = f"claimed {verdict.claimed_epsilon:.4g}"
+    if verdict.contradicted is None:
+        return f"{claimed}, no word: {' '.join(verdict.refused)}"
+    if verdict.contradicted:
+        return f"{claimed}, contradicted by {verdict.method}"
+    return f"{claimed}, not contradicted by {verdict.method}"
 
 
 class Params(OneRunParams):
@@ -294,8 +303,10 @@ class Params(OneRunParams):
 
     @model_validator(mode="after")
     def _has_what_its_mechanism_needs(self) -> Params:
-        if wrong := misfit(self.mechanism, q=self.q, steps=self.steps, delta0=self.delta0):
-            raise ValueError(f"{wrong[0]}: {wrong[1]}")
+        wrong = misfit(self.mechanism, q=self.q, steps=self.steps, delta0=self.delta0)
+        if wrong:
+            name, problem = wrong
+            raise ValueError(f"{name}: {problem}")
         return self
 
 

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 HALVES = ("original", "swapped")
 RANDOM = "random"  # a second random split instead of the swapped half, for comparison
-LEAKAGE_BOUNDS = (
-    "worst_bound",
-    "pooled_bound",
-)  # the part of a method's leakage that the headline shows
+# The part of a method's leakage that the headline shows.
+LEAKAGE_BOUNDS = ("worst_bound", "pooled_bound")
 
 
 @dataclass(frozen=True)
@@ -146,14 +144,14 @@ class GameResult:
 
     def as_json(self) -> dict[str, object]:
         """The result under the keys of details.json, without keys that the kind of game lacks."""
-        text = self.kind == "text"
-        absent = ({"privacy"} if text else set()) | (
-            set() if self.tables else {"tables", "figure", "bounds"}
-        )
-        whole = {key: value for key, value in asdict(self).items() if key not in absent}
+        whole = asdict(self)
         methods = whole.pop("methods")
+        if self.kind == "text":
+            del whole["privacy"]
+        if not self.tables:
+            del whole["tables"], whole["figure"], whole["bounds"]
         for method in methods.values():
-            del method["confusion" if text else "leakage"]
+            del method["confusion" if self.kind == "text" else "leakage"]
         return {**whole, "methods": methods}
 
 
@@ -161,52 +159,52 @@ def results_by_method(outcomes: Sequence[AttackOutcome], alpha: float) -> dict[s
     """Map every attacked method to the result of its outcomes, without the parts that need more
     than attacks.
     """
-    methods = dict.fromkeys(one.method for one in outcomes)
-    return {
-        method: _summary([one for one in outcomes if one.method == method], alpha)
-        for method in methods
-    }
+    by_method: dict[str, list[AttackOutcome]] = {}
+    for outcome in outcomes:
+        by_method.setdefault(outcome.method, []).append(outcome)
+    return {method: _summary(played, alpha) for method, played in by_method.items()}
 
 
 def _summary(outcomes: Sequence[AttackOutcome], alpha: float) -> PlayedMethod:
-    original, swapped, random = (signed_advantages(outcomes, half) for half in (*HALVES, RANDOM))
-    by_pair, by_random_pair = (
-        _by_pair(original, swapped),
-        _by_pair(original, random) if random else [],
-    )
-    # The usual AUC uses only the drawn splits. An average over swapped pairs would be grounded,
-    # like the quality.
-    areas = {
-        attack: float(
-            np.mean([one.auc for one in outcomes if one.attack == attack and one.half == HALVES[0]])
-        )
-        for attack in original
-    }
+    """The result of one method's outcomes."""
+    original, swapped = (signed_advantages(outcomes, half) for half in HALVES)
+    random = signed_advantages(outcomes, RANDOM)
+    by_pair = _by_pair(original, swapped)
     splits = deviation = None
     if random:
-        splits = RandomSplits(
-            unlearning_quality(original, random, alpha=alpha).value, by_random_pair
-        )
-    if random and len(by_pair) > 1:
-        deviation = Deviation(float(np.std(by_pair, ddof=1)), float(np.std(by_random_pair, ddof=1)))
+        of_random = unlearning_quality(original, random, alpha=alpha)
+        splits = RandomSplits(of_random.value, _by_pair(original, random))
+    if splits and len(by_pair) > 1:
+        swap = float(np.std(by_pair, ddof=1))
+        deviation = Deviation(swap, float(np.std(splits.by_pair, ddof=1)))
+
+    # The usual AUC uses only the drawn splits. An average over swapped pairs would be grounded,
+    # like the quality.
+    areas: dict[str, list[float]] = {attack: [] for attack in original}
+    for outcome in outcomes:
+        if outcome.half == HALVES[0]:
+            areas[outcome.attack].append(outcome.auc)
+    mia_auc = {attack: float(np.mean(values)) for attack, values in areas.items()}
+    mia_score = 1 - max(mia_auc.values())
     quality = unlearning_quality(original, swapped, alpha=alpha)
-    return PlayedMethod(
-        quality, by_pair, splits, deviation, areas, mia_score=1 - max(areas.values())
-    )
+    return PlayedMethod(quality, by_pair, splits, deviation, mia_auc, mia_score)
 
 
 def signed_advantages(outcomes: Sequence[AttackOutcome], half: str) -> dict[str, np.ndarray]:
     """Map each attack to the signed advantages (pairs, seeds) of one half of every pair."""
-    values: dict[str, dict[int, dict[int, float]]] = {}
-    for one in outcomes:
-        if one.half == half:
-            values.setdefault(one.attack, {}).setdefault(one.pair, {})[one.seed] = one.signed
-    return {
-        attack: np.array(
-            [[seeds[seed] for seed in sorted(seeds)] for _, seeds in sorted(pairs.items())]
-        )
-        for attack, pairs in values.items()
-    }
+    by_attack: dict[str, dict[int, dict[int, float]]] = {}
+    for outcome in outcomes:
+        if outcome.half == half:
+            pairs = by_attack.setdefault(outcome.attack, {})
+            pairs.setdefault(outcome.pair, {})[outcome.seed] = outcome.signed
+
+    advantages = {}
+    for attack, pairs in by_attack.items():
+        rows = []
+        for _, seeds in sorted(pairs.items()):
+            rows.append([seeds[seed] for seed in sorted(seeds)])
+        advantages[attack] = np.array(rows)
+    return advantages
 
 
 def predictions(outcomes: Sequence[AttackOutcome]) -> pd.DataFrame:
@@ -216,67 +214,77 @@ def predictions(outcomes: Sequence[AttackOutcome]) -> pd.DataFrame:
     import pandas as pd
 
     parts = []
-    for one in outcomes:
-        for member, accepted in (("forget", one.forget), ("test", one.test)):
-            place = {"method": one.method, "pair": one.pair, "split": one.half, "member": member}
-            parts.append(
-                pd.DataFrame({**place, "attack": one.attack, "seed": one.seed, "accept": accepted})
-            )
+    for outcome in outcomes:
+        for member, accepted in (("forget", outcome.forget), ("test", outcome.test)):
+            columns = {
+                "method": outcome.method,
+                "pair": outcome.pair,
+                "split": outcome.half,
+                "member": member,
+                "attack": outcome.attack,
+                "seed": outcome.seed,
+                "accept": accepted,
+            }
+            parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 
 
 def _by_pair(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> list[float]:
+    """The quality of each pair, from the signed advantages (pairs, seeds) of both halves."""
     pairs = len(next(iter(first.values())))
-    return [
-        unlearning_quality(
-            *({attack: half[attack][pair] for attack in half} for half in (first, second))
-        ).value
-        for pair in range(pairs)
-    ]
+    qualities = []
+    for pair in range(pairs):
+        of_first = {attack: signed[pair] for attack, signed in first.items()}
+        of_second = {attack: signed[pair] for attack, signed in second.items()}
+        qualities.append(unlearning_quality(of_first, of_second).value)
+    return qualities
 
 
 def headline(result: GameResult) -> dict[str, object]:
     """Return plain values and one row per method, for `dvc metrics` and the report's section."""
-    rows = {}
+    shown: dict[str, object] = {}
+    for key, value in result.as_json().items():
+        if not isinstance(value, dict):
+            shown[key] = value
+    for part, size in result.sizes.items():
+        shown[f"{part}_points"] = size
+    methods = {}
     for name, method in result.methods.items():
-        quality = method.quality
-        rows[name] = {
-            "defender": result.defenders[name],
-            "quality": quality.value,
-            "ci_low": quality.ci_low,
-            "ci_high": quality.ci_high,
-            "attack": quality.attack,
-            **{
-                f"{result.performs}_{part}".replace(" ", "_"): value
-                for part, value in method.performance.items()
-            },
-            "mia_score": method.mia_score,
-            "confusion_score": method.confusion.score if method.confusion else None,
-            "random_splits_quality": method.random_splits.quality if method.random_splits else None,
-            **(
-                {f"leakage_{key}": method.leakage[key] for key in LEAKAGE_BOUNDS}
-                if method.leakage
-                else {}
-            ),
-        }
-    plain = {key: value for key, value in result.as_json().items() if not isinstance(value, dict)}
-    return {
-        **plain,
-        **{f"{part}_points": size for part, size in result.sizes.items()},
-        "methods": rows,
+        row = {"defender": result.defenders[name]}
+        methods[name] = row | _headline_row(method, result.performs)
+    shown["methods"] = methods
+    return shown
+
+
+def _headline_row(method: PlayedMethod, performs: str) -> dict[str, object]:
+    quality = method.quality
+    row: dict[str, object] = {
+        "quality": quality.value,
+        "ci_low": quality.ci_low,
+        "ci_high": quality.ci_high,
+        "attack": quality.attack,
     }
+    for part, value in method.performance.items():
+        row[f"{performs}_{part}".replace(" ", "_")] = value
+    row["mia_score"] = method.mia_score
+    row["confusion_score"] = method.confusion.score if method.confusion else None
+    row["random_splits_quality"] = method.random_splits.quality if method.random_splits else None
+    if method.leakage:
+        for key in LEAKAGE_BOUNDS:
+            row[f"leakage_{key}"] = method.leakage[key]
+    return row
 
 
 def played(result: GameResult, outcomes: Sequence[AttackOutcome]) -> AuditResult:
     """Return a game as the stage writes it: the headline with the trends that hold, all details,
     the acceptances.
     """
-    qualities = {name: method.quality for name, method in result.methods.items()}
-    sentences = (
-        f"{name}: unlearning quality {own.value:.3f} ({own.attack})"
-        for name, own in qualities.items()
-    )
-    shown = {**headline(result), "trends": [asdict(trend) for trend in trends(result)]}
+    sentences = []
+    for name, method in result.methods.items():
+        quality = method.quality
+        sentences.append(f"{name}: unlearning quality {quality.value:.3f} ({quality.attack})")
+    shown = headline(result)
+    shown["trends"] = [asdict(trend) for trend in trends(result)]
     tables = {"predictions": predictions(outcomes)}
     return AuditResult(shown, result.as_json(), tables, tuple(sentences), headline_bounds(result))
 
@@ -286,23 +294,26 @@ def headline_bounds(result: GameResult) -> dict[str, Bound]:
     bounds: dict[str, Bound] = {}
     for name, method in result.methods.items():
         ends = method.quality.ends()
-        leaks = method.leakage or {}
-        for key in LEAKAGE_BOUNDS if leaks else ():
-            if guarantee := leaks["guarantees"][key]:
-                ends[f"leakage_{key}"] = Bound.from_dict({**guarantee, "value": leaks[key]})
+        if method.leakage:
+            ends |= _leakage_bounds(method.leakage)
         bounds |= {f"methods.{name}.{key}": bound for key, bound in ends.items()}
     return bounds
 
 
+def _leakage_bounds(leakage: Mapping[str, Json]) -> dict[str, Bound]:
+    bounds = {}
+    for key in LEAKAGE_BOUNDS:
+        guarantee = leakage["guarantees"][key]
+        if guarantee:
+            bounds[f"leakage_{key}"] = Bound.from_dict({**guarantee, "value": leakage[key]})
+    return bounds
+
+
 ALONE = "this game"  # the only column of a game without tables
-GROUNDED = (
-    0.98  # a quality of Retrain of at least this counts as 1, up to the randomness of training
-)
-RANKS = (
-    ("neg_grad",),
-    ("fisher",),
-    ("ft_final", "retr_final", "none"),
-)  # from the highest, without privacy
+# A quality of Retrain of at least this counts as 1, up to the randomness of training.
+GROUNDED = 0.98
+# Defenders from the highest quality, without privacy.
+RANKS = (("neg_grad",), ("fisher",), ("ft_final", "retr_final", "none"))
 NAMES = {
     "retrain": "Retrain",
     "fisher": "Fisher",
@@ -321,6 +332,8 @@ MEASURES: dict[str, Callable[[PlayedMethod], float | None]] = {
 
 @dataclass(frozen=True)
 class Trend:
+    """A claim of the paper, the values by which it is judged, and whether they show it."""
+
     claim: str
     measured: str
     held: bool
@@ -331,30 +344,32 @@ def label(defenders: Mapping[str, str], method: str) -> str:
     differ.
     """
     name = NAMES.get(defenders[method])
-    return method if name is None else name if method == defenders[method] else f"{name} ({method})"
+    if name is None:
+        return method
+    if method == defenders[method]:
+        return name
+    return f"{name} ({method})"
 
 
 def trends(result: GameResult) -> list[Trend]:
-    rules = (grounding, falling, order, stable_ranking, smaller_deviation, ungrounded)
-    return [trend for rule in rules for trend in rule(result)]
+    """The trends of the paper that the game has values to judge."""
+    judged: list[Trend] = []
+    for rule in (grounding, falling, order, stable_ranking, smaller_deviation, ungrounded):
+        judged += rule(result)
+    return judged
 
 
 def grounding(result: GameResult) -> Iterator[Trend]:
     """Corollary 3.8: Q(Retrain) is 1, at every budget."""
     for retrain in _named(result, "retrain"):
-        values = {
-            epsilon: column[retrain] for epsilon, column in _columns(result, "quality").items()
-        }
-        yield Trend(
-            f"Retraining has quality 1 (at least {GROUNDED}){' at every budget' if len(values) > 1 else ''}",
-            _listed(
-                {
-                    key if key == ALONE else f"ε = {infinity(key)}:": value
-                    for key, value in values.items()
-                }
-            ),
-            min(values.values()) >= GROUNDED,
-        )
+        values = {}
+        for budget, column in _columns(result, "quality").items():
+            name = budget if budget == ALONE else f"ε = {infinity(budget)}:"
+            values[name] = column[retrain]
+        claim = f"Retraining has quality 1 (at least {GROUNDED})"
+        if len(values) > 1:
+            claim += " at every budget"
+        yield Trend(claim, _listed(values), min(values.values()) >= GROUNDED)
 
 
 def falling(result: GameResult) -> Iterator[Trend]:
@@ -370,17 +385,22 @@ def order(result: GameResult) -> Iterator[Trend]:
     """Table 1, no privacy: NegGrad > Fisher > {FtFinal, RetrFinal, None}."""
     if result.privacy:
         return
-    ranks = [[name for defender in rank for name in _named(result, defender)] for rank in RANKS]
+    measured: Column = {}
+    ranks = []
+    for rank in RANKS:
+        qualities = []
+        for defender in rank:
+            for name in _named(result, defender):
+                quality = result.methods[name].quality.value
+                measured[label(result.defenders, name)] = quality
+                qualities.append(quality)
+        ranks.append(qualities)
     if not all(ranks):
         return
-    quality = {name: result.methods[name].quality.value for rank in ranks for name in rank}
-    values = [[quality[name] for name in rank] for rank in ranks]
     last = listing([NAMES[defender] for defender in RANKS[-1] if _named(result, defender)])
-    yield Trend(
-        f"Without privacy NegGrad is above Fisher, and Fisher above {last}",
-        _listed({label(result.defenders, name): value for name, value in quality.items()}),
-        all(min(above) > max(below) for above, below in pairwise(values)),
-    )
+    claim = f"Without privacy NegGrad is above Fisher, and Fisher above {last}"
+    held = all(min(above) > max(below) for above, below in pairwise(ranks))
+    yield Trend(claim, _listed(measured), held)
 
 
 def stable_ranking(result: GameResult) -> Iterator[Trend]:
@@ -388,15 +408,13 @@ def stable_ranking(result: GameResult) -> Iterator[Trend]:
     figure = result.figure
     if not figure:
         return
-    methods = list(figure.repeats)
-    rankings = zip(*figure.repeats.values(), strict=True)
-    repeats: list[Column] = [dict(zip(methods, values, strict=True)) for values in rankings]
-    for what, columns in (
-        ("data set sizes", list(figure.points.values())),
-        ("repetitions", repeats),
-    ):
+    repetitions: list[Column] = []
+    for values in zip(*figure.repeats.values(), strict=True):
+        repetitions.append(dict(zip(figure.repeats, values, strict=True)))
+    sizes = list(figure.points.values())
+    for what, columns in (("data set sizes", sizes), ("repetitions", repetitions)):
         if len(columns) > 1:
-            agreement = min(kendall(one, other) for one, other in combinations(columns, 2))
+            agreement = min(kendall(first, second) for first, second in combinations(columns, 2))
             yield Trend(
                 f"The methods keep their ranking over {what}",
                 f"smallest Kendall tau between two of {len(columns)}: {agreement:.2f}",
@@ -408,20 +426,25 @@ def smaller_deviation(result: GameResult) -> Iterator[Trend]:
     """Table 2: the swapped pair's standard deviation is below that of two random splits (paper: .5
     to .7 of it).
     """
-    methods = {name: method.deviation for name, method in result.methods.items()}
-    every = result.tables.deviation if result.tables else methods
-    deviations = {name: one for name, one in every.items() if one}
-    if len(deviations) == len(methods):
-        ratios = {
-            # No ratio to a deviation of zero is below 1.
-            label(result.defenders, name): one.swap / one.random if one.random else float("inf")
-            for name, one in deviations.items()
-        }
-        yield Trend(
-            "The quality varies less over swapped pairs than over two random splits (paper: 0.5 to 0.7 as much)",
-            _listed(ratios),
-            all(ratio < 1 for ratio in ratios.values()),
-        )
+    deviations = {name: method.deviation for name, method in result.methods.items()}
+    if result.tables:
+        deviations = result.tables.deviation
+    ratios = {}
+    for name, deviation in deviations.items():
+        if deviation is None:
+            continue
+        ratio = float("inf")  # no ratio to a deviation of zero is below 1
+        if deviation.random:
+            ratio = deviation.swap / deviation.random
+        ratios[name] = ratio
+    if len(ratios) < len(result.methods):
+        return
+    labelled = {label(result.defenders, name): ratio for name, ratio in ratios.items()}
+    claim = (
+        "The quality varies less over swapped pairs than over two random splits (paper: 0.5 to 0.7 "
+        "as much)"
+    )
+    yield Trend(claim, _listed(labelled), all(ratio < 1 for ratio in ratios.values()))
 
 
 def ungrounded(result: GameResult) -> Iterator[Trend]:
@@ -433,28 +456,31 @@ def ungrounded(result: GameResult) -> Iterator[Trend]:
         columns = _columns(result, name)
         if not columns:
             continue
+        qualities = _columns(result, "quality")
         for retrain in _named(result, "retrain"):
-            off, own = (
-                max(abs(column[retrain] - target) for column in table.values())
-                for table, target in ((columns, ideal), (_columns(result, "quality"), 1.0))
+            off = max(abs(column[retrain] - ideal) for column in columns.values())
+            quality_off = max(abs(column[retrain] - 1) for column in qualities.values())
+            measured = f"{off:.3f} against {quality_off:.3f}"
+            if len(columns) > 1:
+                measured += ", the largest over budgets"
+            claim = (
+                f"{title} is not grounded: Retrain is further from {ideal:g} than its quality is "
+                "from 1"
             )
-            yield Trend(
-                f"{title} is not grounded: Retrain is further from {ideal:g} than its quality is from 1",
-                f"{off:.3f} against {own:.3f}{', the largest over budgets' if len(columns) > 1 else ''}",
-                off > own,
-            )
+            yield Trend(claim, measured, off > quality_off)
         if len(columns) > 1:
             rising = _rising(result, columns)
             claim = f"{title} does not fall as epsilon grows, for at least one method"
             yield Trend(claim, _risen(result, rising), bool(rising))
 
 
-def kendall(one: Column, other: Column) -> float:
+def kendall(first: Column, second: Column) -> float:
     """Kendall's tau-a of two rankings of the same names."""
-    pairs = list(combinations(one, 2))
-    return float(sum(np.sign((one[a] - one[b]) * (other[a] - other[b])) for a, b in pairs)) / len(
-        pairs
-    )
+    pairs = list(combinations(first, 2))
+    agreeing = 0.0
+    for a, b in pairs:
+        agreeing += float(np.sign((first[a] - first[b]) * (second[a] - second[b])))
+    return agreeing / len(pairs)
 
 
 def _columns(result: GameResult, name: str) -> dict[str, Column]:
@@ -464,15 +490,13 @@ def _columns(result: GameResult, name: str) -> dict[str, Column]:
     columns = {ALONE: {method: MEASURES[name](values) for method, values in result.methods.items()}}
     if result.tables:
         columns = getattr(result.tables, name).values
-    measured = {
-        budget: {method: value for method, value in column.items() if value is not None}
-        for budget, column in columns.items()
-    }
-    return (
-        measured
-        if all(len(measured[budget]) == len(column) for budget, column in columns.items())
-        else {}
-    )
+    measured: dict[str, Column] = {}
+    for budget, column in columns.items():
+        present = {method: value for method, value in column.items() if value is not None}
+        if len(present) < len(column):
+            return {}
+        measured[budget] = present
+    return measured
 
 
 def _rising(result: GameResult, columns: dict[str, Column]) -> dict[str, str]:
@@ -488,6 +512,7 @@ def _rising(result: GameResult, columns: dict[str, Column]) -> dict[str, str]:
 
 
 def _named(result: GameResult, defender: str) -> list[str]:
+    """The names of the methods that play this defender."""
     return [name for name, method in result.defenders.items() if method == defender]
 
 
@@ -496,11 +521,14 @@ def _listed(values: dict[str, float]) -> str:
 
 
 def _risen(result: GameResult, rising: dict[str, str]) -> str:
-    exceptions = [
-        f"not for {label(result.defenders, name)}: {values}" for name, values in rising.items()
-    ]
+    exceptions = []
+    for name, values in rising.items():
+        exceptions.append(f"not for {label(result.defenders, name)}: {values}")
     return "; ".join(exceptions) or "it falls for every method"
 
 
 def infinity(epsilon: str) -> str:
-    return "∞" if epsilon == "inf" else epsilon
+    """A budget of the tables as text, with the sign of infinity."""
+    if epsilon == "inf":
+        return "∞"
+    return epsilon

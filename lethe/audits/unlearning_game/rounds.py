@@ -68,20 +68,26 @@ class ThresholdAttack(Generic[V]):
 
     def __init__(self, score: Callable[[V], np.ndarray], shadows: Sequence[Shadow[V]]):
         self.score = score
-        sides = [one.members for one in shadows], [one.nonmembers for one in shadows]
-        scores = [np.concatenate([score(view) for view in side]) for side in sides]
-        classes = [np.concatenate([view.labels for view in side]) for side in sides]
-        self.everywhere = fit_threshold(*scores)
+        members = [shadow.members for shadow in shadows]
+        others = [shadow.nonmembers for shadow in shadows]
+        member_scores = np.concatenate([score(view) for view in members])
+        other_scores = np.concatenate([score(view) for view in others])
+        member_labels = np.concatenate([view.labels for view in members])
+        other_labels = np.concatenate([view.labels for view in others])
+
+        self.everywhere = fit_threshold(member_scores, other_scores)
         self.by_class = {}
-        for label in np.intersect1d(*classes).tolist():
-            of_class = [one[labels == label] for one, labels in zip(scores, classes, strict=True)]
-            self.by_class[label] = fit_threshold(*of_class)
+        for label in np.intersect1d(member_labels, other_labels).tolist():
+            in_class = member_scores[member_labels == label]
+            outside = other_scores[other_labels == label]
+            self.by_class[label] = fit_threshold(in_class, outside)
 
     def accept(self, view: V) -> np.ndarray:
         thresholds = [self.by_class.get(label, self.everywhere) for label in view.labels.tolist()]
         return (self.score(view) >= np.array(thresholds)).astype(np.float64)
 
 
+PARTS = ("retain", "forget", "test")  # of a split
 NOTHING = np.array([], dtype=np.int64)
 
 
@@ -186,15 +192,20 @@ class Game(ABC, Generic[P, Observed, V]):
         """Return the performance of a finished model on the units, in [0, 1]."""
 
     def split(self, pair: int, half: str) -> Split:
-        rng = self.generator("random split" if half == RANDOM else "split", pair)
+        """Return the split of a half of a pair, in units of the whole data set."""
+        purpose = "random split" if half == RANDOM else "split"
+        rng = self.generator(purpose, pair)
         split = draw_split(len(self.target), self.settings.portion, rng)
-        split = split.swapped() if half == "swapped" else split
+        if half == "swapped":
+            split = split.swapped()
         return Split(self.target[split.retain], self.target[split.forget], self.target[split.test])
 
     def played(self) -> Iterator[Played]:
+        """Yield every unlearned model of the game, by pair, half, seed and method."""
         settings = self.settings
+        halves = (*HALVES, RANDOM) if settings.random_splits else HALVES
         for pair in range(settings.pairs):
-            for half in (*HALVES, *([RANDOM] if settings.random_splits else [])):
+            for half in halves:
                 split = self.split(pair, half)
                 for seed in range(settings.seeds):
                     start = Job(split.learned, NOTHING, self.seed("learn", pair, half, seed))
@@ -205,32 +216,35 @@ class Game(ABC, Generic[P, Observed, V]):
     def unlearned(
         self, method: str, split: Split, start: Job, pair: int, half: str, seed: int
     ) -> Job:
+        """Return the job of a method; with a shared retrain, both halves of a pair have one model."""
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
-        stream = self.seed(method, pair, "both" if shared else half, seed)
-        return Job(split.retain, split.forget, stream, method, start)
+        if shared:
+            half = "both"
+        return Job(split.retain, split.forget, self.seed(method, pair, half, seed), method, start)
 
     def shadows(self) -> list[Job]:
         """Return the shadow models; exactly half of them learn each unit of the shadow half."""
         count = self.settings.shadow_models
         ranks = self.generator("shadow").random((count, len(self.shadow))).argsort(axis=0)
-        return [
-            Job(self.shadow[ranks[i] < count // 2], NOTHING, self.seed("shadow", i, "", 0))
-            for i in range(count)
-        ]
+        jobs = []
+        for i in range(count):
+            learned = self.shadow[ranks[i] < count // 2]
+            jobs.append(Job(learned, NOTHING, self.seed("shadow", i, "", 0)))
+        return jobs
 
     def jobs(self) -> list[Job]:
         """Return every unlearned model to make; a kind of data may add models for comparison."""
-        return [one.job for one in self.played()]
+        return [played.job for played in self.played()]
 
     def make_all(self, run: Runner = in_processes) -> None:
         """Make every unfinished model: first the learned models, then the models unlearned from
         them.
         """
         unlearned = self.jobs()
-        origins = [
-            job.origin for job in unlearned if job.method and not self.starts_afresh(job.method)
-        ]
-        learned = [*self.shadows(), *origins]
+        learned = self.shadows()
+        for job in unlearned:
+            if job.method and not self.starts_afresh(job.method):
+                learned.append(job.origin)
         for jobs, what in ((learned, "learn"), (unlearned, "unlearn")):
             missing = {self.place(job): job for job in jobs if not self.place(job).is_dir()}
             run(self.make, [(job,) for job in missing.values()], what)
@@ -244,7 +258,8 @@ class Game(ABC, Generic[P, Observed, V]):
             "labels": job.labels,
             "device": default_device(),
         }
-        if (start := self.beginning(job)) is not None:
+        start = self.beginning(job)
+        if start is not None:
             facts |= {"forget": job.forget, "start": start.name}
         return self.scratch / cache_key(*modules, **facts)
 
@@ -252,38 +267,51 @@ class Game(ABC, Generic[P, Observed, V]):
         """Return the folder of the learned model from which a job's method starts; None where the
         method trains afresh.
         """
-        return (
-            None if job.method is None or self.starts_afresh(job.method) else self.place(job.origin)
-        )
+        if job.method is None or self.starts_afresh(job.method):
+            return None
+        return self.place(job.origin)
 
     def adversaries(self) -> dict[str, Adversary[V]]:
-        shadows = [(job, self.observe(job)) for job in self.shadows()]
-        seen = []
-        for i, (job, own) in enumerate(shadows):
-            others = shadows[:i] + shadows[i + 1 :]  # a model is never its own reference
-            sides = (job.retain, np.setdiff1d(self.shadow, job.retain))
-            members, nonmembers = (self.view(job, own, units, others) for units in sides)
-            seen.append(Shadow(members, nonmembers))
-        return {
-            name: self.fit(name, seen, self.seed("attack", 0, "", 0))
-            for name in self.settings.attacks
-        }
+        """Return the adversaries by name, fitted on all shadow models."""
+        observed = self._observed_shadows()
+        shadows = []
+        for i, (job, seen) in enumerate(observed):
+            others = observed[:i] + observed[i + 1 :]  # a model is never its own reference
+            outside = np.setdiff1d(self.shadow, job.retain)
+            members = self.view(job, seen, job.retain, others)
+            shadows.append(Shadow(members, self.view(job, seen, outside, others)))
+        seed = self.seed("attack", 0, "", 0)
+        return {name: self.fit(name, shadows, seed) for name in self.settings.attacks}
+
+    def _observed_shadows(self) -> list[tuple[Job, Observed]]:
+        return [(job, self.observe(job)) for job in self.shadows()]
 
     def attack(self, method: str, adversaries: dict[str, Adversary[V]]) -> list[AttackOutcome]:
-        shadows = [(job, self.observe(job)) for job in self.shadows()]
+        """Return the outcomes of all adversaries on every model that the method unlearned."""
+        shadows = self._observed_shadows()
         outcomes = []
-        for one in self.played():
-            if one.method != method:
+        for played in self.played():
+            if played.method != method:
                 continue
-            seen, sides = self.observe(one.job), (one.split.forget, one.split.test)
-            forget, test = (self.view(one.job, seen, units, shadows) for units in sides)
+            job, split = played.job, played.split
+            seen = self.observe(job)
+            forget = self.view(job, seen, split.forget, shadows)
+            test = self.view(job, seen, split.test, shadows)
             for name, adversary in adversaries.items():
-                accepted = adversary.accept(forget), adversary.accept(test)
-                area = auc(adversary.score(forget), adversary.score(test))
-                place = (method, one.pair, one.half, one.seed, name)
-                outcomes.append(
-                    AttackOutcome(*place, *accepted, signed_advantage(*accepted), auc=area)
+                on_forget = adversary.accept(forget)
+                on_test = adversary.accept(test)
+                outcome = AttackOutcome(
+                    method=method,
+                    pair=played.pair,
+                    half=played.half,
+                    seed=played.seed,
+                    attack=name,
+                    forget=on_forget,
+                    test=on_test,
+                    signed=signed_advantage(on_forget, on_test),
+                    auc=auc(adversary.score(forget), adversary.score(test)),
                 )
+                outcomes.append(outcome)
         return outcomes
 
     def play(self, run: Runner = in_processes) -> tuple[GameResult, list[AttackOutcome]]:
@@ -292,35 +320,38 @@ class Game(ABC, Generic[P, Observed, V]):
         """
         self.make_all(run)
         adversaries = self.adversaries()  # functions among them: they stay in this process
-        by_method = [
-            self.attack(method, adversaries)
-            for method in progress(self.methods(), "attack", "methods")
-        ]
-        outcomes = [outcome for own in by_method for outcome in own]
+        outcomes: list[AttackOutcome] = []
+        for method in progress(self.methods(), "attack", "methods"):
+            outcomes += self.attack(method, adversaries)
         return self.result(outcomes, self.split(0, HALVES[0])), outcomes
 
     def result(self, outcomes: Sequence[AttackOutcome], split: Split) -> GameResult:
         """Return the result; ``split`` is any split of the game and gives the sizes."""
         settings = self.settings
-        methods, parts = {}, ("retain", "forget", "test")
+        methods = {}
         for name, method in results_by_method(outcomes, settings.alpha).items():
-            mine = [one for one in self.played() if one.method == name and one.half in HALVES]
-            of_part = {
-                part: [self.performance(one.job, getattr(one.split, part)) for one in mine]
-                for part in parts
-            }
-            performance = {part: float(np.mean(values)) for part, values in of_part.items()}
+            models = []
+            for played in self.played():
+                if played.method == name and played.half in HALVES:
+                    models.append(played)
+            performance = {}
+            for part in PARTS:
+                values = [
+                    self.performance(model.job, getattr(model.split, part)) for model in models
+                ]
+                performance[part] = float(np.mean(values))
             methods[name] = replace(method, performance=performance)
         return GameResult(
             unit=self.unit,
             performs=self.performs,
-            sizes={part: len(getattr(split, part)) for part in parts},
+            sizes={part: len(getattr(split, part)) for part in PARTS},
             defenders=self.methods(),
             methods=methods,
-            **{
-                key: getattr(settings, key)
-                for key in ("kind", "pairs", "seeds", "alpha", "shared_retrain")
-            },
+            kind=settings.kind,
+            pairs=settings.pairs,
+            seeds=settings.seeds,
+            alpha=settings.alpha,
+            shared_retrain=settings.shared_retrain,
         )
 
     def generator(self, purpose: str, *where: int) -> np.random.Generator:

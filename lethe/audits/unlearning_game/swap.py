@@ -4,7 +4,8 @@ advantages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,8 @@ REQUIRED = ("split", "member", "attack", "accept")
 IN_MEMORY = Path("predictions")  # the name in errors of a table without a file
 
 
-Advantages = dict[
-    str, np.ndarray
-]  # attack to signed advantages, one per seed, in the order of the seeds
+# Attack to signed advantages, one per seed, in the order of the seeds.
+Advantages = dict[str, np.ndarray]
 
 
 def audit(predictions: Path | pd.DataFrame, alpha: float = 0.05) -> Quality:
@@ -42,46 +42,55 @@ def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages
     """The advantages of both halves from a file or table, and whether both halves of every attack
     have the same seeds.
     """
-    path = predictions if isinstance(predictions, Path) else IN_MEMORY
+    path = IN_MEMORY
     if isinstance(predictions, Path):
-        predictions = read_table(
-            predictions, REQUIRED, text=("attack", "seed"), optional=("weight",)
-        )
+        path = predictions
+        text = ("attack", "seed")
+        predictions = read_table(predictions, REQUIRED, text=text, optional=("weight",))
     table = _checked(predictions, path)
-    halves: dict[str, dict[str, dict[object, tuple[float, int]]]] = {half: {} for half in HALVES}
+
+    halves: dict[str, dict[str, dict[object, _Played]]] = {half: {} for half in HALVES}
     for (attack, half, seed), rows in table.groupby(["attack", "split", "seed"], sort=True):
-        sets = [rows[rows["member"] == member] for member in MEMBERS]
+        forget, test = (rows[rows["member"] == member] for member in MEMBERS)
         try:
-            value = signed_advantage(
-                *(one["accept"] for one in sets), *(one["weight"] for one in sets)
+            signed = signed_advantage(
+                forget["accept"], test["accept"], forget["weight"], test["weight"]
             )
         except BadValue as error:
-            raise BadFile(
-                path, f"attack {attack}, split {half}, seed {seed}: {str(error).rstrip('.')}"
-            ) from None
-        halves[half].setdefault(attack, {})[seed] = (value, len(sets[0]))
+            place = f"attack {attack}, split {half}, seed {seed}"
+            raise BadFile(path, f"{place}: {str(error).rstrip('.')}") from None
+        halves[half].setdefault(attack, {})[seed] = _Played(signed, len(forget))
+
     for attack in halves["original"] | halves["swapped"]:
-        for half in HALVES:
-            if attack not in halves[half]:
-                raise BadFile(
-                    path, f"attack {attack}: no rows with split {half}", "Both halves are needed."
-                )
-        if len(sizes := {size for half in HALVES for _, size in halves[half][attack].values()}) > 1:
+        sizes = set()
+        for half, attacks in halves.items():
+            if attack not in attacks:
+                problem = f"attack {attack}: no rows with split {half}"
+                raise BadFile(path, problem, "Both halves are needed.")
+            sizes |= {played.points for played in attacks[attack].values()}
+        if len(sizes) > 1:
             problem = f"attack {attack}: forget sets of {sorted(sizes)} points, expected one size"
-            raise BadFile(
-                path, problem, "Both halves and all seeds use the same two sets of points."
-            )
-    original, swapped = (
-        {
-            attack: np.array([value for value, _ in seeds.values()])
-            for attack, seeds in halves[half].items()
-        }
-        for half in HALVES
-    )
-    paired = all(
-        halves["original"][attack].keys() == halves["swapped"][attack].keys() for attack in original
-    )
-    return original, swapped, paired
+            remedy = "Both halves and all seeds use the same two sets of points."
+            raise BadFile(path, problem, remedy)
+
+    original, swapped = halves["original"], halves["swapped"]
+    paired = all(original[attack].keys() == swapped[attack].keys() for attack in original)
+    return _signed(original), _signed(swapped), paired
+
+
+@dataclass(frozen=True)
+class _Played:
+    """The signed advantage of one attack and seed, and the size of its forget set."""
+
+    signed: float
+    points: int
+
+
+def _signed(attacks: dict[str, dict[object, _Played]]) -> Advantages:
+    advantages = {}
+    for attack, seeds in attacks.items():
+        advantages[attack] = np.array([played.signed for played in seeds.values()])
+    return advantages
 
 
 def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -94,28 +103,31 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         if broken.any():
             first = int(np.flatnonzero(broken)[0])
             got = table[column].tolist()[first]
-            raise BadRow(
-                path, file_line(path, first), f"column {column}: got {got!r}; must be {legal}"
-            )
+            problem = f"column {column}: got {got!r}; must be {legal}"
+            raise BadRow(path, file_line(path, first), problem)
 
     # Cell by cell: JSON lines may hold a list, which `isin` cannot take, and Parquet an array,
     # which equals nothing.
-    def one_of(names: Sequence[str]) -> Callable[[object], bool]:
-        return lambda value: isinstance(value, str) and value in names
+    def is_outside(column: str, names: Sequence[str]) -> np.ndarray:
+        cells = table[column].tolist()
+        return np.array([not isinstance(cell, str) or cell not in names for cell in cells])
 
-    refuse(~table["split"].map(one_of(HALVES)), "split", "original or swapped")
-    refuse(~table["member"].map(one_of(MEMBERS)), "member", "forget or test")
+    refuse(is_outside("split", HALVES), "split", "original or swapped")
+    refuse(is_outside("member", MEMBERS), "member", "forget or test")
     accept = numeric_column(table, "accept", path)
     refuse(~((accept >= 0) & (accept <= 1)), "accept", "a number in [0, 1]")
-    weight = numeric_column(table, "weight", path) if "weight" in table else np.ones(len(table))
+    weight = np.ones(len(table))
     if "weight" in table:
+        weight = numeric_column(table, "weight", path)
         refuse(~(np.isfinite(weight) & (weight >= 0)), "weight", "a finite number of at least 0")
     for column in ("attack", "seed"):
         if column in table:
-            labels = [
-                isinstance(one, (str, int, float)) and one != "" and one == one
-                for one in table[column]
-            ]
-            refuse(~np.array(labels), column, "a label, not empty")
+            are_labels = np.array([_is_label(cell) for cell in table[column]])
+            refuse(~are_labels, column, "a label, not empty")
     seed = table.get("seed", 0)
     return table.assign(accept=accept, weight=weight, seed=seed, attack=table["attack"].astype(str))
+
+
+def _is_label(cell: object) -> bool:
+    """Whether a cell is text or a number, and neither empty nor NaN."""
+    return isinstance(cell, (str, int, float)) and cell != "" and cell == cell

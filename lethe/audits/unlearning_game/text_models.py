@@ -37,6 +37,9 @@ def make(
     start: Path | None,
     place: Path,
 ) -> None:
+    """Learn a model on the rows ``retain``, or load it from ``start``; unlearn the rows ``forget``
+    by ``entry``; and save it with the likelihood of every row's answer in the folder ``place``.
+    """
     import torch
 
     checkpoints.prepare_torch()
@@ -47,23 +50,24 @@ def make(
         model, tokenizer = checkpoints.load(start / MODEL)
     encoder, padding = Encoder(tokenizer, learning.prompt), tokenizer.pad_token_id or 0
     if entry is not None:
-        forgotten, retained = (
-            [encoder.example(rows[i]) for i in side] for side in (forget, retain)
-        )
+        forgotten = [encoder.example(rows[i]) for i in forget]
+        retained = [encoder.example(rows[i]) for i in retain]
         seeded = unlearning.model_copy(update={"seed": seed})
         second = second_answers(entry, [rows[i] for i in forget], Before(model, encoder, seed))
         unlearn(model, forgotten, retained, seeded, entry, padding, label, second)
     answers = answer_tokens(model.eval(), [encoder.example(row) for row in rows], padding)
     with atomic_folder(place) as folder:
         checkpoints.save(folder / MODEL, model, tokenizer)
-        arrays = {
-            name: np.concatenate([getattr(answer, name) for answer in answers]) for name in TOKENS
-        }
-        np.savez(folder / ANSWERS, lengths=[len(answer.log_probs) for answer in answers], **arrays)
+        arrays = {}
+        for name in TOKENS:
+            arrays[name] = np.concatenate([getattr(answer, name) for answer in answers])
+        lengths = [len(answer.log_probs) for answer in answers]
+        np.savez(folder / ANSWERS, lengths=lengths, **arrays)
 
 
 def observe(place: Path) -> list[AnswerTokens]:
+    """The likelihood of every row's answer under the finished model in ``place``."""
     with np.load(place / ANSWERS) as stored:
         ends = np.cumsum(stored["lengths"])[:-1]
         columns = [np.split(stored[name], ends) for name in TOKENS]
-    return [AnswerTokens(*one) for one in zip(*columns, strict=True)]
+    return [AnswerTokens(*values) for values in zip(*columns, strict=True)]

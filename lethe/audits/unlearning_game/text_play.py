@@ -103,8 +103,8 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         self.content = digest(self.rows)
 
     def methods(self) -> dict[str, str]:
-        own = {name: entry.loss for name, entry in self.settings.methods.items()}
-        return {RETRAIN: RETRAIN, **own, NONE: NONE}
+        losses = {name: entry.loss for name, entry in self.settings.methods.items()}
+        return {RETRAIN: RETRAIN, **losses, NONE: NONE}
 
     def starts_afresh(self, method: str) -> bool:
         return method == RETRAIN
@@ -112,13 +112,16 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
         settings, recipe = self.settings, self.settings.learning
         modules = ["lethe.audits.unlearning_game.text_models"]
+        prompt = start = None
+        if recipe.prompt != CHAT:
+            prompt = Path(recipe.prompt).read_text(encoding="utf-8")
+        if recipe.start_from:
+            start = content(Path(recipe.start_from))
         facts: dict[str, object] = {
             "data": self.content,
             "learning": recipe,
-            "prompt": None
-            if recipe.prompt == CHAT
-            else Path(recipe.prompt).read_text(encoding="utf-8"),
-            "start_from": content(Path(recipe.start_from)) if recipe.start_from else None,
+            "prompt": prompt,
+            "start_from": start,
             "libraries": versions("numpy", "torch", "transformers", "tokenizers"),
         }
         if method in settings.methods:
@@ -165,8 +168,10 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return float(np.mean([np.exp(-answers[i].nll) for i in self.of(units)]))
 
     def of(self, units: Sequence[int] | np.ndarray) -> np.ndarray:
-        each = len(self.rows) // self.units
-        return (np.asarray(units)[:, None] * each + np.arange(each)).ravel()
+        """The rows of the units, unit by unit: every author has equally many."""
+        rows_of_unit = len(self.rows) // self.units
+        first_rows = np.asarray(units)[:, None] * rows_of_unit
+        return (first_rows + np.arange(rows_of_unit)).ravel()
 
 
 @lru_cache(maxsize=1)
@@ -187,7 +192,10 @@ def _rows(data: str) -> tuple[list[Row], int]:
         problem = f"its authors have {min(counts)} to {max(counts)} rows each"
         remedy = "Give each author the same number: forget and test set must have one size."
         raise BadFile(settings.source, problem, remedy)
-    return [row for author in sorted(by_author) for row in by_author[author]], len(by_author)
+    rows: list[Row] = []
+    for author in sorted(by_author):
+        rows += by_author[author]
+    return rows, len(by_author)
 
 
 def play(
@@ -202,9 +210,9 @@ def play(
         return result, outcomes
     leakages = run(leakage, [(game, method) for method in game.methods()], "leakage")
     bounds = dict(zip(game.methods(), leakages, strict=True))
-    methods = {
-        name: replace(method, leakage=bounds[name]) for name, method in result.methods.items()
-    }
+    methods = {}
+    for name, method in result.methods.items():
+        methods[name] = replace(method, leakage=bounds[name])
     return replace(result, methods=methods), outcomes
 
 
@@ -217,11 +225,19 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
     prepare_torch()
     asked = game.settings.leakage
     assert asked is not None  # `play` asks only then
-    job = next(one.job for one in game.played() if one.method == method and one.half == HALVES[0])
-    folder, rows = game.place(job) / "model", [game.rows[i] for i in game.of(job.forget)]
+    job = next(
+        played.job
+        for played in game.played()
+        if played.method == method and played.half == HALVES[0]
+    )
+    folder = game.place(job) / "model"
+    rows = [game.rows[i] for i in game.of(job.forget)]
     encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)
     settings = Settings(
-        **{name: getattr(asked, name) for name in ("n", "max_new_tokens", "temperature", "seed")}
+        n=asked.n,
+        max_new_tokens=asked.max_new_tokens,
+        temperature=asked.temperature,
+        seed=asked.seed,
     )
     task = Task("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
     options = Options(max_rows=asked.max_rows)
@@ -248,7 +264,9 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
         "scorer": asked.scorer,
         "engine": engine.name,
         "questions": len(rows),
-        **{key: getattr(asked, key) for key in ("n", "temperature", "alpha")},
+        "n": asked.n,
+        "temperature": asked.temperature,
+        "alpha": asked.alpha,
         "greedy": float(np.nanmean(greedy)),
         "mean": float(np.nanmean(samples)),
         "worst_metric": metric,
