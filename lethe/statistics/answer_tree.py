@@ -157,6 +157,17 @@ def leak_interval(
     """The interval of P(leak) of one question, each end rounded outward; the certain upper end is 1
     - clean, so dropped mass counts as unknown.
 
+    Parameters
+    ----------
+    masses
+        What the enumeration decided.
+    remainder
+        The sample of the rest; rho was fixed before it was drawn.
+    alpha
+        One-sided level of the sampled ends.
+    rounding
+        The largest error of the probabilities.
+
     >>> got = leak_interval(Masses((0.1,), (0.7,)), Remainder(rho=1000, sampled=200), alpha=0.01)
     >>> got.lower, round(got.upper, 6), round(got.upper_certain, 6)
     (0.1, 0.104605, 0.3)
@@ -322,6 +333,24 @@ def against_retrain(
     of at least 1 chosen before the numbers are seen. Under the null at least lower / factor minus
     Retrain's enumerated leaking mass is unexplored. The p-value is the Poisson probability of at
     most the observed number of sampled leaks.
+
+    Parameters
+    ----------
+    lower
+        (m,) certain lower ends of the model's P(leak).
+    retrain
+        Masses and sample of Retrain for each of the same questions.
+    factor
+        At least 1.
+    alpha
+        Probability that the list holds a false name.
+    rounding
+        Of Retrain's probabilities.
+
+    Raises
+    ------
+    BadValue
+        If the numbers of questions differ, or there is none.
     """
     check_alpha(alpha)
     check(1 <= factor < math.inf, "factor", factor, "a number of at least 1")

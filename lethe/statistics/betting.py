@@ -45,6 +45,18 @@ def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
 
     The stakes follow the capital if ``recomputed``; otherwise the bound inverts `p_value`.
 
+    Parameters
+    ----------
+    scores
+        (P, n) in [0, 1], in sampling order.
+    alpha
+        One-sided level of each row, at most 1/2.
+
+    Raises
+    ------
+    BadValue
+        If a score is missing or outside [0, 1].
+
     >>> mean_upper(np.zeros((1, 100)), alpha=0.05).round(4).tolist()
     [0.0343]
     """
@@ -54,7 +66,10 @@ def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
 
 
 def mean_lower(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
-    """(P,) lower bound of each row's mean: 1 minus the upper bound of the mean of 1 - X."""
+    """(P,) lower bound of each row's mean: 1 minus the upper bound of the mean of 1 - X.
+
+    Parameters and errors are those of `mean_upper`.
+    """
     return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, recomputed)
 
 
@@ -63,6 +78,20 @@ def all_ends(
 ) -> list[np.ndarray]:
     """`mean_lower` of the rows of ``low``, `mean_upper` of those of ``high`` and of each other
     table, in one search, which takes nearly as long for one row as for a hundred.
+
+    Parameters
+    ----------
+    low, high
+        (P, n) in [0, 1]; missing scores as 0, and as 1.
+    alpha
+        One-sided level of each row and end.
+    others
+        Tables (P, n) whose means are bounded from above too.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        The lower ends (P,), the upper ends (P,), and (P,) for each other table.
     """
     check_alpha(alpha)
     tables = [1.0 - check_scores(low)]
@@ -134,6 +163,15 @@ def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.nd
 
     The stakes are sized for ``alpha``; the p-value is valid at any level. The stakes do not follow
     the capital, so that the p-value falls with the mean at every level.
+
+    Parameters
+    ----------
+    scores
+        (P, n) in [0, 1], in sampling order.
+    mean
+        In [0, 1], one number or (P,).
+    alpha
+        The level for which the stakes are sized.
     """
     scores = check_scores(scores)
     check_alpha(alpha)

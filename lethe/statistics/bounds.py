@@ -106,6 +106,24 @@ def paper_bounds(
     in lower bounds; ``m_sigma`` holds for any value of the missing score, and the plain statistics
     count NaN as 1. With "refuse", a NaN is an error.
 
+    Parameters
+    ----------
+    scores
+        (P, n) in [0, 1]; NaN where missing.
+    alpha
+        One-sided level of each bound, at most 1/2.
+    thresholds
+        (T,) the x at which P(X > x) is bounded.
+    rho
+        Weight of the standard deviation in ``ed_score``.
+    missing
+        "refuse" or "worst".
+
+    Raises
+    ------
+    BadValue
+        If a score is outside [0, 1], or missing though ``missing`` is "refuse".
+
     >>> bounds = paper_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> bounds.m_bin.round(4).tolist(), bounds.m_mu.round(4).tolist()
     ([0.0295], [0.1224])
@@ -162,6 +180,13 @@ def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[st
 def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
     """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1); NaN successes
     stay NaN.
+
+    Parameters
+    ----------
+    successes, n
+        Counts of one shape, or numbers; 0 <= successes <= n.
+    alpha
+        One-sided level.
     """
     successes = np.asarray(successes, dtype=np.float64)
     n = np.asarray(n)
@@ -235,6 +260,13 @@ def mean_upper(ordered: np.ndarray, e: float) -> np.ndarray:
 
     Between two data points F_n is constant, so this grid is the best one. A repeated point spans a
     cell of no width.
+
+    Parameters
+    ----------
+    ordered
+        (P, n) scores in [0, 1], each row ascending.
+    e
+        Half-width of the one-sided band (`bands.dkw`).
     """
     n = ordered.shape[1]
     levels = np.maximum(np.arange(n + 1) / n - e, 0)
@@ -247,6 +279,15 @@ def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> 
 
     The paper takes F_n at the right end of a cell, which is weak for few points (0 for scores that
     are all 0 or 1). ``missing`` scores of each row are stored as 1 but count as 0 here.
+
+    Parameters
+    ----------
+    ordered
+        (P, n) scores in [0, 1], each row ascending.
+    e
+        Half-width of the one-sided band.
+    missing
+        (P,) numbers of missing scores.
     """
     rows, n = ordered.shape
     first_of_equals = np.ones(ordered.shape, dtype=bool)
@@ -273,6 +314,15 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     the lower band. The paper prints a further term -eta_0 F(tau_0), which omits the mass at 0; with
     that term the value is not a bound. ``missing`` scores of each row are stored as 1 but may have
     any value: 0 in the upper side, 1 in the lower.
+
+    Parameters
+    ----------
+    ordered
+        (P, n) scores in [0, 1], each row ascending.
+    e
+        Half-width of the two-sided band.
+    missing
+        (P,) numbers of missing scores.
     """
     rows, n = ordered.shape
     joined = np.concatenate([ordered, np.broadcast_to(SIGMA_GRID, (rows, len(SIGMA_GRID)))], axis=1)
@@ -330,6 +380,15 @@ def sd_upper(
     each level u the quantile lies between the quantiles of the band's edges; the edge farther from
     a gives the maximum. With ``missing`` "worst" a NaN may have any value: one edge counts it as 0,
     the other as 1.
+
+    Parameters
+    ----------
+    scores
+        (P, n) in [0, 1]; NaN where missing.
+    alpha
+        Level of the band.
+    missing
+        "refuse" or "worst".
     """
     scores = check_scores(scores, missing)
     check_alpha(alpha)
@@ -423,6 +482,19 @@ def tighter_bounds(
 
     ``solved``: see `berk_jones_eta`. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as
     0 in lower bounds, and in ``sd_upper`` as the score farthest from the centre.
+
+    Parameters
+    ----------
+    scores
+        (P, n) in [0, 1], in sampling order; NaN where missing.
+    alpha
+        One-sided level of each bound, at most 1/2.
+    thresholds
+        (T,) the x at which P(X > x) is bounded.
+    solved
+        Levels of bands that are already known.
+    missing
+        "refuse" or "worst".
 
     >>> bounds = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> bounds.mean_upper.round(4).tolist(), bounds.exceedance.round(4).tolist()

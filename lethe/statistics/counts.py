@@ -53,12 +53,13 @@ def pooled_bounds(
     most = least + np.sum(np.broadcast_to(missing, np.shape(leaks)))
     total = int(np.sum(np.broadcast_to(n, np.shape(leaks))))
     if np.size(leaks) > 1:
-        lower = np.float64(pooled_lower(least, total, alpha))
-        upper = np.float64(pooled_upper(most, total, alpha))
-    else:
-        lower = binary_lower(least, total, alpha)
-        upper = binary_upper(most, total, alpha)
-    return np.atleast_1d(lower), np.atleast_1d(upper)
+        lower = pooled_lower(least, total, alpha)
+        upper = pooled_upper(most, total, alpha)
+        return np.array([lower]), np.array([upper])
+    return (
+        np.atleast_1d(binary_lower(least, total, alpha)),
+        np.atleast_1d(binary_upper(most, total, alpha)),
+    )
 
 
 def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
@@ -120,6 +121,11 @@ def check_counts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return whole counts of equal length: ``leaks`` (P,) at least 0 or NaN, ``n`` at least 1,
     leaks + missing at most n.
+
+    Raises
+    ------
+    BadValue
+        For the first count that is not whole, too small, or of another shape.
     """
     leaks = np.atleast_1d(np.asarray(leaks, dtype=np.float64))
     try:
@@ -173,6 +179,15 @@ def labelled_average(
     labelled that of ``rest``. ``of_rest`` counts labelled leaks among the random draws of the rest,
     and these draws (0 until all are labelled). It is None where no such draws were planned, which
     gives all of alpha to the first bound.
+
+    Parameters
+    ----------
+    leaks, rest, n
+        (m,) counts of each question.
+    of_rest
+        Leaks among the labelled random draws of the rest, and the number of these draws.
+    alpha
+        One-sided level of each end.
 
     >>> leaks, rest, n = np.array([5, 0]), np.array([40, 60]), np.array([500, 500])
     >>> ends = labelled_average(leaks, rest, n, of_rest=(1, 50), alpha=0.05)

@@ -132,7 +132,7 @@ class Words(Distance):
         self.pieces = pieces
         self.most_words = max(len(piece.split()) for piece in pieces)
 
-        beginnings = set()
+        beginnings: set[bytes] = set()
         for word in words:
             beginnings.update(word[:length] for length in range(1, len(word) + 1))
         self.texts = [b"", *sorted(beginnings)]

@@ -340,6 +340,15 @@ def pass_hat_k(
     and no failure in an upper one. The estimate is unbiased, and NaN where a question has fewer
     than k answers.
 
+    Parameters
+    ----------
+    right, n, missing
+        (m,) counts: right answers, answers, and answers without a verdict.
+    alpha
+        One-sided level of each end.
+    ks
+        Numbers of answers, each at least 1.
+
     >>> band = pass_hat_k(np.array([8, 4]), np.array([8, 8]), np.zeros(2), alpha=0.05, ks=[1, 2])
     >>> band.estimate.round(4).tolist(), band.lower.round(4).tolist(), band.upper.round(4).tolist()
     ([0.75, 0.6071], [0.4762, 0.2268], [0.9273, 0.8995])
@@ -380,6 +389,22 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
     (1 - tau) fp_l, so the share of prompts with such a q bounds the share sought from above. Where
     se <= se_u, fp <= fp_u and se_u > fp_u, q > tau se_u + (1 - tau) fp_u implies p > tau. The rates
     and the share take alpha / 3. A judge that separates nothing gives 1 or 0.
+
+    Parameters
+    ----------
+    rate
+        Counts of independently drawn prompts, one row each, with a judge or without.
+    tau
+        Leak probability in (0, 1).
+    alpha
+        One-sided level, at most 1/2.
+    side
+        "upper" or "lower".
+
+    Raises
+    ------
+    BadValue
+        If there is no prompt, or a count is missing.
 
     >>> rate = Rate.of([0] * 90 + [30] * 10, 64)  # of independently drawn prompts
     >>> [share_exceeding(rate, 0.1, 0.05, side).percent() for side in ("lower", "upper")]

@@ -123,6 +123,15 @@ def holm(p_values: ArrayLike, tau: float, alpha: float) -> tuple[np.ndarray, Bou
 
     Returns whether each prompt is certified, and ``tau`` as an upper bound on every prompt listed:
     the list contains a false certificate with probability at most ``alpha`` (Holm 1979).
+
+    Parameters
+    ----------
+    p_values
+        (m,) in [0, 1], one for each prompt.
+    tau
+        The leak probability under test.
+    alpha
+        Probability that the list holds a false certificate.
     """
     p_values = np.asarray(p_values, dtype=np.float64)
     check_alpha(alpha)
@@ -175,6 +184,11 @@ def rank_ranges(above: np.ndarray) -> list[tuple[int, int]]:
 
     Rank 1 has the lowest mean. If no proved pair is false, every rank lies in its range, and of
     equal means every order of them does. Source: Klein, Wright and Wieczorek (2020).
+
+    Parameters
+    ----------
+    above
+        (K, K) of truth values, or 0 and 1.
 
     >>> rank_ranges(np.array([[0, 0, 0], [1, 0, 0], [1, 0, 0]]))
     [(1, 1), (2, 3), (2, 3)]
@@ -242,6 +256,18 @@ class Excess:
 def band(counts: Sequence[Counted], alpha: float) -> list[Point]:
     """The curve with a band that covers the true means of all points together with probability 1 -
     ``alpha``.
+
+    Parameters
+    ----------
+    counts
+        The answers after each budget, at least one.
+    alpha
+        Probability that the band misses a point.
+
+    Raises
+    ------
+    BadValue
+        If there is no point, or a point without an answer.
 
     >>> curve = band([Counted(0, 2, 2, 100, True), Counted(8, 60, 60, 100, True)], 0.05)
     >>> [round(point.mean, 2) for point in curve], curve[1].lower.number()
@@ -321,6 +347,18 @@ Groups = Sequence[np.ndarray]
 def share_interval(groups: Groups, alpha: float) -> Interval:
     """Interval of the probability of 1, averaged over questions, from draws of 0 or 1:
     `pooled_average` at alpha / 2.
+
+    Parameters
+    ----------
+    groups
+        One array of draws of 0, 1 or NaN for each question, of equal length.
+    alpha
+        Level of the two-sided interval, at most 1/2.
+
+    Raises
+    ------
+    BadValue
+        If a draw is another number, or the lengths differ.
     """
     low, high, value = _filled(groups)
     is_binary = np.isin(low, (0.0, 1.0)).all()
@@ -337,6 +375,18 @@ def mean_interval(groups: Groups, alpha: float) -> Interval:
 
     For each end, the inequality and an upper bound of the variance within questions take alpha / 4
     each. Differences between the questions do not widen the interval.
+
+    Parameters
+    ----------
+    groups
+        One array of draws in [0, 1] or NaN for each question, of equal length, at least 2.
+    alpha
+        Level of the two-sided interval.
+
+    Raises
+    ------
+    BadValue
+        If the lengths differ, or all draws are missing.
     """
     check_alpha(alpha)
     low, high, value = _filled(groups)

@@ -114,6 +114,24 @@ def difference(
     its scores (``stopped``, of a and b). ``draws`` is what is recorded of the dependence; stopped
     sides are compared as "any", and of pairs the first min(n, m) count.
 
+    Parameters
+    ----------
+    a, b
+        (n,) and (m,) scores in [0, 1] in sampling order, NaN where missing.
+    alpha
+        Level of the two-sided interval, at most 1/2; each end takes half.
+    binary
+        Whether the scorer gives only 0 and 1: a property of the scorer, not of these values.
+    stopped
+        Whether a rule could stop a, and b, by its scores.
+    draws
+        What is recorded of the dependence; see `Draws`.
+
+    Raises
+    ------
+    BadValue
+        If a score is outside [0, 1], there is none, or one is neither 0 nor 1 though ``binary``.
+
     >>> a, b = np.zeros(200), np.repeat([1.0, 0.0], [60, 140])
     >>> change = difference(a, b, alpha=0.05, binary=True)
     >>> round(change.low, 3), round(change.high, 3), change.p_value < 1e-6
@@ -382,6 +400,22 @@ def mean_of_differences(
     most binomial with 1/2; the interval is a separate claim. Other scores have bets at fixed
     stakes: the expected capital, a product over questions of factors that are linear in their
     means, is at most that of equal questions, so it is at most 1 if the average is as claimed.
+
+    Parameters
+    ----------
+    a, b
+        One array of scores in [0, 1] for each question, in sampling order, NaN where missing.
+    alpha
+        Level of the two-sided interval, at most 1/2.
+    binary, stopped, draws
+        As in `difference`.
+    groups
+        The name of the model that answered each question.
+
+    Raises
+    ------
+    BadValue
+        If the sides, or ``groups``, name different numbers of questions, or none.
     """
     check_alpha(alpha)
     lengths = (len(a), len(b))
@@ -528,6 +562,15 @@ def population_difference(
     in any way. The bets are on the paired differences, in an order fixed beforehand. With one score
     of 0 or 1 for each question, the p-value is that of the exact sign test (McNemar 1947), and the
     interval a separate claim.
+
+    Parameters
+    ----------
+    a, b
+        One array of scores in [0, 1] for each question, NaN where missing.
+    alpha
+        Level of the two-sided interval, at most 1/2.
+    binary
+        Whether the scorer gives only 0 and 1.
     """
     check_alpha(alpha)
     if len(a) < 2:

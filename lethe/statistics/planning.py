@@ -49,6 +49,17 @@ class Expected:
 def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap: int) -> Expected:
     """Compute the sequential test on scores of 0 or 1 at leak probability ``p``, exactly, by
     enumeration of all counts.
+
+    Parameters
+    ----------
+    p
+        True leak probability, in [0, 1].
+    tau, tau_leak
+        Thresholds of the test, 0 < tau <= tau_leak < 1.
+    alpha
+        Level of the test.
+    cap
+        Largest number of samples.
     """
     SequentialTest(tau, tau_leak, alpha, cap)  # checks its arguments
     _check_probability("p", p)
@@ -135,6 +146,26 @@ def answers_to_see(
     first entry of the list of rises takes alpha / (2 prompts). ``apart``: the sides have seeds of
     their own.
 
+    Parameters
+    ----------
+    leak
+        Leak probability of side a, in [0, 1).
+    difference
+        What side b leaks more, in (0, 1 - leak].
+    power
+        In (0, 1).
+    alpha
+        Level of the list of differences.
+    prompts
+        Number of questions in the list.
+    apart
+        Whether the sides have seeds of their own.
+
+    Raises
+    ------
+    BadValue
+        If more than `MOST` answers would be needed, or a parameter is out of its range.
+
     >>> answers_to_see(0.0, 0.1, power=0.8, alpha=0.05, prompts=1, apart=True)
     90
     """
@@ -163,7 +194,19 @@ def answers_to_see(
 
 
 def chance(n: int, leak: float, difference: float, level: float, apart: bool) -> float:
-    """The probability that n answers on each side show the rise at ``level``, one-sided."""
+    """The probability that n answers on each side show the rise at ``level``, one-sided.
+
+    Parameters
+    ----------
+    n
+        Answers on each side.
+    leak, difference
+        Leak probability of side a, and what side b leaks more.
+    level
+        One-sided level.
+    apart
+        Whether the sides have seeds of their own.
+    """
     means = np.square(np.sin(np.linspace(0, math.pi / 2, POINTS)))
     first, chances = _counts(n, leak)
     second, others = _counts(n, leak + difference)

@@ -208,7 +208,19 @@ class Capital:
 
 @cache
 def stopping_counts(null: float, above: bool, alpha: float, cap: int) -> np.ndarray:
-    """(cap,) number of ones at which the test stops after t = 1..cap scores of 0 or 1."""
+    """(cap,) number of ones at which the test stops after t = 1..cap scores of 0 or 1.
+
+    Parameters
+    ----------
+    null
+        The mean under test, in (0, 1).
+    above
+        Whether many ones stop the test (a leak), instead of few (a certificate).
+    alpha
+        Level of the test.
+    cap
+        Largest number of scores.
+    """
     q, log_weights = mixture(null, above)
     hit = np.log(q / null)
     miss = np.log((1 - q) / (1 - null))
@@ -264,6 +276,18 @@ def log_e_value(leaks: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray:
     Where the leak probability is at least ``tau``, the e-value's expectation is at most 1 at any
     stopping time (Ville 1939).
 
+    Parameters
+    ----------
+    leaks, n
+        Counts of one shape, with 0 <= leaks <= n.
+    tau
+        In (0, 1), fixed before the draws.
+
+    Raises
+    ------
+    BadValue
+        If a count is not from 0 to n.
+
     >>> first, both = log_e_value([0, 0], [100, 200], tau=0.05)
     >>> further = both - first                                  # what the second hundred draws add
     >>> round(float(first), 3), round(float(further), 3)
@@ -303,7 +327,7 @@ class StoppedSamples:
         self.values = np.concatenate(values)
         self.counts = np.concatenate(counts)
 
-        lengths = [len(distinct) for distinct in values]
+        lengths = np.array([len(distinct) for distinct in values])
         self.starts = np.cumsum(lengths) - lengths
         self.of = np.repeat(np.arange(len(samples)), lengths)
 
@@ -352,6 +376,13 @@ def stopped_average(samples: Sequence[np.ndarray], alpha: float) -> Interval:
 
     The two bounds of each of m samples, of any sizes, are at alpha / (2 m): their average holds
     under any dependence between the samples (Bonferroni).
+
+    Parameters
+    ----------
+    samples
+        One array of scores in [0, 1] for each question, all draws up to its stop.
+    alpha
+        Level of the two-sided interval, at most 1/2.
     """
     check_alpha(alpha)
     share = alpha / (2 * len(samples))

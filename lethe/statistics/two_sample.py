@@ -20,6 +20,16 @@ def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> float:
     first, members first.
 
     The points must be in neither the forget set nor the test set of the game.
+
+    Parameters
+    ----------
+    members, nonmembers
+        (m,) and (n,) scores, higher for members.
+
+    Raises
+    ------
+    BadValue
+        If a side is empty or a score is NaN.
     """
     members = np.asarray(members, float)
     nonmembers = np.asarray(nonmembers, float)
@@ -64,6 +74,11 @@ def ks_test(first: np.ndarray, second: np.ndarray) -> KsTest:
 
     SciPy gives the asymptotic value where the exact one is out of reach of its arithmetic;
     ``method`` then says so.
+
+    Parameters
+    ----------
+    first, second
+        (m,) and (n,) values; no NaN.
     """
     from scipy.stats import ks_2samp  # the import takes 0.5 s
 
@@ -82,6 +97,18 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     Assumes independent values in each sample. The AUC is an average of averages of min(m, n)
     independent terms in [0, 1] (Hoeffding 1963, section 5b), so min(m, n) kl(AUC-hat, AUC) <= ln(2
     / alpha), including with ties.
+
+    Parameters
+    ----------
+    members, nonmembers
+        (m,) and (n,) scores, higher for members.
+    alpha
+        Level of the two-sided interval.
+
+    Raises
+    ------
+    BadValue
+        If a side is empty or holds NaN.
 
     >>> interval = auc_interval(np.arange(20.0, 70.0), np.arange(50.0))
     >>> round(interval.value, 2), round(interval.lower, 3), round(interval.upper, 3)
@@ -150,6 +177,22 @@ def trend(
     The p-values are valid where the values of ``y`` in a group are exchangeable, ties included
     (Kendall, Biometrika 30, 1938; Phipson and Smyth, "Permutation P-values Should Never Be Zero",
     2010).
+
+    Parameters
+    ----------
+    x, y
+        (n,) finite numbers.
+    groups
+        (n,) the group of each point; one group if None.
+    permutations
+        Random permutations; the smallest p-value is 1 / (1 + permutations).
+    seed
+        Of the permutations.
+
+    Raises
+    ------
+    BadValue
+        If the lengths differ or a number is not finite.
 
     >>> result = trend([0, 1, 2, 3, 4, 5], [9.0, 7.0, 5.0, 4.0, 2.0, 1.0])
     >>> result.tau, result.p_falls < 0.01, result.p_rises
@@ -220,6 +263,17 @@ def combined_low(
     lies between two levels of a grid, the first parameter is at most the upper bound at the smaller
     level, and the second p-value exceeds the threshold by the larger level. Cells that could hold
     the least value are divided ``rounds`` times.
+
+    Parameters
+    ----------
+    level
+        One-sided level of the combination, in (0, 1).
+    upper, lower
+        Bounds (k,) of the first and second parameter at levels (k,).
+    largest
+        The largest level at which both bounds are proven.
+    rounds
+        How often open cells are divided.
     """
     threshold = product_threshold(level)
 

@@ -92,6 +92,18 @@ def signed_advantage(
 
     The weights are the sensitivity distribution, normalised within each set, and uniform by
     default.
+
+    Parameters
+    ----------
+    forget, test
+        (n,) probabilities of acceptance, of equally many points.
+    forget_weights, test_weights
+        (n,) finite, at least 0, not all 0.
+
+    Raises
+    ------
+    BadValue
+        If the sets differ in size, or a value is out of its range.
     """
     _equal_sizes(len(forget), len(test))
     on_forget = _mean_acceptance("forget", forget, forget_weights)
@@ -180,6 +192,20 @@ def swap_advantage(
     absolute value. Assumes about normal, independent means. ``paired`` forms one value of the i-th
     seeds of both halves, valid for equal and for independent seeds. Otherwise (one pair only) the
     halves are two independent samples (Welch).
+
+    Parameters
+    ----------
+    original, swapped
+        (pairs, seeds) signed advantages in [-1, 1].
+    paired
+        Whether the i-th seeds of both halves belong together.
+    alpha
+        Level of the two-sided interval.
+
+    Raises
+    ------
+    BadValue
+        If paired halves differ in shape.
     """
     original = np.atleast_2d(np.asarray(original, float))
     swapped = np.atleast_2d(np.asarray(swapped, float))
@@ -380,6 +406,13 @@ def group_bound(epsilon: float, delta: float, records: int) -> CertifiedBound:
     A forget set of k ``records`` has group privacy: (k epsilon, delta (e^(k epsilon) - 1) /
     (e^epsilon - 1)), where neighbours add or remove one record. For practical forget sets and
     budgets the bound is vacuous.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Of learning, per record.
+    records
+        Size of the forget set, at least 1.
     """
     _check_privacy(epsilon, delta)
     check_count("records", records)

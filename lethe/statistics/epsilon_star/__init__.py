@@ -78,6 +78,26 @@ def audit(
     ``method`` is "parametric" (`parametric_epsilon_star`) or "empirical"
     (`empirical_epsilon_star`), ``lower`` is "split" (`split_lower_bound`) or "band"
     (`band_lower_bound`).
+
+    Parameters
+    ----------
+    train, population
+        (n,) and (m,) finite losses of one model, at least two each.
+    delta
+        In [0, 1).
+    cut
+        Restricts FPR and FNR to [cut, 1 - cut], in (0, 0.5).
+    components
+        Gaussians of each side's fit; "parametric" alone.
+    alpha
+        Level of the lower bound, in (0, 1).
+    train_complete
+        Whether ``train`` holds the whole training set.
+
+    Raises
+    ------
+    BadValue
+        If a loss is not finite or a parameter is out of its range.
     """
     check(lower in LOWER, "lower", lower, f"one of {', '.join(LOWER)}")
     if method == "parametric":

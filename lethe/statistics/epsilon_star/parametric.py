@@ -129,6 +129,18 @@ class Scale:
 def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
     """Fit by maximum likelihood: expectation-maximisation that starts from slices of the sorted
     values (no randomness).
+
+    Parameters
+    ----------
+    values
+        (n,) finite numbers.
+    components
+        From 1 to n.
+
+    Raises
+    ------
+    BadValue
+        For another number of components.
     """
     values = np.asarray(values, float)
     if components < 1 or components > len(values):
@@ -169,6 +181,17 @@ def goodness_of_fit(
     """p-value of the paper's test of fit (section 8.2): the Kolmogorov-Smirnov test compares
     ``n_samples`` independent values with as many draws from a mixture fitted to the others; NaN for
     too few values.
+
+    Parameters
+    ----------
+    values
+        (n,) finite numbers.
+    components
+        Gaussians of the fit.
+    n_samples
+        Values that are set aside for the test.
+    rng
+        Draws the split and the sample.
     """
     values = np.asarray(values, float)
     if n_samples < 1 or len(values) - n_samples < components:

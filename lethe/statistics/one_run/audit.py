@@ -83,6 +83,26 @@ def audit(
     The nulls are a family, ordered by strength, or a single trade-off function, whose epsilon is
     the bound if it is rejected. ``null`` is the parameter of the family (mu, epsilon or sigma) for
     the p-value.
+
+    Parameters
+    ----------
+    counts
+        Bits, released guesses and errors of the run.
+    nulls
+        A family, or one trade-off function.
+    delta
+        In [0, 1); every bound is of the epsilon at this delta.
+    alpha
+        Level of each bound, in (0, 1).
+    methods
+        Names of the registry.
+    null
+        Parameter of the member whose p-value is wanted; None: no p-value.
+
+    Raises
+    ------
+    BadValue
+        If a method does not apply to the counts, or ``null`` is beyond the family.
     """
     check_levels(delta, alpha)
     if methods is None:
@@ -204,6 +224,15 @@ def largest_rejected(
 ) -> float | None:
     """The lower end of the bracket around the largest rejected strength; None if none is rejected,
     infinite if all are.
+
+    Parameters
+    ----------
+    test
+        At most 0 where a strength is rejected; it rises with the strength.
+    strongest
+        The end of the search.
+    tolerance
+        Relative width of the bracket.
     """
     low = 0.0
     if test(low) > 0:
@@ -297,6 +326,28 @@ def audit_runs(
     parameter of the p-values, by default that of the family member that the ``claimed`` epsilon at
     ``delta`` describes. ``curve`` asks for p-values over a range of epsilons, of a family only.
     ``independent``: the bits pass independent channels.
+
+    Parameters
+    ----------
+    runs
+        The counts at each declared r.
+    nulls
+        A family, or one trade-off function.
+    delta, alpha, null
+        As in `audit`; alpha is that of all r together.
+    method
+        A name, or "all".
+    claimed
+        An epsilon to contradict.
+    curve
+        Whether p-values over a range of epsilons are wanted.
+    independent
+        Whether the caller states independent channels of the bits.
+
+    Raises
+    ------
+    BadValue
+        If a curve is asked of one trade-off function, or the method applies to no r.
     """
     family = nulls if isinstance(nulls, Family) else None
     declared = len(runs)

@@ -67,6 +67,22 @@ def release(
 
     ``seed`` breaks ties at the cut at random: by position they would leak the bits where the rows
     are ordered by bit.
+
+    Parameters
+    ----------
+    bits, guesses
+        (n,) of 0 and 1.
+    scores
+        (n,) confidence in each guess.
+    r
+        Number of guesses to release, fixed before they were seen.
+    seed
+        Of the ties at the cut.
+
+    Raises
+    ------
+    BadValue
+        For the first value that is not legal, or if fewer than r guesses are offered.
     """
     bits = np.asarray(bits)
     guesses = np.asarray(guesses)
@@ -172,6 +188,15 @@ def log_beta_average(
     The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are
     halved until the integrand changes little within each. Negligible panels are omitted: the two
     factors are monotone and log-concave.
+
+    Parameters
+    ----------
+    log_value
+        ln of the integrand at masses (k,) in (0, 1).
+    n, r
+        Bits and released guesses, r < n.
+    breaks
+        Masses at which the integrand is not smooth.
     """
     peak = np.log((r + 1) / (n - r))
     scale = np.sqrt(1 / (r + 1) + 1 / (n - r))

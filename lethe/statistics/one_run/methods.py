@@ -87,7 +87,10 @@ CHUNK = 64  # ranks integrated together, with the number of panels that the wide
 
 
 def exact(counts: Counts, channel: Channel) -> float:
-    """ln P(at most the observed errors) under the product of ``channel``."""
+    """ln P(at most the observed errors) under the product of ``channel``.
+
+    The integral over the order statistic at the cut; see the text of this file.
+    """
     n, r, u = counts.n, counts.r, counts.errors
     if u == r:
         return 0.0
@@ -123,7 +126,15 @@ def chernoff(counts: Counts, channel: Channel) -> float:
 
 
 def chernoff_bound(u: int, rates: np.ndarray, weights: np.ndarray) -> float:
-    """ln of Chernoff's bound on P(sum of independent errors <= u)."""
+    """ln of Chernoff's bound on P(sum of independent errors <= u).
+
+    Parameters
+    ----------
+    u
+        Observed number of errors.
+    rates, weights
+        (k,) error probabilities, and how many ranks have each.
+    """
     if u == 0:
         return float(weights @ np.log1p(-rates))
     if u >= weights @ rates:
@@ -278,7 +289,17 @@ LOOK_AHEAD = 64  # steps between two checks of whether the recursion can still r
 
 
 def steinke(counts: Counts, epsilon: float, delta: float) -> float:
-    """ln of the bound P of Theorem 5.2 at the observed number of right guesses."""
+    """ln of the bound P of Theorem 5.2 at the observed number of right guesses.
+
+    Parameters
+    ----------
+    counts
+        Of the run.
+    epsilon, delta
+        The null (epsilon, delta)-DP.
+
+    Source: Steinke, Nasr and Jagielski (2023), Theorem 5.2.
+    """
     n, r, v = counts.n, counts.r, counts.correct
     if v == 0:
         return 0.0
@@ -306,7 +327,19 @@ def mahloujifar(counts: Counts, channel: Channel) -> float:
 
 
 def rejects(counts: Counts, channel: Channel, log_tau: float) -> bool:
-    """Whether P(U <= errors) cannot be as large as e^log_tau."""
+    """Whether P(U <= errors) cannot be as large as e^log_tau.
+
+    Parameters
+    ----------
+    counts
+        Of the run.
+    channel
+        The null of each bit.
+    log_tau
+        ln of a level.
+
+    Source: Mahloujifar, Melis and Chaudhuri (2024).
+    """
     n, r, v = counts.n, counts.r, counts.correct
     least_errors = channel.least_errors
     limit = r / n

@@ -123,6 +123,11 @@ def from_tradeoff(alpha: np.ndarray, beta: np.ndarray) -> Tradeoff:
     Between two points a convex curve lies below their chord and above the extensions of the
     neighbouring chords, whose convex hull is the null for the p-value. Points through which no
     convex curve under 1 - alpha passes are refused.
+
+    Raises
+    ------
+    BadValue
+        For the first point that no such curve has.
     """
     alpha = np.asarray(alpha, dtype=np.float64)
     beta = np.asarray(beta, dtype=np.float64)
@@ -239,6 +244,15 @@ def from_losses(
 ) -> Atoms:
     """The pair behind two discretised privacy loss distributions: the positive losses of each side
     determine the outcomes that favour that side; the remaining mass carries no information.
+
+    Parameters
+    ----------
+    loss_in, loss_out
+        (k,) privacy losses, with the canary and without.
+    in_, out
+        (k,) their probabilities.
+    infinite_in, infinite_out
+        Probabilities of an infinite loss.
     """
     positive_in, positive_out = loss_in > 0, loss_out > 0
     mass_in, mass_out = in_[positive_in], out[positive_out]
