@@ -238,7 +238,19 @@ app = typer.Typer(
 )
 
 
-class LazyPipelineCommand(TyperCommand):
+class _OfThisFolder:
+    """What the command of a pipeline folder does once it is called: the folder's own command takes over."""
+
+    name: str | None
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
+    ) -> Typers:
+        command = _command_of_this_folder(self.name or "")
+        return command.make_context(info_name, args, parent, **extra)
+
+
+class LazyPipelineCommand(_OfThisFolder, TyperCommand):
     """A command of a pipeline folder: its name and summary now, the folder's code once the command is called."""
 
     def __init__(self, name: str, described: InAPipeline):
@@ -250,14 +262,8 @@ class LazyPipelineCommand(TyperCommand):
             rich_markup_mode="markdown",
         )
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
-    ) -> Typers:
-        command = _command_of_this_folder(self.name or "")
-        return command.make_context(info_name, args, parent, **extra)
 
-
-class LazyPipelineGroup(TyperGroup):
+class LazyPipelineGroup(_OfThisFolder, TyperGroup):
     """A group of commands of a pipeline folder, which is imported once the group is called or its commands are read."""
 
     def __init__(self, name: str, described: InAPipeline):
@@ -267,12 +273,6 @@ class LazyPipelineGroup(TyperGroup):
             rich_help_panel=described.panel,
             rich_markup_mode="markdown",
         )
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Typers = None, **extra: Typers
-    ) -> Typers:
-        command = _command_of_this_folder(self.name or "")
-        return command.make_context(info_name, args, parent, **extra)
 
     def get_command(self, ctx: Typers, cmd_name: str) -> Typers:
         return _command_of_this_folder(self.name or "").get_command(ctx, cmd_name)

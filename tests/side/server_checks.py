@@ -16,10 +16,17 @@ import pytest
 from tests.flows.faults import answers, free_port
 from tests.flows.miniature import Repository, make, wait_until
 
-BINARIES = shutil.which("initdb") and Path(shutil.which("initdb")).resolve().parent
-BINARIES = BINARIES or next(
-    map(Path, sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)), None
-)
+
+def _binaries() -> Path | None:
+    """The folder of PostgreSQL's programs: that of the path, else the newest that Debian installed; None without one."""
+    on_path = shutil.which("initdb")
+    if on_path:
+        return Path(on_path).resolve().parent
+    installed = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    return Path(installed[0]) if installed else None
+
+
+BINARIES = _binaries()
 
 
 @pytest.fixture(scope="module")
