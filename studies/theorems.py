@@ -90,10 +90,10 @@ def moment_bounds() -> Values:
             bounds = paper_bounds(
                 draw(np.random.default_rng([SEED, n]), (RUNS, n)), ALPHA, np.array([0.5])
             )
-            below = np.count_nonzero(bounds.m_mu < mean - 1e-9)
-            above = np.count_nonzero(bounds.m_mu_lower > mean + 1e-9)
+            below = int(np.count_nonzero(bounds.m_mu < mean - 1e-9))
+            above = int(np.count_nonzero(bounds.m_mu_lower > mean + 1e-9))
             mean_misses = max(mean_misses, below + above)
-            sd_misses = max(sd_misses, np.count_nonzero(bounds.m_sigma < sd - 1e-9))
+            sd_misses = max(sd_misses, int(np.count_nonzero(bounds.m_sigma < sd - 1e-9)))
     return {
         "alpha": ALPHA,
         "runs": RUNS,
@@ -145,7 +145,7 @@ def optimal_decoder() -> Values:
     n = 1_000_000
     bits = rng.integers(0, 2, n)
     outputs = bits * MU + rng.standard_normal(n)
-    optimal = _share(np.count_nonzero((outputs > MU / 2) != bits), n)
+    optimal = _share(int(np.count_nonzero((outputs > MU / 2) != bits)), n)
     others = []
     for threshold in np.concatenate([np.linspace(-3, 0.3, 20), np.linspace(0.7, 4, 20)]):
         others.append((ndtr(-threshold) + ndtr(threshold - MU)) / 2)
@@ -284,8 +284,9 @@ def _by_heart(splits: Sequence[Split], rng: np.random.Generator) -> float:
             first_known = known.argmax(axis=1)
             answer = answers[np.arange(RUNS), first_known]
             accepted.append(answer & is_known)
-        halves.append([signed_advantage(*accepted)])
-    return swap_advantage(*halves).value
+        halves.append(np.array([signed_advantage(*accepted)]))
+    original, swapped = halves
+    return swap_advantage(original, swapped).value
 
 
 def rejection_regions() -> Values:

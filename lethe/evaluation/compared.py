@@ -154,7 +154,9 @@ def outcome(row: Result) -> str:
 
 
 def _numbers(row: Result) -> list[object]:
-    ends = [end.rounded(4) for end in row.ends] or ["", ""]
+    ends: list[object] = [end.rounded(4) for end in row.ends]
+    if not ends:
+        ends = ["", ""]
     return [row.estimate, *ends]
 
 
