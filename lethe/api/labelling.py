@@ -70,7 +70,9 @@ class LabelledBounds(Measurement):
             if row.quantity != "mass":
                 continue
             leak = leak_of_item.get(row.item)
-            lower, upper = leak.ends if leak is not None and leak.ends else (None, None)
+            lower, upper = None, None
+            if leak is not None:
+                lower, upper = leak.lower_bound, leak.upper_bound
             questions.append((row.item, row.estimate, lower, upper))
         return questions
 
