@@ -25,6 +25,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "one-run-figures": "one_run_figures",
     "seeds": "seeds",
     "theorems": "theorems",
+    "papers": "papers",
 }
 # An experiment becomes a git reference, a sweep a folder.
 EXPERIMENT, SWEEP = (

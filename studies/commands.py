@@ -250,6 +250,30 @@ def theorems(
         print_json(results)
 
 
+def papers(
+    write: Annotated[
+        Path | None, typer.Option(help="Write the page here, as docs/papers.md.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say of each table, figure, theorem and claim of the four papers whether it holds here, from studies/outcomes.
+
+    Example: `lethe study papers --write docs/papers.md`
+    """
+    from lethe.io.files import write_text
+    from studies.papers import as_json as as_plain
+    from studies.papers import page, read
+
+    tables = read()
+    text = page(tables)
+    if write:
+        write_text(write, text)
+    if as_json:
+        print_json(as_plain(tables))
+    elif not write:
+        typer.echo(text)
+
+
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Number of seeds: 0 to COUNT - 1.")] = 5,
     set_: Changes = None,

@@ -1,0 +1,212 @@
+"""docs/papers.md: what of the four papers holds here, a row per table, figure, theorem and claim.
+
+The rows are in papers.yaml. A row with an outcome file has a rule, and its word is computed from both:
+nobody writes it. A rule is a list of comparisons of numbers of the outcome. A number may have two ends;
+a comparison holds, or is contradicted, where that is so at all values between the ends.
+"""
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from scipy import stats
+
+from lethe.errors import BadFile
+from lethe.io.files import Json
+from lethe.io.yaml import read_yaml
+from studies import outcome
+
+ROWS = Path(__file__).with_name("papers.yaml")
+Word = Literal["does not hold here", "not decided", "holds", "not run"]
+WORDS: tuple[Word, ...] = get_args(Word)  # failures first
+OPERATORS = {"<=": operator.le, ">=": operator.ge}
+ENDS = (("smallest", "largest"), ("min", "max"), ("ci_low", "ci_high"))
+VALUES = ("mean", "quality")  # the keys of an estimate beside its ends
+LEVEL = 0.95  # of the interval of a share of runs
+HEAD = ("what", "claim", "paper", "here", "scale", "word", "command")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value of an outcome with the ends of its range or interval; both are the value where it has none."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        shown = _shown(self.value)
+        if self.low == self.high:
+            return shown
+        return f"{shown} ({_shown(self.low)} to {_shown(self.high)})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One item of a paper. ``here`` are our numbers; ``source`` names the outcome file or the command to run."""
+
+    item: str
+    claim: str
+    paper: str
+    here: str
+    scale: str
+    word: Word
+    source: str
+
+    def as_json(self) -> dict[str, Json]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of one paper, failures first."""
+
+    title: str
+    rows: list[Row]
+
+
+def read(rows: Path = ROWS, outcomes: Path = outcome.FOLDER) -> list[Table]:
+    """Return the table of each paper; `BadFile` where a row claims something without an outcome."""
+    tables = []
+    for paper in read_yaml(rows)["papers"]:  # type: ignore[attr-defined]
+        of_paper = [_row(entry, rows, outcomes) for entry in paper["rows"]]
+        of_paper.sort(key=lambda row: WORDS.index(row.word))
+        tables.append(Table(paper["title"], of_paper))
+    return tables
+
+
+def as_json(tables: Sequence[Table]) -> list[Json]:
+    return [
+        {"title": table.title, "rows": [row.as_json() for row in table.rows]} for table in tables
+    ]
+
+
+def _row(entry: Mapping[str, Json], rows: Path, outcomes: Path) -> Row:
+    item = entry["item"]
+    common = {"item": item, "claim": entry["claim"], "paper": str(entry.get("paper", ""))}
+    if "outcome" not in entry:
+        if "rule" in entry or "ours" in entry:
+            raise BadFile(rows, f"{item} has numbers and no outcome", "Name its file in outcomes/.")
+        if "needs" not in entry:
+            raise BadFile(rows, f"{item} has no outcome and no needs", "Say what it needs.")
+        command = entry.get("command", "")
+        source = f"`{command}`" if command else ""
+        return Row(
+            **common, here="", scale=f"needs {entry['needs']}", word="not run", source=source
+        )
+
+    path = outcomes / f"{entry['outcome']}.json"
+    if not path.is_file():
+        raise BadFile(rows, f"{item} names an outcome that is not there: {path.name}")
+    document = outcome.read(path)
+    if not entry.get("rule"):
+        raise BadFile(
+            rows, f"{item} has an outcome and no rule", "Write comparisons of its numbers."
+        )
+    if "{" not in entry["ours"]:
+        raise BadFile(rows, f"{item} shows no number of its outcome", "Name one in braces.")
+    word = _word([_compared(comparison, document) for comparison in entry["rule"]])
+    here = re.sub(r"\{([^{}]+)\}", lambda found: str(number(document, found[1])), entry["ours"])
+    name = entry["outcome"]
+    source = (
+        f"`{document['command']}`, {document['date']}: [{name}](../studies/outcomes/{name}.json)"
+    )
+    return Row(**common, here=here, scale=entry.get("scale", ""), word=word, source=source)
+
+
+def _word(compared: Sequence[bool | None]) -> Word:
+    if False in compared:
+        return "does not hold here"
+    if None in compared:
+        return "not decided"
+    return "holds"
+
+
+def _compared(comparison: Sequence[Json], document: Mapping[str, Json]) -> bool | None:
+    """Whether [left, operator, right, factor of right] is so at all values; None where only at some."""
+    left, sign, right, *factors = comparison
+    factor = factors[0] if factors else 1.0
+    first = number(document, left)
+    second = number(document, right)
+    ends = []
+    for a in (first.low, first.high):
+        for b in (second.low, second.high):
+            ends.append(OPERATORS[sign](a, factor * b))
+    if len(set(ends)) > 1:
+        return None
+    return ends[0]
+
+
+def number(document: Mapping[str, Json], path: Json) -> Number:
+    """Return the number at ``path`` of an outcome's values.
+
+    A path is keys with slashes between; of a list, ``key=value,key=value`` takes the object that has them.
+    ``PATH|2000`` is a share of 2,000 runs, and gets its Clopper-Pearson interval. A number is itself.
+    """
+    if not isinstance(path, str):
+        return Number(path, path, path)
+    keys, _, runs = path.partition("|")
+    value: Json = document["values"]
+    for key in keys.split("/"):
+        value = _item(value, key, document, path)
+    if runs:
+        ends = stats.binomtest(round(value * int(runs)), int(runs)).proportion_ci(LEVEL)
+        return Number(value, float(ends.low), float(ends.high))
+    if not isinstance(value, Mapping):
+        return Number(value, value, value)
+    middle = next((value[key] for key in VALUES if key in value), None)
+    if middle is None:
+        raise BadFile(f"{document['name']}.json", f"has no number at {path}", "Correct the row.")
+    if "sd" in value:
+        return Number(middle, middle - value["sd"], middle + value["sd"])
+    for low, high in ENDS:
+        if value.get(low) is not None:
+            return Number(middle, value[low], value[high])
+    return Number(middle, middle, middle)
+
+
+def _item(value: Json, key: str, document: Mapping[str, Json], path: str) -> Json:
+    if isinstance(value, list):
+        wanted = dict(re.findall(r"(\w+)=(.+?)(?=,\w+=|$)", key))
+        for item in value:
+            if all(f"{item[name]}" == text for name, text in wanted.items()):
+                return item
+    elif isinstance(value, Mapping) and key in value:
+        return value[key]
+    raise BadFile(f"{document['name']}.json", f"has no {path}", "Correct the row in papers.yaml.")
+
+
+def page(tables: Sequence[Table]) -> str:
+    """Return docs/papers.md."""
+    counts = [
+        len([row for table in tables for row in table.rows if row.word == word]) for word in WORDS
+    ]
+    total = ", ".join(f"{count} *{word}*" for count, word in zip(counts, WORDS, strict=True))
+    parts = [
+        "# What of the papers holds here",
+        f"{sum(counts)} tables, figures, theorems and claims of four papers: {total}. Failures stand first in "
+        "each table, and what was not run last.",
+        "`lethe study papers --write docs/papers.md` writes this page from the rows in `studies/papers.yaml` and the "
+        "outcome files in `studies/outcomes`. An outcome file names its command, commit, seeds and date, and is "
+        "committed whatever it says. The word of a row is computed from the outcome and the row's rule: *holds* if "
+        "each comparison is true at all values between the ends in brackets, *does not hold here* if one is false "
+        "at all of them, else *not decided*. Ends in brackets are the smallest and the largest of the runs, the mean "
+        "plus and minus a standard deviation, or a 95% interval of a share of runs. *Here* is about the scale of the "
+        "row, never about the paper's. Every command of this page needs: a clone, and minutes to days.",
+    ]
+    for table in tables:
+        lines = [f"## {table.title}", "", " | ".join(HEAD), "|".join(["---"] * len(HEAD))]
+        for row in table.rows:
+            cells = (row.item, row.claim, row.paper, row.here, row.scale, row.word, row.source)
+            lines.append(" | ".join(cell.replace("|", "\\|") for cell in cells))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(value: float) -> str:
+    if value == 0 or 0.001 <= abs(value) < 1000:
+        return f"{value:.3g}"
+    return f"{value:.2g}"
