@@ -38,6 +38,8 @@ def repository(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SECRETS.items():
             patch.setenv(name, value)
+        for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+            patch.delenv(name)  # of other tests of this process, whose server the run would take
         done = run(folder, "lethe", "run")
     assert "data/report/index.html" in done.stdout + done.stderr
     (folder.parent / "printed").write_text(done.stdout + done.stderr)
