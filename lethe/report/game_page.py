@@ -26,8 +26,10 @@ LEAKAGE = {"leakage_pooled_bound": "bound on leaks", "leakage_worst_bound": "bou
 
 
 def page(name: str, result: GameResult) -> str:
+    """The page of a game under a name; it needs no network."""
     environment = templates(at_budget)
     environment.globals.update(interval=_interval, leak_guarantee=leak_guarantee)
+    leaks = [method.leakage for method in result.methods.values() if method.leakage]
     return environment.get_template("game.html").render(
         title=f"game {name}",
         name=name,
@@ -35,9 +37,7 @@ def page(name: str, result: GameResult) -> str:
         labels={method: label(result.defenders, method) for method in result.methods},
         attacks=list(next(iter(result.methods.values())).quality.by_attack),
         trends=trends(result),
-        of_leaks=leak_columns(
-            [method.leakage for method in result.methods.values() if method.leakage]
-        ),
+        of_leaks=leak_columns(leaks),
         qualities=qualities(result),
         stability=stability(result),
     )
@@ -47,28 +47,38 @@ def summary(facts: dict[str, Json]) -> dict[str, Json]:
     """What the main report shows of a game; a headline without methods is shown as it is."""
     if "methods" not in facts:
         return facts
-    methods, performs = facts["methods"], facts["performs"]
+    shown: dict[str, Json] = {}
+    for part in PARTS:
+        shown[f"{part} set"] = f"{count(facts[f'{part}_points'])} {facts['unit']}"
+    shown["swapped pairs"] = facts["pairs"]
+    shown["models per split"] = facts["seeds"]
+
+    methods = facts["methods"]
     defenders = {name: row["defender"] for name, row in methods.items()}
-    shown = {
-        label(defenders, name): {
-            "Q": number(row["quality"]),
-            "interval": _interval(Quality.interval(row["ci_low"], row["ci_high"], facts["alpha"])),
-            "strongest attack": row["attack"],
-            f"{performs}, test": number(row[f"{performs}_test".replace(" ", "_")]),
-            "1 - attack AUC": number(row["mia_score"]),
-            **{name: number(row[key], 3, "upper") for key, name in LEAKAGE.items() if key in row},
-        }
-        for name, row in methods.items()
+    shown["unlearning quality"] = {
+        label(defenders, name): _summary_of_method(row, facts) for name, row in methods.items()
     }
-    return {
-        **{f"{part} set": f"{count(facts[f'{part}_points'])} {facts['unit']}" for part in PARTS},
-        "swapped pairs": facts["pairs"],
-        "models per split": facts["seeds"],
-        "unlearning quality": shown,
-        "trends of the paper": [
-            {"claim": trend["claim"], "held": trend["held"]} for trend in facts["trends"]
-        ],
+    trends_of_paper = []
+    for trend in facts["trends"]:
+        trends_of_paper.append({"claim": trend["claim"], "held": trend["held"]})
+    shown["trends of the paper"] = trends_of_paper
+    return shown
+
+
+def _summary_of_method(row: dict[str, Json], facts: dict[str, Json]) -> dict[str, Json]:
+    performs = facts["performs"]
+    interval = Quality.interval(row["ci_low"], row["ci_high"], facts["alpha"])
+    cells = {
+        "Q": number(row["quality"]),
+        "interval": _interval(interval),
+        "strongest attack": row["attack"],
+        f"{performs}, test": number(row[f"{performs}_test".replace(" ", "_")]),
+        "1 - attack AUC": number(row["mia_score"]),
     }
+    for key, head in LEAKAGE.items():
+        if key in row:
+            cells[head] = number(row[key], 3, "upper")
+    return cells
 
 
 def _interval(ends: tuple[Bound, Bound] | None) -> str:
@@ -89,15 +99,21 @@ def leak_columns(leaks: Sequence[Mapping[str, Json]]) -> list[tuple[str, str, Si
         ("pooled_bound", "bound on leaks", "upper"),
         ("worst_bound", "bound, worst question", "upper"),
     ]
-    return [one for one in columns if any(own[one[0]] is not None for own in leaks)]
+    shown = []
+    for column in columns:
+        key = column[0]
+        if any(leakage[key] is not None for leakage in leaks):
+            shown.append(column)
+    return shown
 
 
 def leak_guarantee(leakage: Mapping[str, Json], key: str) -> str:
     """How a bound on the leaks holds, the same for every method; empty where it has no guarantee."""
-    guarantee = leakage["guarantees"][key]
-    return guarantee and Bound.from_dict({**guarantee, "value": leakage[key]}).guarantee(
-        "the forget questions"
-    )
+    facts = leakage["guarantees"][key]
+    if not facts:
+        return ""
+    bound = Bound.from_dict({**facts, "value": leakage[key]})
+    return bound.guarantee("the forget questions")
 
 
 def qualities(result: GameResult) -> Markup:
@@ -106,33 +122,27 @@ def qualities(result: GameResult) -> Markup:
         for row, method in enumerate(reversed(result.methods.values())):
             quality = method.quality
             if quality.ci_low is not None and quality.ci_high is not None:
-                axes.plot(
-                    [quality.ci_low, quality.ci_high],
-                    [row, row],
-                    color=svg.ACCENT,
-                    alpha=0.35,
-                    linewidth=5,
-                )
+                ends = [quality.ci_low, quality.ci_high]
+                axes.plot(ends, [row, row], color=svg.ACCENT, alpha=0.35, linewidth=5)
             axes.plot([quality.value], [row], "o", color=svg.ACCENT, markersize=5)
         axes.set_xlim(0, 1.02)
-        return svg.inline(
-            figure, "qualities", "Unlearning quality of each method with its interval"
-        )
+        description = "Unlearning quality of each method with its interval"
+        return svg.inline(figure, "qualities", description)
 
 
 def stability(result: GameResult) -> list[Markup]:
     """Figure 2: quality by data set size and by repetition; none for a single game."""
     if result.figure is None:
         return []
-    sizes = {
-        method: [column[method] for column in result.figure.points.values()]
-        for method in result.methods
-    }
+    quality_by_size = {}
+    for method in result.methods:
+        quality_by_size[method] = [column[method] for column in result.figure.points.values()]
+    of_pairs = result.figure.repeats
+    by_size = "Unlearning quality by data set size"
+    by_pair = "Unlearning quality of each swapped pair"
     return [
-        _strips("by-points", "Unlearning quality by data set size", sizes, result, 14),
-        _strips(
-            "by-repeat", "Unlearning quality of each swapped pair", result.figure.repeats, result, 0
-        ),
+        _strips("by-points", by_size, quality_by_size, result, growth=14),
+        _strips("by-repeat", by_pair, of_pairs, result, growth=0),
     ]
 
 
@@ -150,9 +160,8 @@ def _strips(
 def _rows(width: float, result: GameResult, methods: Mapping[str, object]) -> tuple[Figure, Axes]:
     """An empty figure of qualities with a row per method, the first on top."""
     figure, axes = svg.canvas(width, 0.7 + 0.2 * len(methods), LABELS)
-    axes.set_yticks(
-        range(len(methods)), [label(result.defenders, method) for method in reversed(list(methods))]
-    )
+    names = [label(result.defenders, method) for method in reversed(list(methods))]
+    axes.set_yticks(range(len(methods)), names)
     axes.set_ylim(-0.6, len(methods) - 0.4)
     axes.set_xlabel("unlearning quality Q")
     return figure, axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,46 +34,54 @@ class MethodSeeds:
 
     def spread(self, key: str) -> tuple[float, float, float] | None:
         """The mean, the least and the greatest value; None where one of the models has no value."""
-        values = [float(value) for model in self.models if (value := model.value(key)) is not None]
-        return (
-            (fmean(values), min(values), max(values)) if len(values) == len(self.models) else None
-        )
+        values = []
+        for model in self.models:
+            value = model.value(key)
+            if value is None:
+                return None
+            values.append(float(value))
+        return fmean(values), min(values), max(values)
 
     def cell(self, key: str, side: Side | None) -> str:
-        mean, least, greatest = (number(one, side=side) for one in self.spread(key) or (None,) * 3)
+        """The mean, and the least and the greatest value where they differ, each rounded to its side."""
+        spread = self.spread(key)
+        if spread is None:
+            return number(None)
+        mean, least, greatest = (number(value, side=side) for value in spread)
         return mean if least == greatest else f"{mean} ({least} to {greatest})"
 
 
 def spreads(run: Run) -> list[MethodSeeds]:
     """The methods of a run, if at least one of them was trained with several seeds; otherwise an empty list."""
-    groups: dict[str, list[Model]] = {}
-    titles: dict[str, str] = {}
+    groups: dict[str, MethodSeeds] = {}
     for model in run.subjects:
-        if model.method and model.adaptive_threshold is None:
-            method = run.methods[model.method]
-            own = repr(method.model_copy(update={"seed": None}))
-            groups.setdefault(own, []).append(model)
-            titles.setdefault(own, f"{method.loss} + entropy" if method.entropy else method.loss)
-    several = any(len(models) > 1 for models in groups.values())
-    return [MethodSeeds(titles[own], models) for own, models in groups.items()] if several else []
+        if not model.method or model.adaptive_threshold is not None:
+            continue
+        method = run.methods[model.method]
+        title = f"{method.loss} + entropy" if method.entropy else method.loss
+        settings = repr(method.model_copy(update={"seed": None}))
+        groups.setdefault(settings, MethodSeeds(title, [])).models.append(model)
+    has_several = any(len(group.models) > 1 for group in groups.values())
+    return list(groups.values()) if has_several else []
 
 
 def _columns(run: Run) -> list[Column]:
     """The headlines of the models, and the other numbers that MLflow tracks."""
-    every = [
-        column
-        for _, own in columns(run, "model", [model.numbers for model in run.models])
-        for column in own
-    ]
-    keys = {name for model in run.models for name in headline(model.values)}
-    shown = {column.quantity for column in every if keys & {*column.names}}
-    return [
-        column
-        for column in every
-        if column.quantity in shown or "tracked" in column.quantity.headlines
-    ]
+    groups = columns(run, "model", [model.numbers for model in run.models])
+    all_columns = list(chain.from_iterable(members for _, members in groups))
+    headlines: set[str] = set()
+    for model in run.models:
+        headlines.update(headline(model.values))
+    in_headlines = {column.quantity for column in all_columns if headlines & {*column.names}}
+
+    shown = []
+    for column in all_columns:
+        if column.quantity in in_headlines or "tracked" in column.quantity.headlines:
+            shown.append(column)
+    return shown
 
 
+Dashes = tuple[float, float]
 SEEN = (("confidence", "confidence"), ("entropy", "entropy, nats"))
 REFERENCES = (("base", WARM, (4, 1.5)), ("retrain", MUTED, (1, 1.2)))
 SPLITS = (("forget", ACCENT), ("retain", MUTED))
@@ -88,176 +96,232 @@ END = "An end of an interval holds in each run by itself,"
 ATTACK_HEAD = ("model", "before", "most", "after", "half-life", "excess over Retrain")
 
 
-def studies(run: Run) -> SimpleNamespace:
+@dataclass(frozen=True)
+class Attack:
+    """The curves of one kind of attack: a panel and a row of the table for each, and what holds for them."""
+
+    title: str
+    panels: list[Panel]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Studies:
+    """The sections on methods over seeds, on epochs, and on attacks; each is empty where the run has none."""
+
+    methods_head: list[str]
+    methods: list[list[str]]
+    methods_note: str
+    epochs: list[Panel]
+    attacks: list[Attack]
+    attack_head: Sequence[str] = ATTACK_HEAD
+
+
+def studies(run: Run) -> Studies:
     groups = spreads(run)
-    shown = [column for column in _columns(run) if any(one.spread(column.key) for one in groups)]
-    bounds = {
-        column.key: [m.bounds[column.key] for m in run.models if column.key in m.bounds]
-        for column in shown
-    }
-    sides = {key: own[0].side if own else None for key, own in bounds.items()}
-    alone = [
-        (MethodSeeds(one.name, [one]), NONE)
-        for role in ("base", "retrain")
-        if (one := run.role(role))
-    ]
-    rows = [*alone, *((one, str(len(one.models))) for one in groups)] if groups else []
-    guarantees = dict.fromkeys(f"{END} {own[0].guarantee()}." for own in bounds.values() if own)
-    return SimpleNamespace(
+    shown = []
+    for column in _columns(run):
+        if any(group.spread(column.key) for group in groups):
+            shown.append(column)
+    bound_of_key = {column.key: _first_bound(run, column.key) for column in shown}
+
+    rows = []
+    for group, seeds in _rows_of_methods(run, groups):
+        cells = []
+        for key, bound in bound_of_key.items():
+            cells.append(group.cell(key, bound.side if bound else None))
+        rows.append([group.title, seeds, *cells])
+    guarantees = [f"{END} {bound.guarantee()}." for bound in bound_of_key.values() if bound]
+    epochs: list[Panel] = []
+    for title, records in _watched(run, groups).items():
+        epochs += _epochs(title, records)
+    return Studies(
         methods_head=["method", "seeds", *(f"{column.group}: {column.head}" for column in shown)],
-        methods=[
-            [one.title, seeds, *(one.cell(key, side) for key, side in sides.items())]
-            for one, seeds in rows
-        ],
-        methods_note=" ".join([METHODS_NOTE, *guarantees]),
-        epochs=[
-            panel
-            for title, seeds in _watched(run, groups).items()
-            for panel in _epochs(title, seeds)
-        ],
+        methods=rows,
+        methods_note=" ".join([METHODS_NOTE, *dict.fromkeys(guarantees)]),
+        epochs=epochs,
         attacks=_attacks(run),
-        attack_head=ATTACK_HEAD,
     )
+
+
+def _first_bound(run: Run, key: str) -> Bound | None:
+    for model in run.models:
+        if key in model.bounds:
+            return model.bounds[key]
+    return None
+
+
+def _rows_of_methods(run: Run, groups: list[MethodSeeds]) -> list[tuple[MethodSeeds, str]]:
+    """Base, Retrain and the methods, each with its number of seeds in words; empty without methods."""
+    if not groups:
+        return []
+    rows = []
+    for role in ("base", "retrain"):
+        reference = run.role(role)
+        if reference:
+            rows.append((MethodSeeds(reference.name, [reference]), NONE))
+    for group in groups:
+        rows.append((group, str(len(group.models))))
+    return rows
 
 
 def _watched(run: Run, methods: Sequence[MethodSeeds]) -> dict[str, list[Records]]:
     """What was observed by epoch: the seeds of one method together, any other model by itself."""
-    groups: dict[str, list[Records]] = {}
-    together = set()
-    for one in methods:
-        names = [
-            model.method for model in one.models if model.method and model.method in run.epochs
-        ]
-        if names:
-            together.update(names)
-            title = one.title if len(names) > 1 and one.title not in groups else names[0]
-            groups[title] = [run.epochs[name] for name in names]
-    return groups | {
-        name: [records] for name, records in run.epochs.items() if name not in together
-    }
+    records_of_title: dict[str, list[Records]] = {}
+    together: set[str] = set()
+    for group in methods:
+        methods_of_models = [model.method for model in group.models]
+        names = [name for name in methods_of_models if name and name in run.epochs]
+        if not names:
+            continue
+        together.update(names)
+        has_own_title = len(names) > 1 and group.title not in records_of_title
+        title = group.title if has_own_title else names[0]
+        records_of_title[title] = [run.epochs[name] for name in names]
+    for name, records in run.epochs.items():
+        if name not in together:
+            records_of_title[name] = [records]
+    return records_of_title
 
 
 def _epochs(title: str, seeds: Sequence[Records]) -> Iterator[Panel]:
     """Confidence and entropy on both splits, before the first step (epoch 0) and after each epoch, a line per seed."""
-    of, width = ("", 1.6) if len(seeds) == 1 else (f", mean of {len(seeds)} seeds", 0.9)
+    if len(seeds) == 1:
+        averaged, width = "", 1.6
+    else:
+        averaged, width = f", mean of {len(seeds)} seeds", 0.9
     for key, words in SEEN:
-        ends = {
-            split: fmean(records[-1][f"{split}_{key}"] for records in seeds) for split, _ in SPLITS
-        }
-        values = ", ".join(f"{split} {number(end)}" for split, end in ends.items())
-        panel = Panel(f"{title}: {words}", f"at the end{of}: {values}")
+        values = []
+        for split, _ in SPLITS:
+            last = fmean(records[-1][f"{split}_{key}"] for records in seeds)
+            values.append(f"{split} {number(last)}")
+        panel = Panel(f"{title}: {words}", f"at the end{averaged}: {', '.join(values)}")
         with drawing(panel, "epochs-" + re.sub(r"[^\w-]+", "-", f"{title}-{key}")) as axes:
             for split, colour in SPLITS:
                 for records in seeds:
-                    epochs, own = zip(
-                        *((one["epoch"] + 1, one[f"{split}_{key}"]) for one in records), strict=True
-                    )
-                    axes.plot(epochs, own, color=colour, linewidth=width)
+                    epochs = [record["epoch"] + 1 for record in records]
+                    observed = [record[f"{split}_{key}"] for record in records]
+                    axes.plot(epochs, observed, color=colour, linewidth=width)
             axes.set(xlabel="epoch", ylim=(0, None))
         yield panel
 
 
-def _attacks(run: Run) -> list[SimpleNamespace]:
-    base, retrain = run.role("base"), run.role("retrain")
-    every = curves(run.attacks, base.path if base else None, retrain.path if retrain else None)
-    titles = dict.fromkeys(curve.result.title for curve in every)
-    return [
-        _attack(title, [curve for curve in every if curve.result.title == title])
-        for title in titles
-    ]
+def _attacks(run: Run) -> list[Attack]:
+    base = run.role("base")
+    retrain = run.role("retrain")
+    base_path = base.path if base else None
+    retrain_path = retrain.path if retrain else None
+    curves_of_title: dict[str, list[Curve]] = {}
+    for curve in curves(run.attacks, base_path, retrain_path):
+        curves_of_title.setdefault(curve.result.title, []).append(curve)
+    return [_attack(title, members) for title, members in curves_of_title.items()]
 
 
-def _attack(title: str, own: list[Curve]) -> SimpleNamespace:
-    beside = [
-        (curve, colour, dash)
-        for curve in own
-        for role, colour, dash in REFERENCES
-        if curve.role == role
-    ]
+def _attack(title: str, members: list[Curve]) -> Attack:
+    references = []
+    for curve in members:
+        for role, colour, dashes in REFERENCES:
+            if curve.role == role:
+                references.append((curve, colour, dashes))
+    has_subjects = len(members) > len(references)
     panels = []
-    for curve in own:
-        if curve.role != "subject" and len(own) > len(beside):
-            continue
-        panel = Panel(curve.name, plural(len({one.seed for one in curve.result.by_seed}), "seed"))
-        with drawing(panel, f"attack-{curve.name}") as axes:
-            places = range(len(curve.points))
-            for other, colour, dashes in beside:
-                if other is not curve and len(other.points) == len(curve.points):
-                    axes.plot(
-                        places,
-                        [point.mean for point in other.points],
-                        color=colour,
-                        dashes=dashes,
-                        linewidth=1.1,
-                    )
-            lower, upper = (
-                [getattr(point, side).value for point in curve.points]
-                for side in ("lower", "upper")
-            )
-            axes.fill_between(places, lower, upper, color=ACCENT, alpha=0.22, linewidth=0)
-            axes.plot(places, [point.mean for point in curve.points], color=ACCENT)
-            for seed in sorted({one.seed for one in curve.result.by_seed}):
-                means = {one.budget: one.mean for one in curve.result.by_seed if one.seed == seed}
-                marks = [means[point.budget] for point in curve.points]
-                axes.plot(places, marks, ".", color=INK, markersize=3)
-            leakage_against(axes, curve)
-        panels.append(panel)
-    return SimpleNamespace(
-        title=title, panels=panels, rows=[_row(curve) for curve in own], notes=_notes(own)
-    )
+    for curve in members:
+        if curve.role == "subject" or not has_subjects:
+            panels.append(_attack_panel(curve, references))
+    rows = [_row(curve) for curve in members]
+    return Attack(title, panels, rows, _notes(members))
+
+
+def _attack_panel(curve: Curve, references: Sequence[tuple[Curve, str, Dashes]]) -> Panel:
+    """A curve with its band and the mean of each seed, and the references of equal length."""
+    means_of_seed: dict[int, dict[float, float]] = {}
+    for point in curve.result.by_seed:
+        means_of_seed.setdefault(point.seed, {})[point.budget] = point.mean
+    panel = Panel(curve.name, plural(len(means_of_seed), "seed"))
+    with drawing(panel, f"attack-{curve.name}") as axes:
+        places = range(len(curve.points))
+        for other, colour, dashes in references:
+            if other is not curve and len(other.points) == len(curve.points):
+                means = [point.mean for point in other.points]
+                axes.plot(places, means, color=colour, dashes=dashes, linewidth=1.1)
+        lower = [point.lower.value for point in curve.points]
+        upper = [point.upper.value for point in curve.points]
+        axes.fill_between(places, lower, upper, color=ACCENT, alpha=0.22, linewidth=0)
+        axes.plot(places, [point.mean for point in curve.points], color=ACCENT)
+        for seed in sorted(means_of_seed):
+            marks = [means_of_seed[seed][point.budget] for point in curve.points]
+            axes.plot(places, marks, ".", color=INK, markersize=3)
+        leakage_against(axes, curve)
+    return panel
 
 
 def leakage_against(axes: Axes, curve: Curve) -> None:
     """Set the scales and ticks of a panel: leakage on a scale that shows one in a thousand, budgets in equal steps."""
-    axes.set_yscale(
-        "function", functions=(lambda share: np.maximum(share, 0) ** 0.25, lambda root: root**4)
-    )
+    axes.set_yscale("function", functions=(_fourth_root, lambda root: root**4))
     axes.set(ylim=(0, 1.05), xlabel=curve.result.budget)
     axes.set_yticks(SHARES, [f"{share:g}" for share in SHARES])
     axes.minorticks_off()
     axes.set_xticks(range(len(curve.points)), [f"{point.budget:g}" for point in curve.points])
 
 
+def _fourth_root(share: np.ndarray) -> np.ndarray:
+    return np.maximum(share, 0) ** 0.25
+
+
 def _row(curve: Curve) -> list[str]:
     most = max(curve.points, key=lambda point: point.mean)
-    excess = next((one for one in curve.excess if one.budget == most.budget), None)
-    half, life = curve.half_life, NONE
-    if half:
-        estimate, *ends = (
-            "not reached" if one is None else f"{one:g}"
-            for one in (half.estimate, half.earliest, half.latest)
-        )
-        life = "not reached" if half.earliest is None else f"{estimate} ({' to '.join(ends)})"
+    excess_there = NONE
+    for excess in curve.excess:
+        if excess.budget == most.budget:
+            excess_there = _within(excess.estimate, excess.lower, excess.upper)
+            break
     return [
         curve.name,
         number(curve.points[0].mean, DECIMALS),
         _within(most.mean, most.lower, most.upper),
         f"{most.budget:g}",
-        life,
-        _within(excess.estimate, excess.lower, excess.upper) if excess else NONE,
+        _half_life(curve),
+        excess_there,
     ]
+
+
+def _half_life(curve: Curve) -> str:
+    half_life = curve.half_life
+    if not half_life:
+        return NONE
+    if half_life.earliest is None:
+        return "not reached"
+    earliest, latest = _budget(half_life.earliest), _budget(half_life.latest)
+    return f"{_budget(half_life.estimate)} ({earliest} to {latest})"
+
+
+def _budget(budget: float | None) -> str:
+    return "not reached" if budget is None else f"{budget:g}"
 
 
 def _within(estimate: float, lower: Bound, upper: Bound) -> str:
     return f"{number(estimate, DECIMALS)} ({lower.number(DECIMALS)} to {upper.number(DECIMALS)})"
 
 
-def _notes(own: list[Curve]) -> list[str]:
-    bound = own[0].points[0].upper
-    seeds = len(own[0].result.seeds)
+def _notes(members: list[Curve]) -> list[str]:
+    """What holds for the curves of an attack, and what is not known."""
+    result = members[0].result
+    bound = members[0].points[0].upper
+    seeds = len(result.seeds)
     attacked = "the one attacked model" if seeds == 1 else f"the {seeds} attacked models"
     notes = [
-        f"{upper_first(own[0].result.budget)}; each curve's band holds at all budgets together "
+        f"{upper_first(result.budget)}; each curve's band holds at all budgets together "
         f"{bound.on('the asked questions')}, {bound.level()}, assuming {bound.assumes} ({bound.method}). "
         f"It is about {attacked} of a curve, not about the attack: another seed of the attack can bring back more."
     ]
-    if any(curve.half_life for curve in own):
-        notes.append(
-            f"The range of a half-life rests on Base's band too, and holds {level(2 * bound.alpha)}."
-        )
-    if any(curve.excess for curve in own):
-        excess = next(curve.excess[0].lower for curve in own if curve.excess)
-        notes.append(f"The excess over Retrain at all budgets holds together {excess.level()}.")
-    if not any(curve.role == "retrain" for curve in own):
+    if any(curve.half_life for curve in members):
+        two_bands = level(2 * bound.alpha)
+        notes.append(f"The range of a half-life rests on Base's band too, and holds {two_bands}.")
+    excesses = list(chain.from_iterable(curve.excess for curve in members))
+    if excesses:
+        together = excesses[0].lower.level()
+        notes.append(f"The excess over Retrain at all budgets holds together {together}.")
+    if not any(curve.role == "retrain" for curve in members):
         notes.append("Retrain was not attacked in this way, so no excess is known.")
     return notes
