@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import inspect
 import re
@@ -16,7 +17,10 @@ import lethe.text
 from lethe.text import LONGEST, named
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from types import CodeType
+
+    from jinja2 import BytecodeCache, Environment
+    from jinja2.bccache import Bucket
 
 HERE = Path(__file__).parent
 
@@ -30,6 +34,7 @@ def templates(*filters: Callable[..., object]) -> Environment:
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
+        bytecode_cache=_compiled(),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -45,6 +50,23 @@ def templates(*filters: Callable[..., object]) -> Environment:
     }  # the package's own files
     environment.globals.update({name: Markup(text) for name, text in worn.items()}, visible=visible)
     return environment
+
+
+@functools.cache
+def _compiled() -> BytecodeCache:
+    """The compiled templates of this process: compiling all of a page takes most of a second."""
+    import jinja2
+
+    code_of_template: dict[tuple[str, str], CodeType | None] = {}
+
+    class InMemory(jinja2.BytecodeCache):
+        def load_bytecode(self, bucket: Bucket) -> None:
+            bucket.code = code_of_template.get((bucket.key, bucket.checksum))
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            code_of_template[bucket.key, bucket.checksum] = bucket.code
+
+    return InMemory()
 
 
 def policy(style: str, script: str) -> str:

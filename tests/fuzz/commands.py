@@ -119,6 +119,7 @@ def fuzz(
     valid = prepared(module, place)
     found = Found()
     _check_sound(module, kind, valid, place)
+    _compile_pages()
     began = time.monotonic()
     running: list[Running] = []
     for number in progress(numbers, f"fuzz {kind}", "cases"):
@@ -191,6 +192,19 @@ def _placed(case: Case, folder: Path) -> Case:
     if case.copied is not None:
         shutil.copytree(case.copied, folder, dirs_exist_ok=True)
     return case
+
+
+def _compile_pages() -> None:
+    """Compile the templates of the report here, for the commands of all cases."""
+    import jinja2
+
+    from lethe.report.page import FILTERS
+    from lethe.report.templates import templates
+
+    environment = templates(*FILTERS)
+    for name in environment.list_templates(extensions=["html"]):
+        with contextlib.suppress(jinja2.TemplateAssertionError):  # a page with filters of its own
+            environment.get_template(name)
 
 
 def _started(
