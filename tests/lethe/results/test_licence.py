@@ -10,6 +10,7 @@ from lethe.statistics.bound import Assumes, Bound, Covers
 
 FACTS = {
     "failed_probes": ("draws",),
+    "failed_probes_of_walk": ("walk",),
     "repeated_answers": "8 of 8 rows are cached",
     "deterministic": "do_sample is false",
     "below_own_mean": ("ada",),
@@ -39,7 +40,15 @@ def test_each_fact_alone_refuses_the_licence_in_two_sentences_the_last_of_which_
     (reason,) = refusals(Source(**{fact: FACTS[fact]}))
 
     assert reason.count(". ") == 1
-    assert reason.split(". ")[1].split()[0] in ("Draw", "Give", "Name", "Say", "Label", "Let")
+    assert reason.split(". ")[1].split()[0] in (
+        "Draw",
+        "Give",
+        "Name",
+        "Say",
+        "Label",
+        "Let",
+        "Walk",
+    )
 
 
 def test_each_of_several_facts_has_a_reason_of_its_own():
