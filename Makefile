@@ -19,7 +19,7 @@ run: setup
 
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# At most ten minutes on two cores. The checks of `make lint` take one core for a minute and run beside the tests; what they
+# Some twenty minutes on two cores. The checks of `make lint` take one core for a minute and run beside the tests; what they
 # print comes at the end. A shell lets a command in the background ignore Ctrl-C, hence the trap.
 test: setup
 	$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
@@ -27,7 +27,7 @@ test: setup
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint; checks=$$?; cat .venv/lint.log; exit $$((tests > checks ? tests : checks))
 
-# The rest, at most twenty minutes: whole flows with their processes, workers, presets, studies, vLLM, Chromium.
+# The rest, some forty minutes: whole flows with their processes, workers, presets, studies, vLLM, Chromium.
 test-slow: setup
 	$(PYTEST) -m slow
 
