@@ -151,9 +151,8 @@ def bounded(
         high = np.nan_to_num(scores, nan=1.0)
         if one:
             _warn_once(CHOSEN)
-        if one or isinstance(
-            results[0], Copies
-        ):  # nothing is claimed, and the largest bound holds of anything
+        are_no_draws = one or isinstance(results[0], Copies)
+        if are_no_draws:  # nothing is claimed, and the largest bound holds of anything
             high = np.ones(len(answers))
         betting = DocumentUpper(mean_upper(high[None], alpha)[0])
         count, n = float(high.sum()), len(high)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lethe import tracking
-from lethe.io.files import Json, flat_numbers, read_json
+from lethe.io.files import Json, flat_items, flat_numbers, read_json
 
 EXPERIMENT = "lethe studies"
 
@@ -58,15 +58,9 @@ def _log(uri: str, home: Path, outcome: Path, figures: Sequence[Path]) -> str:
     return run_id
 
 
-def _flat(settings: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
+def _flat(settings: Mapping[str, Json]) -> dict[str, str]:
     """The settings as text; those of nested sections have dotted keys."""
-    flat: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = str(value)
-    return flat
+    return {key: str(value) for key, value in flat_items(settings)}
 
 
 def _keyed(values: Json) -> dict[str, Json]:

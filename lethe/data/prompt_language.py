@@ -98,8 +98,8 @@ class _Entry(Section):
         return content._replace(name=name, weight=float(self.weight), optional=self.optional)
 
     def _content(self) -> Choice:
-        """Return a choice with the entry's texts alone."""
-        raise NotImplementedError
+        """Return a choice with the entry's texts alone; an entry of no part has none."""
+        return Choice()
 
 
 class _Plain(_Entry):

@@ -296,16 +296,21 @@ def plain(value: object) -> object:
     return value
 
 
+def flat_items(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the values of a JSON object; those of nested objects have dotted keys."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat_items(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
 def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, float]:
     """The finite numbers of a JSON object; those of nested objects have dotted keys."""
     numbers: dict[str, float] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            numbers |= flat_numbers(value, f"{prefix}{key}.")
-        elif (
-            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        ):
-            numbers[prefix + key] = float(value)
+    for key, value in flat_items(values, prefix):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            numbers[key] = float(value)
     return numbers
 
 
