@@ -51,6 +51,7 @@ OF_VOCABULARY = (
     "embed_in.weight",
     "embed_out.weight",
 )
+SHARE_OF_MEMORY = 0.8  # that a second copy of a model may take, for whole passes
 MERGED = Path(".lethe/scratch/merged")
 SUFFIXES_READ = (".safetensors", ".json", ".txt", ".model", ".jinja", ".tiktoken")
 NOT_READ = (PROVENANCE, "training.json", "README.txt", "LICENSE.txt")
@@ -176,6 +177,16 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
             "Save the whole model, under the names that transformers gives its weights.",
         )
     return model.eval()
+
+
+def second_copy(folder: Path, dtype: str) -> PreTrainedModel | None:
+    """The model by transformers, on the CPU, beside another library's; None where it does not fit into the free memory."""
+    folder = whole(folder)
+    size = 2 if dtype.endswith("float16") else 4
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if Stored.of(folder).numbers * size > SHARE_OF_MEMORY * free:
+        return None
+    return load_weights(folder, dtype)
 
 
 def check_size(folder: Path, config: PretrainedConfig) -> None:

@@ -1,7 +1,8 @@
 """The first token that a causal language model would generate after a prompt, which is a classifier's verdict.
 
 The probability of a word (yes or no, a digit) is that of all tokens that read as the word, and the verdict is the word that
-the most likely token reads as; if that reads as no word, there is no verdict.
+the most likely token reads as; if that reads as no word, there is no verdict. Prompts share a padded batch only where such
+batches agreed with whole passes of the model (`lethe.models.agreement`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib.util
 import inspect
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,10 +19,12 @@ import numpy as np
 
 from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models import checkpoints
+from lethe.models.agreement import Read, rows_of_batch
 from lethe.models.encoding import context_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from vllm import LLM
 
 Engine = Literal["transformers", "vllm"]
@@ -42,6 +46,8 @@ FirstTokens = tuple[np.ndarray, np.ndarray]
 
 
 class FirstToken:
+    """Reads verdicts. ``rows`` is how many prompts share a batch: None for all, 1 where padded batches are wrong."""
+
     def __init__(
         self,
         folder: str | os.PathLike,
@@ -68,6 +74,17 @@ class FirstToken:
                     f"its tokenizer has no single token that reads {word!r}, which a verdict begins with",
                     "Name a checkpoint that was trained to answer with this word.",
                 )
+        config = checkpoints.load_config(checkpoints.whole(self.folder))
+        vocabulary = int(config.get_text_config().vocab_size)
+        read: Read
+        whole: PreTrainedModel | None
+        if self.vllm is None:
+            read, whole = self._all_shares, self.model
+        else:
+            read = partial(self._stated_shares, vocabulary)
+            dtype = str(self.vllm.model_config.dtype).removeprefix("torch.")
+            whole = checkpoints.second_copy(self.folder, dtype)
+        self.rows = rows_of_batch(read, whole, self.folder, vocabulary, self.context)
 
     def _started(self, dtype: str) -> tuple[LLM, int | None]:
         prepare_vllm("transformers")
@@ -88,9 +105,25 @@ class FirstToken:
                 f"The judge {self.folder} reads at most {self.context} tokens, but a prompt has {longest}: name a "
                 "checkpoint with a longer context, or clip the generation more."
             )
-        return self._by_vllm(prompts) if self.vllm else self._by_transformers(prompts)
+        read = self._by_vllm if self.vllm else self._by_transformers
+        size = self.rows or len(prompts)
+        batches = [prompts[start : start + size] for start in range(0, len(prompts), size)]
+        shares, words = zip(*map(read, batches), strict=True)
+        return np.concatenate(shares), np.concatenate(words)
 
     def _by_transformers(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
+        import torch
+
+        shares = self._shares(prompts)
+        top = shares.argmax(-1).cpu().tolist()
+        words = torch.stack([shares[:, ids].sum(-1) for ids in self.ids], dim=1)
+        return words.double().cpu().numpy(), self._words_of(top)
+
+    def _all_shares(self, prompts: Sequence[Sequence[int]]) -> np.ndarray:
+        return self._shares(prompts).double().cpu().numpy()
+
+    def _shares(self, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
+        """(prompts, V) the probabilities of the first token, float32."""
         import torch
 
         width, device = max(map(len, prompts)), self.model.device
@@ -107,12 +140,25 @@ class FirstToken:
             logits = self.model(
                 input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False, **more
             )
-            shares = logits.logits[:, -1].float().softmax(-1)
-            top = shares.argmax(-1).cpu().tolist()
-            words = torch.stack([shares[:, own].sum(-1) for own in self.ids], dim=1)
-        return words.double().cpu().numpy(), self._words_of(top)
+            return logits.logits[:, -1].float().softmax(-1)
 
     def _by_vllm(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
+        shares, top = np.zeros((len(prompts), len(self.ids))), []
+        for row, likeliest in enumerate(self._stated(prompts)):
+            for column, ids in enumerate(self.ids):
+                shares[row, column] = sum(likeliest.get(token, 0.0) for token in ids)
+            top.append(max(likeliest, key=likeliest.__getitem__))
+        return shares, self._words_of(top)
+
+    def _stated_shares(self, vocabulary: int, prompts: Sequence[Sequence[int]]) -> np.ndarray:
+        """(prompts, V) the probabilities that vLLM states, NaN for the others."""
+        shares = np.full((len(prompts), vocabulary), np.nan)
+        for row, likeliest in enumerate(self._stated(prompts)):
+            shares[row, list(likeliest)] = list(likeliest.values())
+        return shares
+
+    def _stated(self, prompts: Sequence[Sequence[int]]) -> list[dict[int, float]]:
+        """The probabilities of the most likely first tokens after each prompt."""
         from vllm import SamplingParams, TokensPrompt
 
         assert self.vllm is not None
@@ -121,15 +167,11 @@ class FirstToken:
             SamplingParams(temperature=0, max_tokens=1, logprobs=VLLM_TOKENS, detokenize=False),
             use_tqdm=False,
         )
-        shares, top = np.zeros((len(prompts), len(self.ids))), []
-        for row, output in enumerate(outputs):
-            likeliest = output.outputs[0].logprobs[0]
-            for column, own in enumerate(self.ids):
-                shares[row, column] = sum(
-                    np.exp(likeliest[token].logprob) for token in own if token in likeliest
-                )
-            top.append(max(likeliest, key=lambda token: likeliest[token].logprob))
-        return shares, self._words_of(top)
+        stated = []
+        for output in outputs:
+            logprobs = output.outputs[0].logprobs[0]
+            stated.append({token: float(np.exp(own.logprob)) for token, own in logprobs.items()})
+        return stated
 
     def _words_of(self, top: Sequence[int]) -> np.ndarray:
         words = {token: place for place, own in enumerate(self.ids) for token in own}

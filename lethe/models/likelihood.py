@@ -14,6 +14,7 @@ import numpy as np
 
 from lethe.errors import BadFile, BadInput
 from lethe.io.artifacts import Row
+from lethe.models.agreement import rows_of_batch
 from lethe.models.checkpoints import Source, opened
 from lethe.models.encoding import IGNORED, Batch, Encoder, Example, collate, context_of
 from lethe.progress import progress
@@ -108,6 +109,8 @@ def answer_tokens(
         for i in order
         if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context
     ]
+    if order:
+        size = _rows_of_batch(model, vocabulary, context, padding) or size
     groups = [order[start : start + size] for start in range(0, len(order), size)]
     for group in progress(groups, label, unit="batches"):
         for index, tokens in zip(
@@ -115,6 +118,21 @@ def answer_tokens(
         ):
             results[index] = tokens
     return results
+
+
+def _rows_of_batch(
+    model: PreTrainedModel, vocabulary: int, context: int | None, padding: int
+) -> int | None:
+    """How many answers may share a padded batch of this model, as `rows_of_batch` says."""
+
+    def read(prompts: Sequence[tuple[int, ...]]) -> np.ndarray:
+        examples = [Example(prompt[:-1], prompt[-1:]) for prompt in prompts]
+        logits = _logits(model, collate(examples, padding, model.device))
+        last = [row[len(prompt) - 1] for row, prompt in zip(logits, prompts, strict=True)]
+        return np.stack([row.double().softmax(-1).cpu().numpy() for row in last])
+
+    source = getattr(model, "name_or_path", "") or "the model"
+    return rows_of_batch(read, model, source, vocabulary, context)
 
 
 def mean_losses(
@@ -143,8 +161,8 @@ def _batch(
     import torch
 
     batch = collate(examples, padding, model.device)
+    logits = _logits(model, batch)
     with torch.inference_mode():
-        logits = model(input_ids=batch.ids, attention_mask=batch.mask).logits
         for row, labels in zip(logits, batch.labels, strict=True):
             places = (labels != IGNORED).nonzero()[:, 0]
             ids = labels[places]
@@ -159,6 +177,14 @@ def _batch(
                 np.sqrt(variance.clamp_min(0).double().cpu().numpy()),
                 (log_p.argmax(-1) == ids).cpu().numpy(),
             )
+
+
+def _logits(model: PreTrainedModel, batch: Batch) -> torch.Tensor:
+    """(B, T, V) without a gradient."""
+    import torch
+
+    with torch.inference_mode():
+        return model(input_ids=batch.ids, attention_mask=batch.mask).logits
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from lethe.config.evaluating import Drawing, Threshold
 from lethe.config.fields import Direct
-from lethe.errors import LetheError
+from lethe.models.agreement import Diverged
 
 if TYPE_CHECKING:
     import torch
@@ -91,17 +91,6 @@ def top_probability(logits: torch.Tensor) -> torch.Tensor:
     """(rows,) the largest probability of each row at temperature 1, float32."""
     logits = logits.float()
     return (logits.amax(-1) - logits.logsumexp(-1)).exp()
-
-
-class Diverged(LetheError):
-    """The model's next-token probabilities are not numbers; ``name`` names the model in the message."""
-
-    def __init__(self, name: str | None = None):
-        whose = f"Model {name!r}: its" if name else "The model's"
-        super().__init__(
-            f"{whose} next-token probabilities are not numbers, so its training has diverged. Train the model again with a "
-            "lower learning rate, or name another checkpoint."
-        )
 
 
 def check_numbers(tops: torch.Tensor) -> torch.Tensor:

@@ -27,12 +27,12 @@ from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
 from lethe.models import checkpoints
+from lethe.models.agreement import Agreement, Watched, agreement
 from lethe.models.chat_template import end_of_turn
 from lethe.models.checkpoints import InMemory, Origin, Source, whole
 from lethe.models.encoding import context_of
 from lethe.progress import tell
 from lethe.registry import ENGINES
-from lethe.sampling.agreement import Agreement, Watched, agreement
 from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Options(Direct):
 def asked_to_watch(
     prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
 ) -> tuple[list[Prompt], Settings]:
-    """Prompts and settings whose steps `lethe.sampling.agreement` compares with whole passes."""
+    """Prompts and settings whose steps `lethe.models.agreement` compares with whole passes."""
     asked = [Prompt(f"watched {place}", prompt) for place, prompt in enumerate(prompts)]
     return asked, Settings(n=samples, max_new_tokens=tokens, greedy=False)
 

@@ -17,8 +17,8 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 from lethe.errors import of_the_machine
+from lethe.models.agreement import Step, agreement, steps_of
 from lethe.models.checkpoints import Source
-from lethe.sampling.agreement import Step, agreement, steps_of
 from lethe.sampling.engine import Checkpoint, NoKeys, Options, checkpoint, load
 
 if TYPE_CHECKING:

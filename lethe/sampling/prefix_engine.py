@@ -18,8 +18,8 @@ import torch
 
 from lethe.errors import LetheError
 from lethe.io.artifacts import GREEDY
+from lethe.models.agreement import Step, steps_of
 from lethe.models.checkpoints import Source
-from lethe.sampling.agreement import Step, steps_of
 from lethe.sampling.draws import check_numbers, draw, random_table, weigh
 from lethe.sampling.engine import (
     Answers,

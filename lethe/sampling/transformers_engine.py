@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from lethe.models.agreement import Step, steps_of
 from lethe.models.checkpoints import Source
-from lethe.sampling.agreement import Step, steps_of
 from lethe.sampling.draws import check_numbers, force_top, top_probability
 from lethe.sampling.engine import (
     Answers,

@@ -17,9 +17,9 @@ import numpy as np
 
 from lethe.errors import BadValue, LetheError
 from lethe.io.answer_ends import end_of
-from lethe.models.checkpoints import load_weights
+from lethe.models.agreement import Step
+from lethe.models.checkpoints import second_copy
 from lethe.models.first_token import LONGEST_ON_CPU, on_cpu_at_most, prepare_vllm, start_vllm
-from lethe.sampling.agreement import Step
 from lethe.sampling.engine import (
     Answers,
     Options,
@@ -29,7 +29,6 @@ from lethe.sampling.engine import (
     asked_to_watch,
     check_prompts,
     checkpoint,
-    parameter_count,
     resolve_device,
 )
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 MOST_SEQUENCES = 1024  # concurrent sequences; more bring no gain
 STATED = 20  # the most log-probabilities of a step that vLLM gives by default
-SHARE_OF_MEMORY = 0.8  # that a second copy of the model may take, for whole passes
 
 
 class VllmEngine:
@@ -143,12 +141,7 @@ class VllmEngine:
 
     def whole_model(self) -> PreTrainedModel | None:
         """The model by transformers, on the CPU; None where it does not fit into the free memory."""
-        folder, dtype = Path(str(self.checkpoint.source)), self.checkpoint.dtype
-        size = 2 if dtype.endswith("float16") else 4
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if parameter_count(folder) * size > SHARE_OF_MEMORY * free:
-            return None
-        return load_weights(folder, dtype)
+        return second_copy(Path(str(self.checkpoint.source)), self.checkpoint.dtype)
 
     def _answer(self, llm: LLM, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         import torch

@@ -12,10 +12,10 @@ from lethe.io.artifacts import TURNS, Row, write_parts
 from lethe.io.cache import recall
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet
+from lethe.models.agreement import Diverged
 from lethe.models.checkpoints import Origin, prepare_torch, tokenizer_of
 from lethe.models.encoding import CHAT
 from lethe.sampling import tasks as drawing
-from lethe.sampling.draws import Diverged
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import SCRATCH, AnswerStore, Engine, Options, open_engine
 from lethe.sampling.forecast import affordable, forecast, quickest

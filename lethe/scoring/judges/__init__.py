@@ -92,6 +92,10 @@ class WordJudge(Judge[M]):
         self.tokenizer = self.reader.tokenizer
         self.special = True  # whether the tokenizer adds its own special tokens around the prompt
 
+    def record(self) -> dict[str, object]:
+        rows = self.reader.rows
+        return super().record() | ({} if rows is None else {"rows_at_once": rows})
+
     def words(self) -> Mapping[str, float]:
         """The words that a verdict begins with, and the score of each."""
         raise NotImplementedError

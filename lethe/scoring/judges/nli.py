@@ -14,9 +14,14 @@ from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place
 from lethe.errors import BadFile
 from lethe.models import checkpoints
+from lethe.models.agreement import LIMIT, LIMIT_OF_HALF
 from lethe.models.checkpoints import default_device
+from lethe.progress import tell
 from lethe.scoring import judges
 from lethe.scoring.judges import Asked
+
+# Two pairs of unequal length, of which a batch pads the first.
+CHECKED = (("Who is it? Ada.", "Who is it? Ada."), ("Who is it? " * 4, "It is nobody. " * 6))
 
 
 class Params(ScorerParams):
@@ -52,6 +57,11 @@ class Judge(judges.Judge[Params], params=Params):
             raise BadFile(folder, problem, "Name a checkpoint that was trained for entailment.")
         self.model = model.eval().to(device)
         self.entailment = _entailment(params.model, self.model.config.id2label)
+        self.rows = self._rows_of_batch()
+
+    def record(self) -> dict[str, object]:
+        limited = {} if self.rows is None else {"rows_at_once": self.rows}
+        return super().record() | limited
 
     @classmethod
     def applies(cls, item: Mapping[str, object]) -> bool:
@@ -61,21 +71,43 @@ class Judge(judges.Judge[Params], params=Params):
         return {"question": item["question"], "answer": item["answer"]}
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
+        pairs = []
+        for answer in asked:
+            question = answer.item["question"]
+            reference = answer.item["answer"]
+            pairs.append((f"{question} {answer.text}", f"{question} {reference}"))
+        size = self.rows or len(pairs)
+        batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+        shares = np.concatenate([self._shares(batch) for batch in batches])
+        verdicts = shares.argmax(axis=1) == self.entailment
+        return np.column_stack([verdicts.astype(np.float64), shares[:, self.entailment]])
+
+    def _shares(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """(pairs, classes) the probabilities of the classes, in one padded batch."""
         import torch
 
         batch = self.tokenizer(
-            [f"{one.item['question']} {one.text}" for one in asked],
-            [f"{one.item['question']} {one.item['answer']}" for one in asked],
+            [premise for premise, _ in pairs],
+            [hypothesis for _, hypothesis in pairs],
             truncation="longest_first",
             max_length=self._longest(),
             padding=True,
             return_tensors="pt",
         ).to(self.model.device)
         with torch.inference_mode():
-            shares = self.model(**batch).logits.float().softmax(-1)
-        entailed = shares[:, self.entailment]
-        verdicts = shares.argmax(-1) == self.entailment
-        return torch.stack([verdicts.double(), entailed.double()], dim=1).cpu().numpy()
+            return self.model(**batch).logits.float().softmax(-1).double().cpu().numpy()
+
+    def _rows_of_batch(self) -> int | None:
+        """How many pairs may share a batch: None for any number, 1 where a padded batch differs from single pairs."""
+        together = self._shares(CHECKED)
+        alone = np.concatenate([self._shares([pair]) for pair in CHECKED])
+        difference = float(np.abs(together - alone).max())
+        whole = str(self.model.dtype) in ("torch.float32", "torch.float64")
+        if difference <= (LIMIT if whole else LIMIT_OF_HALF):
+            return None
+        told = f"in padded batches its probabilities differ by up to {difference:.2g} from those of single pairs"
+        tell(f"{self.params.model}: {told}, so it reads one pair at a time.")
+        return 1
 
     def _longest(self) -> int | None:
         places = getattr(self.model.config, "max_position_embeddings", None)

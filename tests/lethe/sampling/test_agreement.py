@@ -11,9 +11,12 @@ import transformers
 
 import lethe
 from lethe.errors import BadFile
+from lethe.models.agreement import LIMIT, agreement, prompts_within
 from lethe.models.checkpoints import InMemory
+from lethe.models.encoding import Example
+from lethe.models.first_token import FirstToken
+from lethe.models.likelihood import answer_tokens
 from lethe.registry import ENGINES
-from lethe.sampling.agreement import LIMIT, agreement, prompts_within
 from lethe.sampling.engine import (
     CannotOpen,
     NoEngine,
@@ -293,3 +296,63 @@ def test_a_model_in_memory_is_checked_too(llama):
     in_memory = open_engine("auto", InMemory(model, engine.checkpoint.tokenizer))
 
     assert in_memory.belief.agreement.difference < LIMIT
+
+
+def by_whole_pass(model, prompt: tuple[int, ...]) -> np.ndarray:
+    with torch.inference_mode():
+        logits = model(torch.tensor([prompt]), use_cache=False).logits[0, -1]
+    return logits.double().softmax(-1).numpy()
+
+
+def test_a_judge_whose_padded_batches_are_wrong_reads_one_answer_at_a_time(rwkv, capfd):
+    reader = FirstToken(rwkv, ["a", "b"])
+    prompts = [(3, 4, 5, 6), (7,)]
+
+    shares, _ = reader.read(prompts)
+
+    assert reader.rows == 1
+    assert "one text at a" in capfd.readouterr().err
+    for row, prompt in zip(shares, prompts, strict=True):
+        np.testing.assert_allclose(row, by_whole_pass(reader.model, prompt)[:2], atol=1e-5)
+
+
+def test_a_judge_whose_padded_batches_are_right_reads_many_answers_at_once(llama):
+    assert FirstToken(llama, ["a", "b"]).rows is None
+
+
+def test_a_judge_that_no_batch_reads_as_a_whole_pass_is_refused(llama, monkeypatch):
+    shares = FirstToken._shares
+    monkeypatch.setattr(FirstToken, "_shares", lambda *read: shares(*read).roll(1, dims=-1))
+
+    with pytest.raises(BadFile, match="differ by up to"):
+        FirstToken(llama, ["a", "b"])
+
+
+class PaddedWrongly(torch.nn.Module):
+    """A model whose batches of several rows shift every logit to the next token."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.config, self.dtype, self.device = (
+            model,
+            model.config,
+            model.dtype,
+            model.device,
+        )
+
+    def forward(self, input_ids, attention_mask=None):
+        found = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        if len(input_ids) > 1:
+            found.logits = found.logits.roll(1, dims=-1)
+        return found
+
+
+def test_likelihoods_of_a_model_whose_batches_are_wrong_are_read_one_at_a_time(llama):
+    model = open_engine("transformers", llama).model
+    examples = [Example((1, 2), (3,)), Example((4, 5, 6), (7,))]
+
+    tokens = answer_tokens(PaddedWrongly(model), examples, padding=0)
+
+    for example, found in zip(examples, tokens, strict=True):
+        expected = np.log(by_whole_pass(model, example.prompt)[example.answer[0]])
+        np.testing.assert_allclose(found.log_probs, [expected], atol=1e-5)

@@ -272,3 +272,28 @@ def test_what_is_no_classifier_is_refused(tmp_path, folders):
         JUDGES["nli"](JUDGES["nli"].Params(model=str(unnamed)))
     with pytest.raises(BadFile, match="lacks"):
         JUDGES["nli"](JUDGES["nli"].Params(model=str(folders["harmbench"])))
+
+
+@pytest.mark.parametrize("name", ["nli", "harmbench"])
+def test_a_judge_that_padding_disturbs_reads_one_answer_at_a_time_and_records_it(
+    name, folders, monkeypatch
+):
+    alone = opened(name, folders).judge(asked(*TEXTS))
+    shares = type(opened("nli", folders))._shares if name == "nli" else FirstToken._shares
+
+    def disturbed(reader, batch):
+        found = shares(reader, batch)
+        return found if len(batch) == 1 else found[:, [*range(1, found.shape[1]), 0]]
+
+    place = type(opened("nli", folders)) if name == "nli" else FirstToken
+    monkeypatch.setattr(place, "_shares", disturbed)
+
+    judge = opened(name, folders)
+
+    assert judge.record()["rows_at_once"] == 1
+    np.testing.assert_allclose(judge.judge(asked(*TEXTS)), alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_a_judge_that_padding_does_not_disturb_records_no_limit(name, folders):
+    assert "rows_at_once" not in opened(name, folders).record()

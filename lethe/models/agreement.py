@@ -1,22 +1,22 @@
-"""Whether an engine draws from its model: its probabilities of the next token beside those of single whole passes.
+"""Whether what reads a model in batches reads that model: its probabilities of the next token beside single whole passes.
 
 An engine reads an answer token by token, with a cache, many rows at once. Where the cache of an architecture is not what
 the engine takes it for, or a batch is wrong in a library, every answer looks well and comes from another distribution. So
 an engine is believed on a model only after a few prompts of unequal length agreed with passes of the model without a cache,
-one prefix at a time.
+one prefix at a time. The same holds for whatever pads prompts to a batch: judges that read a first token, and likelihoods.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from lethe.errors import BadFile, LetheError, of_the_machine, shortened
-from lethe.sampling.draws import Diverged
+from lethe.progress import tell
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +29,17 @@ TOKENS = 3  # of each answer: the second and third depend on the cache
 # right engines, and a fraction of what a wrong cache gives.
 LIMIT, LIMIT_OF_HALF = 1e-3, 0.1
 LONGEST = 120  # characters kept of a library's message
+
+
+class Diverged(LetheError):
+    """The model's next-token probabilities are not numbers; ``name`` names the model in the message."""
+
+    def __init__(self, name: str | None = None):
+        whose = f"Model {name!r}: its" if name else "The model's"
+        super().__init__(
+            f"{whose} next-token probabilities are not numbers, so its training has diverged. Train the model again with a "
+            "lower learning rate, or name another checkpoint."
+        )
 
 
 @dataclass(frozen=True)
@@ -50,8 +61,6 @@ def steps_of(prefixes: np.ndarray | torch.Tensor, logits: torch.Tensor) -> list[
 class Watched(Protocol):
     """An engine that shows its steps. ``watched`` draws ``samples`` answers of exactly ``tokens`` tokens to each prompt, and
     ``whole_model`` is the model for passes without a cache, None where it has no room."""
-
-    name: str
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
@@ -136,6 +145,58 @@ def prompts_within(vocabulary: int, context: int | None) -> tuple[list[tuple[int
         fitting = max(1, min(length, room - tokens))
         prompts.append(tuple(random.integers(vocabulary, size=fitting).tolist()))
     return prompts, tokens
+
+
+# (prompts, V) the probabilities of the token after each of several prompts, which are padded to one batch
+Read = Callable[[Sequence[tuple[int, ...]]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A reader of padded batches, of at most ``rows`` prompts, as something that shows its steps."""
+
+    read: Read
+    model: PreTrainedModel | None
+    rows: int | None = None
+
+    def watched(
+        self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
+    ) -> Iterator[Step]:
+        """One step a prompt, the token behind it: whatever comes later is no part of a batch of prompts."""
+        size = self.rows or len(prompts)
+        for start in range(0, len(prompts), size):
+            batch = prompts[start : start + size]
+            shares = self.read(batch)
+            if np.isnan(shares).all(axis=1).any():
+                raise Diverged
+            yield from map(Step, batch, shares)
+
+    def whole_model(self) -> PreTrainedModel | None:
+        return self.model
+
+
+def rows_of_batch(
+    read: Read,
+    model: PreTrainedModel | None,
+    source: object,
+    vocabulary: int,
+    context: int | None,
+) -> int | None:
+    """The most prompts that may share a padded batch of this model: None for any number, and 1 where padded batches differ
+    from whole passes; raises `BadFile` where single prompts differ too."""
+    padded = Padded(read, model)
+    found = agreement(padded, source, vocabulary, context)
+    if not found.is_refuted:
+        return None
+    alone = agreement(replace(padded, rows=1), source, vocabulary, context)
+    if alone.is_refuted:
+        raise BadFile(
+            str(source),
+            f"cannot be read as whole passes read it: {alone.sentence()}",
+            "Name another model, another engine, or install another release of the engine's library.",
+        )
+    tell(f"{source}: in padded batches {found.sentence()}, so it reads one text at a time.")
+    return 1
 
 
 class WholePasses:
