@@ -19,12 +19,12 @@ from inspect_ai.scorer import Metric, SampleScore, metric
 from inspect_ai.util import EarlyStop
 
 from lethe.errors import BadValue
-from lethe.evaluation.prompts import by_length
-from lethe.evaluation.stated import Stated, check_leak_is
 from lethe.io.facts import Facts, LeakIs, named
 from lethe.io.files import Json
 from lethe.io.logs._log import greedy
 from lethe.io.logs.inspect_ai import Run, score_value
+from lethe.measure.prompts import by_length
+from lethe.measure.stated import Stated, check_leak_is
 from lethe.results.licence import Source, refusals
 from lethe.statistics.betting import mean_lower, mean_upper
 from lethe.statistics.bounds import binary_lower, binary_upper

@@ -13,10 +13,10 @@ from lethe.attacks.protocol import Knowledge
 from lethe.config import Params
 from lethe.config.evaluating import Drawing
 from lethe.config.schema import Attack
-from lethe.evaluation.attack_counts import counts_of
 from lethe.io.artifacts import read_split
 from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, flat_numbers, write_json
 from lethe.io.tables import write_parquet
+from lethe.measure.attack_counts import counts_of
 from lethe.models import checkpoints
 from lethe.models.checkpoints import InMemory, prepare_torch
 from lethe.models.encoding import Encoder

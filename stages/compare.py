@@ -6,8 +6,8 @@ from pathlib import Path
 from lethe.config import Params
 from lethe.config.evaluating import Exact
 from lethe.errors import plural
-from lethe.evaluation.likelihood_metrics import against_retrain
 from lethe.io.artifacts import Tables
+from lethe.measure.likelihood_metrics import against_retrain
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 from stages import entry

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from lethe import config
 from lethe.evaluation.findings import findings
-from lethe.evaluation.run import Model, Run, load
 from lethe.evaluation.standing import standings
 from lethe.io.files import read_json
+from lethe.measure.run import Model, Run, load
 from lethe.results import verdict
 
 Ends = Mapping[str, tuple[float, float]]

@@ -12,9 +12,9 @@ from lethe.api.result import Measurement, Place, View, documented, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, check, plural
 from lethe.evaluation.labels import Labels, Queue, measure, read_draws, read_labels
-from lethe.evaluation.prompts import Worst
-from lethe.evaluation.scores import record_of_draws
 from lethe.io.files import Json
+from lethe.measure.prompts import Worst
+from lethe.measure.scores import record_of_draws
 from lethe.results.licence import licensed, of_drawing, reasons_of
 from lethe.results.table import Numbers, Result, Rows, result
 from lethe.statistics.bound import Bound

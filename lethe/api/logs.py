@@ -23,11 +23,11 @@ from lethe.api.result import (
 )
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural, shortened
-from lethe.evaluation import scores
-from lethe.evaluation.likelihood_metrics import SPLITS
-from lethe.evaluation.stated import check_leak_is
 from lethe.io import logs
 from lethe.io.logs import _log
+from lethe.measure import scores
+from lethe.measure.likelihood_metrics import SPLITS
+from lethe.measure.stated import check_leak_is
 from lethe.registry import ROUGE
 from lethe.results import table
 from lethe.results.table import Result

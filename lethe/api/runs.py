@@ -14,10 +14,10 @@ from lethe.api.result import Measurement, Place, TableWithSentences, View, docum
 from lethe.errors import BadFile, BadValue, MissingArtifact, check, plural
 from lethe.evaluation import compared
 from lethe.evaluation.sides import check_alike, read_side
-from lethe.evaluation.stated import check_leak_is
 from lethe.io.artifacts import read_items
 from lethe.io.tables import read_table
 from lethe.io.yaml import read_yaml
+from lethe.measure.stated import check_leak_is
 from lethe.results import quantities, table
 from lethe.results.quantities import Scope
 from lethe.statistics.bound import Bound
@@ -52,7 +52,7 @@ class Run(TableWithSentences):
         """One row per answer: ``model, split, prompt_id, sample, text`` and one column per scorer; sample -1 is greedy."""
         import pandas as pd
 
-        from lethe.evaluation.answers import AnswerTables
+        from lethe.measure.answers import AnswerTables
 
         tables = []
         for model in self.models:
@@ -197,7 +197,7 @@ def load_run(folder: Place = "data") -> Run:
     """
     import pandas as pd
 
-    from lethe.evaluation.run import tails
+    from lethe.measure.run import tails
 
     folder = Path(folder)
     if not folder.is_dir():

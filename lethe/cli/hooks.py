@@ -154,8 +154,8 @@ def bounds(
         raise BadInput(f"{source}: no bound to write. {because}")
     written: Given = {}
     if to == "inspect":
-        from lethe.evaluation.scores import bound_records
         from lethe.io.files import write_json
+        from lethe.measure.scores import bound_records
 
         place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
         write_json(place, bound_records(result.questions, result.metric, result.stated))
@@ -634,8 +634,8 @@ def score_log(
     fresh("table", out, endings, given["log"], given["data"])
     result = call(**given)
     if to == "inspect":
-        from lethe.evaluation.scores import score_records
         from lethe.io.files import write_json
+        from lethe.measure.scores import score_records
 
         write_json(out, score_records(result))
     else:

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from lethe.errors import BadInput, plural
-from lethe.evaluation.prompts import by_length
-from lethe.evaluation.scores import mean
 from lethe.evaluation.sides import NotCompared, Pair, Side, binary_of, joined, stops
 from lethe.io.files import Json
+from lethe.measure.prompts import by_length
+from lethe.measure.scores import mean
 from lethe.progress import progress
 from lethe.results.licence import Source, refusals
 from lethe.results.table import Result, Rows, result

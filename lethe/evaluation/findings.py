@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
-from lethe.evaluation.answers import answer_parts, enough, scored
-from lethe.evaluation.run import Model, Question, Run
+from lethe.measure.answers import answer_parts, enough, scored
+from lethe.measure.run import Model, Question, Run
 from lethe.statistics import many_prompts
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
 from lethe.statistics.bound import Bound, Interval

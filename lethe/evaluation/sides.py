@@ -14,8 +14,15 @@ import numpy as np
 
 from lethe.config.evaluating import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, shortened
-from lethe.evaluation.prompts import refuted_by_order
-from lethe.evaluation.scores import (
+from lethe.io.artifacts import GREEDY, Row, read_split
+from lethe.io.facts import DOCUMENTED, LeakIs
+from lethe.io.files import Json, meant, read_artifact
+from lethe.io.ids import REMEDY, alike
+from lethe.io.logs import is_log
+from lethe.io.tables import read_table
+from lethe.io.yaml import read_yaml
+from lethe.measure.prompts import refuted_by_order
+from lethe.measure.scores import (
     EARLY,
     PromptScores,
     ReadScores,
@@ -24,14 +31,7 @@ from lethe.evaluation.scores import (
     read_scores,
     record_of_draws,
 )
-from lethe.evaluation.stated import LEAKS, Stated
-from lethe.io.artifacts import GREEDY, Row, read_split
-from lethe.io.facts import DOCUMENTED, LeakIs
-from lethe.io.files import Json, meant, read_artifact
-from lethe.io.ids import REMEDY, alike
-from lethe.io.logs import is_log
-from lethe.io.tables import read_table
-from lethe.io.yaml import read_yaml
+from lethe.measure.stated import LEAKS, Stated
 from lethe.process import git
 from lethe.registry import JUDGES, SCORERS
 from lethe.results import table as results

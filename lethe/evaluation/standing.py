@@ -11,10 +11,10 @@ import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
 from lethe.errors import plural
-from lethe.evaluation.answers import scored
 from lethe.evaluation.findings import Findings, Quantity, judged_by, judged_exactly, mean_score
-from lethe.evaluation.run import Model, Run
 from lethe.io.files import Json
+from lethe.measure.answers import scored
+from lethe.measure.run import Model, Run
 from lethe.registry import JUDGES
 from lethe.results import verdict as rule
 from lethe.results.ends import SAME_DRAWS, Ends

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from lethe.evaluation.run import Run
+from lethe.measure.run import Run
 from lethe.results import quantities
 from lethe.results.quantities import Quantity, Scope, Unit
 from lethe.results.table import Numbers, Result

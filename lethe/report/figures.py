@@ -12,12 +12,12 @@ import numpy as np
 from markupsafe import Markup
 
 from lethe.errors import plural
-from lethe.evaluation.answers import BINS, QuestionAnswers
-from lethe.evaluation.run import Model, Question, Run, TailPoint
-from lethe.evaluation.wording import Wording
+from lethe.measure.answers import BINS, QuestionAnswers
+from lethe.measure.run import Model, Question, Run, TailPoint
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.results import quantities
+from lethe.results.wording import Wording
 from lethe.statistics.bound import Bound
 from lethe.text import label, number
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from lethe.config.schema import Params
 from lethe.evaluation.findings import Quantity, judged_by
-from lethe.evaluation.prompts import SHOWN_QUERIES
-from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Standing
-from lethe.evaluation.wording import FORGET, Wording
+from lethe.measure.prompts import SHOWN_QUERIES
+from lethe.measure.run import Model, Run
 from lethe.report.columns import IN_WORDS, between
 from lethe.results import quantities
 from lethe.results.verdict import Verdict, worst_ends
+from lethe.results.wording import FORGET, Wording
 from lethe.statistics.bound import Covers, Interval, exact, significant
 from lethe.text import NONE, label, listing, number, plural
 

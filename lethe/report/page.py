@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 
 from lethe.evaluation.findings import Findings, findings
-from lethe.evaluation.prompts import SHOWN_QUERIES
-from lethe.evaluation.run import Model, Question, Run
 from lethe.evaluation.standing import MEANING, Standing, standings
 from lethe.identity import versions
 from lethe.instruction_set import in_use
 from lethe.io.files import SCHEMA_VERSION
+from lethe.measure.prompts import SHOWN_QUERIES
+from lethe.measure.run import Model, Question, Run
 from lethe.process import git
 from lethe.report import columns, figures, first_screen, game_page, pages, picker, tables
 from lethe.report.studies import studies

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from lethe.evaluation.run import Run
     from lethe.io.artifacts import Row
+    from lethe.measure.run import Run
     from lethe.results.extraction import Passage
 
 

@@ -11,7 +11,8 @@ from itertools import chain, groupby
 
 from markupsafe import Markup
 
-from lethe.evaluation.answers import (
+from lethe.io.artifacts import Row
+from lethe.measure.answers import (
     BINS,
     DrawnAnswer,
     QuestionAnswers,
@@ -19,8 +20,7 @@ from lethe.evaluation.answers import (
     question_answers,
     worst_answers,
 )
-from lethe.evaluation.run import Model, Question, Run
-from lethe.io.artifacts import Row
+from lethe.measure.run import Model, Question, Run
 from lethe.report.columns import Column, columns, end
 from lethe.report.figures import BOUNDS, chosen_question
 from lethe.results.quantities import Unit

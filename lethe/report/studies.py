@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import plural
-from lethe.evaluation.attack_counts import Curve, curves
-from lethe.evaluation.run import Model, Run
+from lethe.measure.attack_counts import Curve, curves
+from lethe.measure.run import Model, Run
 from lethe.report.columns import Column, columns
 from lethe.report.figures import Panel, drawing
 from lethe.report.svg import ACCENT, INK, MUTED, WARM

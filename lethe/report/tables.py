@@ -7,8 +7,8 @@ from itertools import chain
 from markupsafe import Markup
 
 from lethe.config.schema import MethodParams
-from lethe.evaluation.run import Model, OneRunRecord, Record, Run
 from lethe.io.files import Json
+from lethe.measure.run import Model, OneRunRecord, Record, Run
 from lethe.report import svg
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import coverage, level, significant

@@ -21,7 +21,6 @@ from lethe.data.rows import check_splits
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural
 from lethe.evaluation.findings import findings
 from lethe.evaluation.labels import read_labels
-from lethe.evaluation.run import load
 from lethe.evaluation.standing import doubt, standings
 from lethe.io import tries
 from lethe.io.artifacts import Asked, Row, read_parts, write_splits
@@ -35,6 +34,7 @@ from lethe.io.files import (
     write_text,
 )
 from lethe.io.judged_answers import read_calibration
+from lethe.measure.run import load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.progress import tell

@@ -6,13 +6,13 @@ from pathlib import Path
 from lethe.config.evaluating import NO_BINARY, JudgeEntry, Metrics
 from lethe.errors import ParamsClash
 from lethe.evaluation import labels
-from lethe.evaluation.likelihood_metrics import likelihood_metrics
-from lethe.evaluation.measure import measure, measure_language, measure_stopped
 from lethe.io.artifacts import GREEDY, KEYS, SECOND, Tables, read_split
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.io.judged_answers import read_calibration
 from lethe.io.label_places import filled
 from lethe.io.tables import read_table
+from lethe.measure.likelihood_metrics import likelihood_metrics
+from lethe.measure.measure import measure, measure_language, measure_stopped
 from lethe.results import quantities, table
 from lethe.results.licence import licensed, of_drawing, reasons_of
 from lethe.results.table import Result, Rows, in_language

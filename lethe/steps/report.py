@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from lethe.config.schema import EvaluationParams, Params
-from lethe.evaluation.run import load
 from lethe.io.files import atomic_folder, write_json, write_text
+from lethe.measure.run import load
 from lethe.report.page import provenance, render
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from lethe.evaluation.answers import AnswerTables, question_answers
-from lethe.evaluation.answers import worst_answers as worst_most
 from lethe.io.artifacts import Row, expected, read_items, read_references
+from lethe.measure.answers import AnswerTables, question_answers
+from lethe.measure.answers import worst_answers as worst_most
 from lethe.results import table
 from lethe.results.ends import SAME_DRAWS
 from lethe.results.exact_bounds import certificates_of

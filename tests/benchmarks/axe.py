@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lethe.evaluation.run import load
+from lethe.measure.run import load
 from lethe.report.page import render
 from tests.lethe.report import chromium, other_pages
 from tests.lethe.report.synthetic import write_run

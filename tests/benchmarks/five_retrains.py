@@ -12,8 +12,8 @@ from pathlib import Path
 from lethe import config
 from lethe.config.schema import Params
 from lethe.evaluation.findings import findings
-from lethe.evaluation.run import load
 from lethe.evaluation.standing import standings
+from lethe.measure.run import load
 from lethe.results.verdict import Verdict
 from tests.benchmarks import marks
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lethe import config
 from lethe.errors import BadFile
-from lethe.evaluation.run import Model, Run, load
+from lethe.measure.run import Model, Run, load
 from lethe.report.pages import draw_strips
 from lethe.results.extraction import Extraction
 from lethe.statistics.bound import Bound

@@ -15,9 +15,9 @@ import numpy as np
 
 from lethe import config
 from lethe.errors import BadFile
-from lethe.evaluation.attack_counts import Curve, curves
-from lethe.evaluation.run import Model, Run, load
 from lethe.io.files import read_json
+from lethe.measure.attack_counts import Curve, curves
+from lethe.measure.run import Model, Run, load
 from lethe.report.studies import METHODS_NOTE, leakage_against, spreads, studies
 from lethe.report.svg import COLOURS, picture
 from lethe.statistics.bound import Side

@@ -88,9 +88,9 @@ def _tables() -> list[Reader]:
     from lethe.audits.kinds.guesses import read_guesses, read_tradeoff
     from lethe.audits.unlearning_game.swap import advantages
     from lethe.evaluation.labels import read_draws
-    from lethe.evaluation.scores import read_scores
     from lethe.io.judged_answers import read_calibration, read_labelled
     from lethe.io.tables import read_losses
+    from lethe.measure.scores import read_scores
 
     scores = pd.DataFrame(
         {

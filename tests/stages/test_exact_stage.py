@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from lethe import config
-from lethe.evaluation.likelihood_metrics import ATTACKS
 from lethe.io.files import write_jsonl
 from lethe.io.tables import write_parquet
+from lethe.measure.likelihood_metrics import ATTACKS
 from lethe.results import table
 from lethe.results.ends import Ends
 from lethe.results.exact_bounds import certificates_of, excess_over_retrain

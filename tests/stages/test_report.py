@@ -126,7 +126,7 @@ def test_dvc_shows_the_qualities(played):
 
 
 def test_the_report_has_a_section_of_the_game(played):
-    from lethe.evaluation.run import load
+    from lethe.measure.run import load
     from lethe.report.page import provenance, render
 
     page = render(

@@ -30,7 +30,9 @@ from lethe.audits.unlearning_game.text_models import make, observe
 from lethe.config.schema import Data
 from lethe.data.rows import load_splits
 from lethe.errors import BadFile
-from lethe.evaluation.prompts import (
+from lethe.identity import digest, module_of, versions
+from lethe.io.artifacts import Row
+from lethe.measure.prompts import (
     METRIC,
     MeasureSettings,
     measure_prompts,
@@ -38,9 +40,7 @@ from lethe.evaluation.prompts import (
     pooled_of,
     worst_of,
 )
-from lethe.evaluation.scores import as_prompts
-from lethe.identity import digest, module_of, versions
-from lethe.io.artifacts import Row
+from lethe.measure.scores import as_prompts
 from lethe.models.checkpoints import content, load_tokenizer, prepare_torch
 from lethe.models.encoding import CHAT, Encoder
 from lethe.models.likelihood import AnswerTokens

@@ -37,7 +37,7 @@ class Quantity:
     """One row of the vocabulary.
 
     ``label`` heads the column of the estimate, and after " | " that of the ends; it and ``definition`` may hold the parts of
-    a name and the words of a run (`lethe.evaluation.wording`). Tables for people have the quantities with a ``group``, its
+    a name and the words of a run (`lethe.results.wording`). Tables for people have the quantities with a ``group``, its
     title. ``at`` says what the column ``at`` of its rows holds; ``exported_at`` are its values whose names stand among the
     single numbers, while all other rows with ``at`` are series. ``headlines`` are groups of `HEADLINES`; MLflow shows the
     quantities of any group as metrics, and those of "tracked" only MLflow.

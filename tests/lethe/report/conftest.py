@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lethe import config
-from lethe.evaluation.run import Run
-from lethe.evaluation.run import load as load_run
+from lethe.measure.run import Run
+from lethe.measure.run import load as load_run
 from lethe.report import figures
 from lethe.report.page import Page, render
 from tests.lethe.report import chromium

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from lethe import config
-from lethe.evaluation.measure import measure, measure_stopped
 from lethe.io.files import write_json, write_jsonl
 from lethe.io.tables import read_table, write_parquet
+from lethe.measure.measure import measure, measure_stopped
 from lethe.results import table
 from lethe.results.exact_bounds import rows_of
 from lethe.results.table import Result, Rows

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from flows.workspace import plots_page
 from lethe.data.rows import aim
-from lethe.evaluation.answers import BINS
 from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings, leak_share
-from lethe.evaluation.run import Model
-from lethe.evaluation.wording import FORGET
 from lethe.io.artifacts import write_splits
 from lethe.io.files import read_json
+from lethe.measure.answers import BINS
+from lethe.measure.run import Model
 from lethe.registry import DATASETS
 from lethe.report import picker
 from lethe.report.columns import IN_WORDS, between
@@ -29,6 +28,7 @@ from lethe.report.picker import as_data, text_parts
 from lethe.report.tables import band, language_views
 from lethe.results import table
 from lethe.results.table import Numbers, Rows
+from lethe.results.wording import FORGET
 from lethe.statistics.bound import Bound, Covers
 from lethe.text import INVISIBLE, LONGEST, number
 from tests.cases import cases

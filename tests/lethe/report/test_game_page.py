@@ -7,9 +7,9 @@ import pytest
 
 from lethe import config
 from lethe.audits.unlearning_game.result import GameResult, trends
-from lethe.evaluation.attack_counts import curves
-from lethe.evaluation.run import load as load_run
 from lethe.io.files import restored
+from lethe.measure.attack_counts import curves
+from lethe.measure.run import load as load_run
 from lethe.report.game_page import page
 from lethe.report.page import render
 from lethe.report.studies import spreads

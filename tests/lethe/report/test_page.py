@@ -14,8 +14,8 @@ import pytest
 
 from lethe import config
 from lethe.evaluation.findings import findings
-from lethe.evaluation.run import load as load_run
 from lethe.evaluation.standing import standings
+from lethe.measure.run import load as load_run
 from lethe.report import columns
 from lethe.report.page import provenance, render
 from lethe.statistics.bound import Bound, Covers, joint_level, level

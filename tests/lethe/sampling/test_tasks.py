@@ -30,7 +30,7 @@ from lethe.sampling.tasks import (
 )
 from lethe.sampling.transformers_engine import TransformersEngine
 from tests.cases import cases
-from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, ToyEngine
+from tests.lethe.measure.toy_language import LANGUAGE, ROWS, ToyEngine
 from tests.small import touched
 
 RULE = types.SimpleNamespace(scorer="keyword_leak", chunk=32, tau=0.05, tau_leak=0.1, alpha=0.01)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lethe.api.logs import score_log
 from lethe.errors import BadFile, BadRow, MissingColumn
-from lethe.evaluation.scores import read_any_scores
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import write_parquet
+from lethe.measure.scores import read_any_scores
 from tests.lethe.io.logs.small_logs import (
     garak_attempt,
     garak_eval,

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from lethe import config
-from lethe.evaluation.run import Drawing, Model, Question, Role, Run
 from lethe.evaluation.standing import Standing, standings
+from lethe.measure.run import Drawing, Model, Question, Role, Run
 from lethe.results.exact_bounds import certificates_of, rows_of
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval

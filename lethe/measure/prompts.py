@@ -12,8 +12,8 @@ import numpy as np
 
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, check
-from lethe.evaluation.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
 from lethe.io.cache import Levels
+from lethe.measure.scores import Missing, PromptScores, mean, plain_rows, plain_statistics
 from lethe.progress import progress
 from lethe.results.licence import ROUNDING, containing, excluded, without_ends
 from lethe.results.table import Result, Rows

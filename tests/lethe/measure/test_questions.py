@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from lethe import config
 from lethe.config.evaluating import Metrics
-from lethe.evaluation.answers import BINS, question_answers, scored
 from lethe.evaluation.findings import (
     METHOD,
     _both,
@@ -23,11 +22,12 @@ from lethe.evaluation.findings import (
     mean_leak_interval,
     share_that_leaks,
 )
-from lethe.evaluation.likelihood_metrics import ATTACKS, against_retrain, likelihood_metrics
-from lethe.evaluation.measure import measure_stopped
-from lethe.evaluation.prompts import SHOWN_QUERIES, MeasureSettings, measure_prompts
-from lethe.evaluation.run import Model, tails
-from lethe.evaluation.scores import as_prompts
+from lethe.measure.answers import BINS, question_answers, scored
+from lethe.measure.likelihood_metrics import ATTACKS, against_retrain, likelihood_metrics
+from lethe.measure.measure import measure_stopped
+from lethe.measure.prompts import SHOWN_QUERIES, MeasureSettings, measure_prompts
+from lethe.measure.run import Model, tails
+from lethe.measure.scores import as_prompts
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of, rows_of
 from lethe.results.table import Results
@@ -39,9 +39,9 @@ from lethe.statistics.bound import Covers, Interval
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import share_interval
 from lethe.statistics.sequential import Decision
-from tests.lethe.evaluation.deciding import certified, made, of_model, of_questions
-from tests.lethe.evaluation.test_measure import LEAK, LEAKED, stopped
-from tests.lethe.evaluation.test_measure import rows_of as measured_rows
+from tests.lethe.measure.deciding import certified, made, of_model, of_questions
+from tests.lethe.measure.test_measure import LEAK, LEAKED, stopped
+from tests.lethe.measure.test_measure import rows_of as measured_rows
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run
 from tests.lethe.sampling.test_tasks import ITEMS, RULE, Told

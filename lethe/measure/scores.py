@@ -24,7 +24,6 @@ from lethe.errors import (
     plural,
     shortened,
 )
-from lethe.evaluation.stated import Stated
 from lethe.io import ids
 from lethe.io.artifacts import GREEDY, Row
 from lethe.io.facts import DOCUMENTED, Facts, LeakIs, of_column
@@ -33,6 +32,7 @@ from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import KEYS, Log
 from lethe.io.logs.benchmarks import OPEN_UNLEARNING
 from lethe.io.tables import file_line, is_ours, numeric_column, read_table, sample_names
+from lethe.measure.stated import Stated
 from lethe.progress import tell
 from lethe.registry import ROUGE
 from lethe.results.table import Numbers

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.config.evaluating import Metrics
-from lethe.evaluation.prompts import (
+from lethe.io.answer_ends import CUT_OFF
+from lethe.io.artifacts import GREEDY, columns_in, parts_of
+from lethe.io.files import Json
+from lethe.measure.prompts import (
     WORST,
     MeasureSettings,
     measure_prompts,
@@ -21,10 +24,7 @@ from lethe.evaluation.prompts import (
     pooled_of,
     worst_of,
 )
-from lethe.evaluation.scores import PromptScores, mean, plain_rows
-from lethe.io.answer_ends import CUT_OFF
-from lethe.io.artifacts import GREEDY, columns_in, parts_of
-from lethe.io.files import Json
+from lethe.measure.scores import PromptScores, mean, plain_rows
 from lethe.registry import DIVERSITY
 from lethe.results.table import Numbers, Result, Results, Rows, result
 from lethe.scoring import ASKED, CUT, THINKING, TURN, UNCLOSED

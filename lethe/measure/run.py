@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from lethe.config.schema import EvaluationParams, MethodParams, Params
-from lethe.evaluation.answers import AnswerTables, judges
-from lethe.evaluation.attack_counts import AttackResult
-from lethe.evaluation.wording import WORDINGS, Wording
 from lethe.io.artifacts import Aim, References, Row, expected, read_references, rows_of
 from lethe.io.files import Json, read_artifact, read_jsonl, restored
+from lethe.measure.answers import AnswerTables, judges
+from lethe.measure.attack_counts import AttackResult
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
 from lethe.results.extraction import Extraction, extraction_of
 from lethe.results.licence import reasons_of
 from lethe.results.table import Numbers, Result, Results, Value
+from lethe.results.wording import WORDINGS, Wording
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_trees import Certificates

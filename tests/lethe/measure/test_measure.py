@@ -12,7 +12,7 @@ import pytest
 from lethe import config
 from lethe.config.evaluating import Metrics
 from lethe.data.prompt_language import as_json, read_language
-from lethe.evaluation.measure import measure, measure_language, measure_stopped
+from lethe.measure.measure import measure, measure_language, measure_stopped
 from lethe.results.table import Numbers, Result, in_language
 from lethe.sampling.engine import Prompt, Settings
 from lethe.sampling.tasks import Asking, draw_in_language, draw_prompts
@@ -20,8 +20,8 @@ from lethe.statistics.bands import dkw
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.sequential import Decision
-from tests.lethe.evaluation.deciding import made, of_model, of_questions
-from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine
+from tests.lethe.measure.deciding import made, of_model, of_questions
+from tests.lethe.measure.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine
 from tests.small import ROOT
 
 METRICS = Metrics(

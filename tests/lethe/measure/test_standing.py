@@ -14,7 +14,7 @@ from lethe.results.evidence import Trees
 from lethe.results.verdict import decide
 from lethe.statistics.bound import Bound, Covers, Interval
 from tests.cases import cases
-from tests.lethe.evaluation.deciding import (
+from tests.lethe.measure.deciding import (
     ALPHA,
     PARAMS,
     TAU,
@@ -262,7 +262,7 @@ def test_all_intervals_of_utility_share_alpha(kept, level, expected):
 def run_with_exact_bounds(tmp_path_factory):
     """A run on files of which exact bounds prove one model to leak and another not to."""
     from lethe import config
-    from tests.lethe.evaluation.deciding import certified
+    from tests.lethe.measure.deciding import certified
     from tests.lethe.report.synthetic import write_exact, write_run
 
     root = tmp_path_factory.mktemp("run")
