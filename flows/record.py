@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from flows.overview import standard
 from flows.workspace import SCRATCH
+from lethe.comparison.changes import judged_anew, proved_changes
 from lethe.config.schema import Params
 from lethe.errors import LetheError, OtherSchema, plural, visible
 from lethe.evaluation.findings import judged_exactly
@@ -25,7 +26,6 @@ from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, plain, read_arti
 from lethe.io.tries import Try, begin
 from lethe.progress import duration
 from lethe.results import table
-from lethe.results.changes import judged_anew, proved_changes
 from lethe.results.licence import reasons_of
 from lethe.results.table import Results
 from lethe.statistics.bound import Side, as_percent, exact, significant

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lethe.api.result import Measurement, Place, TableWithSentences, View, documented, frame
+from lethe.comparison import comparison as compared
+from lethe.comparison.sides import check_alike, read_side
 from lethe.errors import BadFile, BadValue, MissingArtifact, check, plural
-from lethe.evaluation import compared
-from lethe.evaluation.sides import check_alike, read_side
 from lethe.io.artifacts import read_items
 from lethe.io.tables import read_table
 from lethe.io.yaml import read_yaml

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.comparison.comparison import AVERAGES, BETTER, RANKS, WORSE, Comparison, Ranking, outcome
 from lethe.config.schema import Params
 from lethe.errors import plural, visible
-from lethe.evaluation.compared import AVERAGES, BETTER, RANKS, WORSE, Comparison, Ranking, outcome
 from lethe.report.templates import templates
 from lethe.results.extraction import RETAIN, WORDS, Extraction, verdict_of
 from lethe.results.verdict import sentence

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lethe.evaluation.sides import read_side
+from lethe.comparison.sides import read_side
 from lethe.io.files import plain, write_jsonl
 from lethe.results.table import Numbers, read_rows
 from lethe.statistics.bound import Bound

@@ -3,8 +3,8 @@
 import numpy as np
 
 from lethe.audits.unlearning_game.result import GameResult
-from lethe.evaluation.compared import Comparison, compare
-from lethe.evaluation.sides import Answers, Scored, Side
+from lethe.comparison.comparison import Comparison, compare
+from lethe.comparison.sides import Answers, Scored, Side
 from lethe.io.files import restored
 from lethe.report import game_page
 from lethe.report.pages import comparison_page, extraction_page

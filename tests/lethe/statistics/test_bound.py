@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import lethe.statistics
 from lethe.audits.kinds.guesses import family_of, rows_of
+from lethe.comparison.comparison import Comparison
 from lethe.errors import BadValue
-from lethe.evaluation.compared import Comparison
 from lethe.report.game_page import _interval
 from lethe.results import views
 from lethe.results.table import result

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from lethe.evaluation.compared import rank
-from lethe.evaluation.sides import Answers, Scored, Side
+from lethe.comparison.comparison import rank
+from lethe.comparison.sides import Answers, Scored, Side
 from lethe.statistics import betting, leak_rates
 from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_upper

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
+from lethe.comparison.sides import NotCompared, Pair, Side, binary_of, joined, stops
 from lethe.errors import BadInput, plural
-from lethe.evaluation.sides import NotCompared, Pair, Side, binary_of, joined, stops
 from lethe.io.files import Json
 from lethe.measure.prompts import by_length
 from lethe.measure.scores import mean
