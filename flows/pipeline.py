@@ -46,9 +46,9 @@ from flows.workers import Workers
 from lethe import config, tracking
 from lethe.config.schema import Notify, Params
 from lethe.errors import BadValue, LetheError, StageFailed, behind, of_the_machine, plural
-from lethe.evaluation.standing import doubt
 from lethe.process import watch
 from lethe.tracking import mark_newest
+from lethe.verdict.standing import doubt
 
 # How a stage can end, and what Prefect's record calls it.
 ENDS = {

@@ -19,7 +19,6 @@ from flows.workspace import SCRATCH
 from lethe.comparison.changes import judged_anew, proved_changes
 from lethe.config.schema import Params
 from lethe.errors import LetheError, OtherSchema, plural, visible
-from lethe.evaluation.findings import judged_exactly
 from lethe.identity import content_digest
 from lethe.io.artifacts import measured
 from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, plain, read_artifact, write_json
@@ -29,6 +28,7 @@ from lethe.results import table
 from lethe.results.licence import reasons_of
 from lethe.results.table import Results
 from lethe.statistics.bound import Side, as_percent, exact, significant
+from lethe.verdict.claims import judged_exactly
 
 DATA = Path("data")
 FILE = SCRATCH / "last_run.json"

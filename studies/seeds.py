@@ -19,13 +19,13 @@ from flows.overview import standard
 from flows.sweep import Changes, make_folder
 from lethe import config, tracking
 from lethe.errors import MissingArtifact, plural
-from lethe.evaluation.findings import Verdict, findings
-from lethe.evaluation.standing import standings
 from lethe.io.files import Json, read_artifact
 from lethe.measure.run import Run, load
 from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
 from lethe.text import NONE
+from lethe.verdict.claims import Verdict, findings
+from lethe.verdict.standing import standings
 
 FOLDER = workspace.SCRATCH / "seeds"
 Summary = dict[str, Json]  # what `--json` prints; its bounds are `Bound`

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lethe import config
-from lethe.evaluation.findings import findings
-from lethe.evaluation.standing import standings
 from lethe.io.files import read_json
 from lethe.measure.run import Model, Run, load
-from lethe.results import verdict
+from lethe.verdict.claims import findings
+from lethe.verdict.rules import Verdict
+from lethe.verdict.standing import standings
 
 Ends = Mapping[str, tuple[float, float]]
 ROUNDING = 1e-9
@@ -70,7 +70,7 @@ def _chance(run: Run) -> Ends:
     }
 
 
-def _wrong(one: verdict.Verdict, sentence: str, own: Ends, chance: Ends) -> Iterator[str]:
+def _wrong(one: Verdict, sentence: str, own: Ends, chance: Ends) -> Iterator[str]:
     if one.graded:  # no certain end is about a mean score
         return
     least = {item: low - chance[item][1] for item, (low, _) in own.items()}

@@ -282,7 +282,7 @@ def _verdict(
     models: int = 1,
     retrain: bool = False,
 ) -> Plan:
-    from lethe.results.verdict import RUNS, power
+    from lethe.verdict.rules import RUNS, power
 
     cases = power(answers, questions=prompts, models=models, tau=tau, alpha=alpha, retrain=retrain)
     words = ("leaks", "forgot", "open")

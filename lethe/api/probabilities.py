@@ -17,12 +17,13 @@ from lethe.config.evaluating import EXACT, SAMPLE, Endpoint, ExtractSettings
 from lethe.errors import BadArguments, BadFile, BadInput, check, plural
 from lethe.io.files import read_text
 from lethe.results import views
-from lethe.results.extraction import WORDS, Extraction, verdict_of
+from lethe.results.extraction import Extraction
 from lethe.results.extraction import rows_of as window_rows
 from lethe.results.table import Result
-from lethe.results.verdict import Verdict, sentence
 from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discoverable, longest_run
 from lethe.text import queries
+from lethe.verdict.rules import Verdict, sentence
+from lethe.verdict.windows import WORDS, verdict_of
 
 if TYPE_CHECKING:
     import pandas as pd

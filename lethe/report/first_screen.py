@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.config.schema import Params
-from lethe.evaluation.findings import Quantity, judged_by
-from lethe.evaluation.standing import Standing
 from lethe.measure.prompts import SHOWN_QUERIES
 from lethe.measure.run import Model, Run
 from lethe.report.columns import IN_WORDS, between
 from lethe.results import quantities
-from lethe.results.verdict import Verdict, worst_ends
 from lethe.results.wording import FORGET, Wording
 from lethe.statistics.bound import Covers, Interval, exact, significant
 from lethe.text import NONE, label, listing, number, plural
+from lethe.verdict.claims import Quantity, judged_by
+from lethe.verdict.rules import Verdict, worst_ends
+from lethe.verdict.standing import Standing
 
 # A row of the figure, in its own units: where 0 lies, the lowest power of ten, and 1.
 ZERO = 14

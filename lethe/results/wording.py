@@ -10,7 +10,7 @@ from lethe.io.artifacts import Aim
 
 @dataclass(frozen=True)
 class Wording:
-    """``shown`` maps words of `lethe.evaluation.standing` to others; ``asked_...`` is the verb of questions."""
+    """``shown`` maps words of `lethe.verdict.standing` to others; ``asked_...`` is the verb of questions."""
 
     question: str = "question"  # one of those that are asked
     forget_question: str = "forget question"
@@ -51,7 +51,7 @@ class Wording:
     never_saw: str = "never saw the forget set"
     base_alone: str = "the model before unlearning."
     retrain_alone: str = "it never saw the forget set."
-    # Words of `lethe.results.verdict.sentence`, of standings and of the glossary's terms that differ.
+    # Words of `lethe.verdict.rules.sentence`, of standings and of the glossary's terms that differ.
     verdict: Mapping[str, str] = field(default_factory=dict)
     meaning: dict[str, str] = field(default_factory=dict)
 

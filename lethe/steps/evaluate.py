@@ -19,9 +19,7 @@ from lethe.config.schema import EvaluationParams
 from lethe.data.prompt_language import as_json, read_language
 from lethe.data.rows import check_splits
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural
-from lethe.evaluation.findings import findings
 from lethe.evaluation.labels import read_labels
-from lethe.evaluation.standing import doubt, standings
 from lethe.io import tries
 from lethe.io.artifacts import Asked, Row, read_parts, write_splits
 from lethe.io.files import (
@@ -38,7 +36,6 @@ from lethe.measure.run import load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.progress import tell
-from lethe.results.verdict import level_of
 from lethe.sampling.answer_tree.asking import check_scorer
 from lethe.sampling.engine import checkpoint
 from lethe.sampling.forecast import rows_within
@@ -47,6 +44,9 @@ from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.steps import likelihood, metrics, report, sample, score
+from lethe.verdict.claims import findings
+from lethe.verdict.rules import level_of
+from lethe.verdict.standing import doubt, standings
 
 DRAWS = "draws.txt"  # names the draws of a server, beside its answers
 # Settings of the machine, and those by which draws of one law differ.

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from lethe import config
 from lethe.config.schema import Params
-from lethe.evaluation.findings import findings
-from lethe.evaluation.standing import standings
 from lethe.measure.run import load
-from lethe.results.verdict import Verdict
+from lethe.verdict.claims import findings
+from lethe.verdict.rules import Verdict
+from lethe.verdict.standing import standings
 from tests.benchmarks import marks
 
 TAUS = (0.01, 0.05)

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom, poisson
 
-from lethe.evaluation.findings import _both, mean_leak_interval
 from lethe.statistics import betting, many_prompts
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval, together_below
 from lethe.statistics.bound import Bound, Covers
@@ -25,6 +24,7 @@ from lethe.statistics.leak_rates import Rate
 from lethe.statistics.many_prompts import binary_p_value, holm
 from lethe.statistics.sequential import anytime_upper
 from lethe.statistics.two_sample import auc_interval
+from lethe.verdict.claims import _both, mean_leak_interval
 
 Rng = np.random.Generator
 Figure = Callable[[Rng], str]

@@ -24,7 +24,6 @@ from lethe.io.files import read_jsonl
 from lethe.models.encoding import Encoder
 from lethe.results.ends import Ends
 from lethe.results.table import Rows
-from lethe.results.verdict import decide, power
 from lethe.sampling import predictor as module
 from lethe.sampling.answer_tree import Effort, enumerate_answers
 from lethe.sampling.draws import Law
@@ -39,13 +38,14 @@ from lethe.statistics.many_prompts import holm
 from lethe.statistics.mean_difference import Difference, difference, mean_of_differences
 from lethe.statistics.planning import samples_to_certify
 from lethe.statistics.sequential import log_e_value
+from lethe.verdict.rules import decide, power
 from tests.benchmarks.near_verbatim import beam_mass
 from tests.benchmarks.simulated_bounds import SIMULATIONS, Rng, simulation
-from tests.lethe.results.simulate_verdict import any_false, run
 from tests.lethe.sampling.answer_tree import toy_models
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
 from tests.lethe.sampling.sampling_models import build_llama
 from tests.lethe.sampling.test_extraction import levenshtein
+from tests.lethe.verdict.simulate_rules import any_false, run
 
 DATA = Path("data")
 CHANCE = np.array([0.0002] * 25 + [0.002, 0.004, 0.009, 0.02, 0.12])  # Retrain's leak probabilities

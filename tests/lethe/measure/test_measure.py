@@ -20,8 +20,8 @@ from lethe.statistics.bands import dkw
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.sequential import Decision
-from tests.lethe.measure.deciding import made, of_model, of_questions
 from tests.lethe.measure.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine
+from tests.lethe.verdict.deciding import made, of_model, of_questions
 from tests.small import ROOT
 
 METRICS = Metrics(

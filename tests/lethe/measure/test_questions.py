@@ -15,13 +15,6 @@ from hypothesis import strategies as st
 
 from lethe import config
 from lethe.config.evaluating import Metrics
-from lethe.evaluation.findings import (
-    METHOD,
-    _both,
-    judged_exactly,
-    mean_leak_interval,
-    share_that_leaks,
-)
 from lethe.measure.answers import BINS, question_answers, scored
 from lethe.measure.likelihood_metrics import ATTACKS, against_retrain, likelihood_metrics
 from lethe.measure.measure import measure_stopped
@@ -39,12 +32,19 @@ from lethe.statistics.bound import Covers, Interval
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import share_interval
 from lethe.statistics.sequential import Decision
-from tests.lethe.measure.deciding import certified, made, of_model, of_questions
+from lethe.verdict.claims import (
+    METHOD,
+    _both,
+    judged_exactly,
+    mean_leak_interval,
+    share_that_leaks,
+)
 from tests.lethe.measure.test_measure import LEAK, LEAKED, stopped
 from tests.lethe.measure.test_measure import rows_of as measured_rows
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run
 from tests.lethe.sampling.test_tasks import ITEMS, RULE, Told
+from tests.lethe.verdict.deciding import certified, made, of_model, of_questions
 from tests.small import ROOT
 
 METRICS = Metrics(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from flows.workspace import plots_page
 from lethe.data.rows import aim
-from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings, leak_share
 from lethe.io.artifacts import write_splits
 from lethe.io.files import read_json
 from lethe.measure.answers import BINS
@@ -31,6 +30,7 @@ from lethe.results.table import Numbers, Rows
 from lethe.results.wording import FORGET
 from lethe.statistics.bound import Bound, Covers
 from lethe.text import INVISIBLE, LONGEST, number
+from lethe.verdict.claims import MORE_THAN_RETRAIN, findings, leak_share
 from tests.cases import cases
 from tests.lethe.report import chromium
 from tests.lethe.report.conftest import MODELS, load

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from lethe import config
-from lethe.evaluation.findings import findings
-from lethe.evaluation.standing import standings
 from lethe.measure.run import load as load_run
 from lethe.report import columns
 from lethe.report.page import provenance, render
 from lethe.statistics.bound import Bound, Covers, joint_level, level
+from lethe.verdict.claims import findings
+from lethe.verdict.standing import standings
 from tests.lethe.report.conftest import PROVENANCE, load
 from tests.lethe.report.synthetic import (
     change_numbers,

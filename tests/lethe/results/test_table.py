@@ -277,7 +277,7 @@ def test_a_row_is_whole(row):
     )
 
 
-@pytest.mark.parametrize("module", ["evaluation/findings", "report/figures", "api/runs"])
+@pytest.mark.parametrize("module", ["verdict/claims", "report/figures", "api/runs"])
 def test_a_reader_takes_its_names_from_the_vocabulary(module):
     nodes = ast.walk(ast.parse((ROOT / f"lethe/{module}.py").read_text(encoding="utf-8")))
     texts = {

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from lethe.evaluation.findings import judged_interval
 from lethe.statistics.bound import Covers
 from lethe.statistics.counts import at_least_once, rate_bounds
 from lethe.statistics.judge_error import Calibration, true_rate
 from lethe.statistics.leak_rates import Band, Rate
+from lethe.verdict.claims import judged_interval
 from tests.lethe.statistics.draws import clopper_pearson
 
 GOOD = Calibration(leaks=200, leaks_called=190, clean=300, clean_called=15)

@@ -526,7 +526,7 @@ def power(
 ) -> list[Power]:
     """The words that the cases get from ``n`` sampled answers to each question, of the model and of Retrain.
 
-    ``models``, ``tau`` and ``alpha`` are those of `lethe.results.verdict.decide`. Without ``retrain`` chance counts as 0.
+    ``models``, ``tau`` and ``alpha`` are those of `lethe.verdict.rules.decide`. Without ``retrain`` chance counts as 0.
 
     >>> powers = power(1024, questions=30, models=1, tau=0.02, alpha=0.01)
     >>> powers[3].wanted, powers[3].words["leaks"] > 0.9

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue
 from lethe.results.ends import Ends
 from lethe.results.evidence import AtLevel, Trees, Truncation
-from lethe.results.verdict import MOST_TIMES, Decides, decide, level_of, power, sentence, utility
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.verdict.rules import MOST_TIMES, Decides, decide, level_of, power, sentence, utility
 from tests.cases import cases
-from tests.lethe.results.simulate_verdict import Rule, Sample, any_false, run
 from tests.lethe.results.test_ends import joined, naive_ends, random_question
 from tests.lethe.statistics.draws import tolerated
+from tests.lethe.verdict.simulate_rules import Rule, Sample, any_false, run
 
 
 def naive_verdict(subject, retrains, tau, level):

@@ -1,4 +1,4 @@
-"""The verdict on each model of a run: which evidence decides, and with what; `lethe.results.verdict` has the rule. Utility
+"""The verdict on each model of a run: which evidence decides, and with what; `lethe.verdict.rules` has the rule. Utility
 is relative to Base, by the mean score of sampled answers to the retain questions, else the world facts.
 """
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
 from lethe.errors import plural
-from lethe.evaluation.findings import Findings, Quantity, judged_by, judged_exactly, mean_score
 from lethe.io.files import Json
 from lethe.measure.answers import scored
 from lethe.measure.run import Model, Run
 from lethe.registry import JUDGES
-from lethe.results import verdict as rule
 from lethe.results.ends import SAME_DRAWS, Ends
 from lethe.results.evidence import AtLevel, Truncation
 from lethe.results.quantities import USEFUL
 from lethe.results.table import Result
-from lethe.results.verdict import DESTROYED, INTACT, UtilityWord, Verdict
 from lethe.statistics import betting
 from lethe.statistics.bound import Interval, coverage
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.text import label
+from lethe.verdict import rules
+from lethe.verdict.claims import Findings, Quantity, judged_by, judged_exactly, mean_score
+from lethe.verdict.rules import DESTROYED, INTACT, UtilityWord, Verdict
 
 Tone = Literal["bad", "good", "open", "reference"]
 TONE: dict[str, Tone] = {
@@ -118,7 +118,7 @@ def doubt(params: EvaluationParams | Params) -> str:
         2 if exactly else 1
     )  # Retrain, and exact bounds, take half each
     level = (
-        rule.level_of(params.metrics.alpha, max(1, len(subjects)) * report.points, report.look)
+        rules.level_of(params.metrics.alpha, max(1, len(subjects)) * report.points, report.look)
         / shares
     )
     clean = float(binary_upper(0, n, level))
@@ -146,7 +146,7 @@ class _Deciding:
             return Standing(model.name, None, aspect, missing, verdict)
         utility = None if aspect.word == "reference" else aspect.word
         words = self.run.words.verdict
-        sentence = missing or rule.sentence(
+        sentence = missing or rules.sentence(
             verdict, model.name, utility=utility, judge=self._judge, words=words
         )
         server = (
@@ -163,7 +163,7 @@ class _Deciding:
         words, clauses = self.run.words, ""
         asked = plural(verdict.questions or len(model.questions), words.question)
         above = f"above {100 * verdict.tau:g}% in {{}} of {asked}"
-        level = f"with probability {coverage(verdict.alpha)} for {rule.models_of(verdict)}"
+        level = f"with probability {coverage(verdict.alpha)} for {rules.models_of(verdict)}"
         answered, thought, turns = (
             _proved(model, verdict, basis) for basis in ("sampled", "thinking", "turn")
         )
@@ -182,7 +182,7 @@ class _Deciding:
         run, report, graded = self.run, self.run.params.report, self._by_score
         ends = self._ends(model)
         items = ends.items if ends else ()
-        return rule.decide(
+        return rules.decide(
             ends or Ends.of_arrays(()),
             [self._chance(model, one, items) for one in run.retrains if one is not model]
             if ends
@@ -279,7 +279,7 @@ class _Deciding:
             None if interval is None else (interval.lower, interval.upper)
             for interval in (own, before)
         ]
-        return Aspect(rule.utility(ends[0], ends[1]), quantity if own else None, own, before)
+        return Aspect(rules.utility(ends[0], ends[1]), quantity if own else None, own, before)
 
     @cached_property
     def _before(self) -> list[tuple[Quantity, Interval | None]]:
@@ -318,7 +318,7 @@ def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, se
         for row in question.numbers.series("leak", basis)
         if row.evidence
     ]
-    level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / max(1, len(rows))
+    level = rules.level_of(verdict.alpha, verdict.models, verdict.look) / max(1, len(rows))
     proved: dict[float | None, set[str]] = {row.at: set() for row in rows}
     for row in rows:
         leaks, n = (np.array([row.facts[key]]) for key in ("leaks", "n"))

@@ -6,7 +6,7 @@ import numpy as np
 
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
-from lethe.results.verdict import level_of
+from lethe.verdict.rules import level_of
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from lethe.config.evaluating import JudgeEntry
-from lethe.evaluation import standing
-from lethe.evaluation.findings import hidden
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
-from lethe.results.verdict import decide
 from lethe.statistics.bound import Bound, Covers, Interval
+from lethe.verdict import standing
+from lethe.verdict.claims import hidden
+from lethe.verdict.rules import decide
 from tests.cases import cases
-from tests.lethe.measure.deciding import (
+from tests.lethe.verdict.deciding import (
     ALPHA,
     PARAMS,
     TAU,
@@ -262,8 +262,8 @@ def test_all_intervals_of_utility_share_alpha(kept, level, expected):
 def run_with_exact_bounds(tmp_path_factory):
     """A run on files of which exact bounds prove one model to leak and another not to."""
     from lethe import config
-    from tests.lethe.measure.deciding import certified
     from tests.lethe.report.synthetic import write_exact, write_run
+    from tests.lethe.verdict.deciding import certified
 
     root = tmp_path_factory.mktemp("run")
     models = config.read_yaml(ROOT / "params.yaml")["models"]

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from lethe import config
-from lethe.evaluation.standing import Standing, standings
 from lethe.measure.run import Drawing, Model, Question, Role, Run
 from lethe.results.exact_bounds import certificates_of, rows_of
 from lethe.results.table import Numbers, Result, Results, Rows
@@ -17,6 +16,7 @@ from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_int
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_trees import AnswerTree, Certificates, How
+from lethe.verdict.standing import Standing, standings
 from tests.small import ROOT
 
 PARAMS = config.load(ROOT / "params.yaml")
