@@ -19,9 +19,9 @@ from lethe.config.load import section_of
 from lethe.config.schema import PLAIN, Params
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash
-from lethe.evaluation.labels import read_labels
 from lethe.io.files import Json, write_text
 from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, filled
+from lethe.labels.labels import read_labels
 from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
 

@@ -14,10 +14,10 @@ import numpy as np
 from lethe.api.result import Measurement, Place, View, documented, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, check, plural
-from lethe.evaluation.labels import Drawn, label_rows
 from lethe.io.facts import DOCUMENTED
 from lethe.io.judged_answers import judge_in, read_calibration
 from lethe.io.tables import read_table
+from lethe.labels.random_labels import Drawn, label_rows
 from lethe.measure import prompts as bounded
 from lethe.measure import scores as scored
 from lethe.measure.scores import Missing, Scores

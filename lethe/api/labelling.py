@@ -11,8 +11,11 @@ from lethe.api.bounding import QUANTITY, SHOWN
 from lethe.api.result import Measurement, Place, View, documented, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, check, plural
-from lethe.evaluation.labels import Labels, Queue, measure, read_draws, read_labels
 from lethe.io.files import Json
+from lethe.labels.bounds import measure_labels
+from lethe.labels.draws import read_draws
+from lethe.labels.labels import Labels, read_labels
+from lethe.labels.queue import Queue
 from lethe.measure.prompts import Worst
 from lethe.measure.scores import record_of_draws
 from lethe.results.licence import licensed, of_drawing, reasons_of
@@ -172,7 +175,7 @@ def label(
     if ask is not None:
         ask(queue, given)
     rows = Rows(name)
-    settings = measure(rows, draws, queue, given, alpha)
+    settings = measure_labels(rows, draws, queue, given, alpha)
     record = result(name, "model", "settings", "labelled", evidence=settings)
     about = record_of_draws(place / "forget.parquet" if place.is_dir() else place)
     licensed_rows = licensed(name, rows.rows, of_drawing(about, ()))

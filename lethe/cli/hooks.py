@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from lethe.api import bounding, certificates, evaluating, labelling, logs, probabilities, runs
     from lethe.api.result import View
-    from lethe.evaluation.labels import Labels, Queue
     from lethe.io.logs._log import Log
     from lethe.io.tries import Try
+    from lethe.labels.labels import Labels
+    from lethe.labels.queue import Queue
     from lethe.statistics.bound import Bound
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`

@@ -19,7 +19,6 @@ from lethe.config.schema import EvaluationParams
 from lethe.data.prompt_language import as_json, read_language
 from lethe.data.rows import check_splits
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural
-from lethe.evaluation.labels import read_labels
 from lethe.io import tries
 from lethe.io.artifacts import Asked, Row, read_parts, write_splits
 from lethe.io.files import (
@@ -32,6 +31,7 @@ from lethe.io.files import (
     write_text,
 )
 from lethe.io.judged_answers import read_calibration
+from lethe.labels.labels import read_labels
 from lethe.measure.run import load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder

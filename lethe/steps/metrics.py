@@ -5,12 +5,15 @@ from pathlib import Path
 
 from lethe.config.evaluating import NO_BINARY, JudgeEntry, Metrics
 from lethe.errors import ParamsClash
-from lethe.evaluation import labels
 from lethe.io.artifacts import GREEDY, KEYS, SECOND, Tables, read_split
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json
 from lethe.io.judged_answers import read_calibration
 from lethe.io.label_places import filled
 from lethe.io.tables import read_table
+from lethe.labels.bounds import measure_labels
+from lethe.labels.draws import draws_of, refuse_references
+from lethe.labels.labels import read_labels
+from lethe.labels.queue import Queue
 from lethe.measure.likelihood_metrics import likelihood_metrics
 from lethe.measure.measure import measure, measure_language, measure_stopped
 from lethe.results import quantities, table
@@ -118,7 +121,7 @@ def _add_labelled(
             "metrics.labels.folder",
             f"{place} labels answers of questions that could stop early; then sample.stop must be 'fixed'",
         )
-    labels.refuse_references(root / "generations" / rows.model)
+    refuse_references(root / "generations" / rows.model)
     drawn = generations["forget"]
     table = drawn[drawn["sample"] != GREEDY].sort_values("sample", kind="stable")
     if metrics.binary is not None:
@@ -126,6 +129,6 @@ def _add_labelled(
             columns={metrics.binary: "verdict"}
         )
         table = table.merge(verdicts, on=[*KEYS], how="left", validate="one_to_one")
-    draws = labels.draws_of(table, {})
-    queue = labels.Queue(draws, metrics.labels.mass, metrics.labels.rest)
-    labels.measure(rows, draws, queue, labels.read_labels(place), metrics.alpha)
+    draws = draws_of(table, {})
+    queue = Queue(draws, metrics.labels.mass, metrics.labels.rest)
+    measure_labels(rows, draws, queue, read_labels(place), metrics.alpha)

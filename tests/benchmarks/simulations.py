@@ -19,8 +19,11 @@ from scipy.stats import binom, fisher_exact
 from lethe.api.certificates import counted
 from lethe.config.evaluating import ExtractSettings
 from lethe.evaluation.certificate import FACTS, Audit, Certificate
-from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure
 from lethe.io.files import read_jsonl
+from lethe.labels.bounds import measure_labels
+from lethe.labels.draws import Draws
+from lethe.labels.labels import Answer, Asked, Labels
+from lethe.labels.queue import Queue
 from lethe.models.encoding import Encoder
 from lethe.results.ends import Ends
 from lethe.results.table import Rows
@@ -101,7 +104,7 @@ def labelled(
         dict(known),
     )
     rows = Rows("m")
-    measure(rows, draws, queue, labels, 0.05)
+    measure_labels(rows, draws, queue, labels, 0.05)
     return [
         row.upper
         for row in rows.rows

@@ -87,9 +87,9 @@ def _tables() -> list[Reader]:
 
     from lethe.audits.kinds.guesses import read_guesses, read_tradeoff
     from lethe.audits.unlearning_game.swap import advantages
-    from lethe.evaluation.labels import read_draws
     from lethe.io.judged_answers import read_calibration, read_labelled
     from lethe.io.tables import read_losses
+    from lethe.labels.draws import read_draws
     from lethe.measure.scores import read_scores
 
     scores = pd.DataFrame(
@@ -154,8 +154,8 @@ def _others() -> list[Reader]:
     from lethe.data.prompt_language import productions, read_language
     from lethe.data.rows import csv_entries, json_entries, read_rows
     from lethe.evaluation.certificate import FACTS, Audit, Certificate, read_certificate
-    from lethe.evaluation.labels import read_labels
     from lethe.io.files import read_artifact
+    from lethe.labels.labels import read_labels
     from lethe.models.encoding import read_template
     from lethe.scoring.tofu import KEYS, SECTIONS
     from lethe.scoring.tofu import read_log as read_tofu

@@ -10,7 +10,7 @@ import pytest
 import lethe
 from lethe.config.evaluating import Parts, Score
 from lethe.errors import BadInput
-from lethe.evaluation.labels import refuse_references
+from lethe.labels.draws import refuse_references
 from lethe.sampling.engine import Answers
 from lethe.sampling.prefix_engine import PrefixEngine
 from lethe.sampling.tasks import within_budgets

@@ -12,16 +12,10 @@ import pytest
 
 from lethe.cli.hooks import ask
 from lethe.errors import BadRow
-from lethe.evaluation.labels import (
-    Answer,
-    Asked,
-    Draws,
-    Labels,
-    Queue,
-    measure,
-    read_draws,
-    read_labels,
-)
+from lethe.labels.bounds import measure_labels
+from lethe.labels.draws import Draws, read_draws
+from lethe.labels.labels import Answer, Asked, Labels, read_labels
+from lethe.labels.queue import Queue
 from lethe.results.table import Numbers, Results, Rows, read_rows
 from lethe.statistics.counts import labelled_average, rate_bounds
 from lethe.statistics.judge_error import Calibration
@@ -50,7 +44,7 @@ def draws(verdicts: bool = False) -> Draws:
 def measured(*given) -> tuple[Numbers, list[Numbers], dict]:
     """The numbers of the run and of each question, and the settings."""
     rows = Rows("m")
-    settings = measure(rows, *given)
+    settings = measure_labels(rows, *given)
     results = Results({"m": tuple(rows.rows)})
     return results.model("m"), list(results.questions("m").values()), settings
 

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadInput, BadRow, OtherSchema
-from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
 from lethe.io import artifacts, files, tables
 from lethe.io import files as schema
 from lethe.io.artifacts import (
@@ -32,6 +31,7 @@ from lethe.io.artifacts import (
 )
 from lethe.io.files import SCHEMA_VERSION, read_json, write_json
 from lethe.io.tables import read_arrow, read_table, write_parquet
+from lethe.labels.labels import Answer, Asked, Labels, read_labels
 from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.cases import cases

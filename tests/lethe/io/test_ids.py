@@ -8,9 +8,9 @@ import pytest
 import lethe
 from lethe.api.logs import score_log
 from lethe.errors import BadInput
-from lethe.evaluation.labels import read_draws
 from lethe.io.ids import alike, candidates
 from lethe.io.logs import read_log
+from lethe.labels.draws import read_draws
 from lethe.measure.scores import read_scores
 from tests.lethe.io.logs.small_logs import write_lines
 

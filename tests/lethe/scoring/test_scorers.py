@@ -20,9 +20,9 @@ from lethe import config
 from lethe.config.evaluating import Score, ScorerParams, is_binary
 from lethe.data.prompt_language import as_json, read_language
 from lethe.errors import BadFile, BadInput, BadValue
-from lethe.evaluation.labels import read_draws
 from lethe.io.artifacts import SECOND, expected, read_references
 from lethe.io.tables import write_parquet
+from lethe.labels.draws import read_draws
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import DIVERSITY, JUDGES, LIKELIHOODS, ROUGE, SCORERS
 from lethe.scoring import Question, asked_of, open_scorer, score_answers, scorer

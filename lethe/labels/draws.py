@@ -1,0 +1,130 @@
+"""The answers of a run that a person may label, by question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.errors import BadFile, BadRow, BadValue
+from lethe.io.artifacts import GREEDY, TURNS, read_references
+from lethe.io.files import read_artifact, read_jsonl
+from lethe.io.tables import file_line, numeric_column, read_table
+from lethe.labels.labels import Answer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The answers of a run by question, in sampling order, with the texts of the questions and the judge's verdicts (1, 0 or
+    NaN) where there are any.
+    """
+
+    answers: Mapping[str, Sequence[Answer]]
+    questions: Mapping[str, str]
+    verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def half(self, prompt_id: str) -> int:
+        return len(self.answers[prompt_id]) // 2
+
+    def first(self, prompt_id: str) -> Sequence[Answer]:
+        """The half that decides which answers are labelled; the bounds count the `second`."""
+        return self.answers[prompt_id][: self.half(prompt_id)]
+
+    def second(self, prompt_id: str) -> Sequence[Answer]:
+        return self.answers[prompt_id][self.half(prompt_id) :]
+
+
+def read_draws(
+    path: Path, dataset: Path | None, verdicts: Path | None, column: str | None
+) -> Draws:
+    """Read a run: a folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``."""
+    file = path
+    if path.is_dir():
+        file, about = path / "forget.parquet", path / "about.json"
+        if about.is_file() and read_artifact(about).get("stop") == "sequential":
+            problem = "holds a run with early stopping, and these bounds need a number of answers fixed beforehand"
+            raise BadFile(path, problem, "Sample with `sample.stop: fixed`.")
+        refuse_references(path)
+    table = read_table(file, required=["prompt_id", "text"], text=["text"], ids=["prompt_id"])
+    if "sample" in table:
+        table = table.assign(sample=numeric_column(table, "sample", file))
+        # A table may be sorted by content; then its two halves would not be alike.
+        table = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
+    if table.empty:
+        raise BadFile(file, "holds no sampled answers")
+    table = table.reset_index(drop=True)
+    if verdicts is not None:
+        table["verdict"] = _verdicts(table, file, verdicts, column)
+    return draws_of(table, _questions(dataset) if dataset is not None else {})
+
+
+def refuse_references(generations: Path) -> None:
+    """Refuse wordings that ask for other answers, and follow-up questions: a label is of a question and an answer."""
+    if Path(generations, TURNS).is_file():
+        problem = "holds answers to follow-up questions, and a label belongs to one answer"
+        raise BadFile(generations, problem, "Leave out followups (and turns of the language).")
+    references = read_references(generations).values()
+    if wordings := sorted({own.wording for of_prompt in references for own in of_prompt.values()}):
+        own = (
+            f"holds answers to wordings that ask for an answer of their own ({', '.join(wordings)})"
+        )
+        remedy = "Leave out these wordings of the language."
+        raise BadFile(generations, f"{own}, and a label belongs to one question", remedy)
+
+
+def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
+    """The draws of a table with ``prompt_id``, ``text`` and optionally ``verdict``, in sampling order within a question."""
+    answers, judged = {}, {}
+    for name, rows in table.groupby("prompt_id", sort=False):
+        texts = [text if isinstance(text, str) else "" for text in rows["text"]]
+        answers[str(name)] = [Answer(str(name), text) for text in texts]
+        if "verdict" in rows:
+            judged[str(name)] = rows["verdict"].to_numpy(dtype=np.float64)
+    return Draws(answers, questions, judged)
+
+
+def _questions(dataset: Path) -> dict[str, str]:
+    """The questions of a dataset by id; a row without a question is shown by its id."""
+    questions: dict[str, object] = {}
+    for line, row in read_jsonl(dataset):
+        name = row.get("id")
+        if not isinstance(name, str):
+            raise BadRow(dataset, line, f"id: got {name!r}; must be text")
+        if name in questions:
+            problem = f"has the id {name!r} of an earlier row"
+            raise BadRow(dataset, line, problem, "Give each question a unique id.")
+        questions[name] = row.get("question")
+    return {name: text for name, text in questions.items() if isinstance(text, str)}
+
+
+def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) -> np.ndarray:
+    verdicts = read_table(place, required=["prompt_id", "sample"], ids=["prompt_id"])
+    if "sample" not in table:
+        raise BadFile(file, "has no column sample, which assigns verdicts to answers")
+    names = [name for name in verdicts.columns if name not in ("prompt_id", "sample")]
+    if not names or column not in (None, *names):
+        raise BadValue(
+            "--column", column, f"one of {', '.join(names)}" if names else "a column of verdicts"
+        )
+    name = column or names[0]
+    values = numeric_column(verdicts, name, place)
+    wrong = ~np.isin(values, (0, 1)) & ~np.isnan(values)
+    if wrong.any():
+        line = file_line(place, int(np.argmax(wrong)))
+        raise BadRow(
+            place,
+            line,
+            f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing",
+        )
+    own = verdicts[["prompt_id"]].assign(
+        sample=numeric_column(verdicts, "sample", place), verdict=values
+    )
+    return table.merge(own, on=["prompt_id", "sample"], how="left")["verdict"].to_numpy(
+        dtype=np.float64
+    )

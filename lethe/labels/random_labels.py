@@ -1,0 +1,144 @@
+"""Bounds from a table of labels of random draws, and whether the draws can have been chosen at random."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.errors import BadFile, BadRow, plural
+from lethe.io.artifacts import GREEDY
+from lethe.io.tables import file_line, numeric_column, read_table, sample_names
+from lethe.results.licence import Source
+from lethe.statistics import counts as count_bounds
+from lethe.statistics.bound import Covers, both_ends, significant
+from lethe.statistics.random_choice import REFUTED, blind_p_value, uniform_p_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lethe.results.table import Rows
+
+
+SMALLEST_SHOWN = 1e-12  # a smaller p-value tells a reader no more
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The answers of one prompt that labels may be of: their number, and with 0/1 verdicts that of each sample's name."""
+
+    n: int
+    verdict_of_sample: Mapping[str, float] | None = None
+
+
+def label_rows(
+    rows: Rows, path: str | os.PathLike[str], drawn: Mapping[str, Drawn], alpha: float
+) -> Source:
+    """Add the ends of the leak probability of each labelled prompt, and of the average over all prompts.
+
+    ``path`` is a table ``prompt_id, sample, label`` (0 or 1) of random draws, and ``drawn`` holds the answers of each prompt.
+    Returns what is known of the labels. The average has no ends where the labels cannot have been chosen at random.
+
+    Raises `BadFile` without a label, and `BadRow` for a label of another prompt, of the greedy answer, or given twice.
+    """
+    table = _random_labels(path, drawn)
+    labels = numeric_column(table, "label", path)
+    names = table["prompt_id"].astype(str).to_numpy()
+    how = (count_bounds.AT_RANDOM, count_bounds.METHOD_AT_RANDOM)
+    for name in dict.fromkeys(names.tolist()):
+        of_prompt = labels[names == name]
+        (lower,), (upper,) = count_bounds.rate_bounds([of_prompt.sum()], [len(of_prompt)], alpha)
+        ends = both_ends(lower, upper, alpha, Covers.ONE_PROMPT, *how, len(of_prompt))
+        rows.add("question", "leak", "labelled", None, *ends, item=name, split="forget")
+
+    problem = _not_random(table, drawn, Path(path))
+    if problem is None:
+        both = count_bounds.random_labels(int(labels.sum()), len(labels), alpha)
+        ends = both_ends(*both, alpha, Covers.AVERAGE, *how, len(labels))
+        rows.add("model", "leak", "labelled", None, *ends, split="forget")
+    else:
+        rows.add("model", "leak", "labelled", None, split="forget")
+    return Source(labels_not_random=problem)
+
+
+def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> pd.DataFrame:
+    """The checked table of labels."""
+    table = read_table(path, required=["prompt_id", "sample", "label"], ids=["prompt_id"])
+    if table.empty:
+        raise BadFile(path, "holds no labels")
+    table = table.assign(sample=sample_names(table["sample"]))
+    labels, names = numeric_column(table, "label", path), table["prompt_id"].astype(str).to_numpy()
+    n_of_prompt = {name: answers.n for name, answers in drawn.items()}
+    for wrong, problem in (
+        (~np.isin(labels, (0, 1)), "label must be 0 (no leak) or 1 (leak)"),
+        (~np.isin(names, list(drawn)), "prompt_id must be a prompt of the scores"),
+        (table.duplicated(["prompt_id", "sample"]).to_numpy(), "labels a draw a second time"),
+        (
+            (table["sample"] == str(GREEDY)).to_numpy(),
+            "labels the greedy answer, no random draw",
+        ),
+        (
+            (
+                table.groupby("prompt_id").cumcount() >= table["prompt_id"].map(n_of_prompt)
+            ).to_numpy(),
+            "labels more draws of the prompt than have scores",
+        ),
+    ):
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            row = ", ".join(
+                f"{name} {table[name][place]}" for name in ("prompt_id", "sample", "label")
+            )
+            raise BadRow(path, file_line(path, place), f"{problem}; got {row}")
+    return table
+
+
+def _not_random(table: pd.DataFrame, drawn: Mapping[str, Drawn], path: Path) -> str | None:
+    """Why the labels cannot be of draws chosen at random; None where nothing refutes it.
+
+    The two tests share `REFUTED`, so that one honest file in a million is refused at most.
+    """
+    n_of_prompt = Counter(table["prompt_id"].astype(str))
+    labels_of_prompt = [n_of_prompt[name] for name in drawn]
+    p_value = uniform_p_value(labels_of_prompt)
+    if p_value < REFUTED / 2:
+        most = max(labels_of_prompt)
+        labelled = sum(count > 0 for count in labels_of_prompt)
+        return (
+            f"{path.name} has {len(table):,} labels, of {labelled} of {plural(len(drawn), 'prompt')} and up to {most:,} of "
+            f"one, which a uniform choice of the prompt brings with probability {_at_most(p_value)}"
+        )
+    p_value = _blind(table, drawn)
+    if p_value < REFUTED / 2:
+        return (
+            f"The labelled answers of {path.name} have other verdicts than all answers, which a choice without sight of the "
+            f"verdicts brings with probability {_at_most(p_value)}"
+        )
+    return None
+
+
+def _at_most(p_value: float) -> str:
+    return f"at most {significant(max(p_value, SMALLEST_SHOWN), 2, 'upper')}"
+
+
+def _blind(table: pd.DataFrame, drawn: Mapping[str, Drawn]) -> float:
+    """The p-value of labels without sight of the verdicts; 1 where a labelled answer has no known verdict."""
+    called = 0
+    labelled: list[int] = []
+    verdicts: list[int] = []
+    n: list[int] = []
+    for name, rows in table.groupby(table["prompt_id"].astype(str), sort=False):
+        verdict_of_sample = drawn[str(name)].verdict_of_sample or {}
+        samples = [str(sample) for sample in rows["sample"]]
+        if not all(sample in verdict_of_sample for sample in samples):
+            return 1.0
+        called += int(sum(verdict_of_sample[sample] for sample in samples))
+        labelled.append(len(samples))
+        verdicts.append(int(sum(verdict_of_sample.values())))
+        n.append(len(verdict_of_sample))
+    return blind_p_value(called, labelled, verdicts, n)
