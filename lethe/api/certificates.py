@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.api.result import Place, TableWithSentences, View, documented, frame, served_by
+from lethe.certificates import certificate
+from lethe.certificates.certificate import Audit, check_facts, merged, read_certificate
 from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, scorer_params
 from lethe.config.fields import Direct
 from lethe.errors import BadFile, BadInput, BadValue, check
-from lethe.evaluation import certificate
-from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
 from lethe.identity import cache_key, digest, module_of
 from lethe.io.files import Json, read_text
 from lethe.progress import progress

@@ -17,8 +17,8 @@ from scipy.special import softmax
 from scipy.stats import binom, fisher_exact
 
 from lethe.api.certificates import counted
+from lethe.certificates.certificate import FACTS, Audit, Certificate
 from lethe.config.evaluating import ExtractSettings
-from lethe.evaluation.certificate import FACTS, Audit, Certificate
 from lethe.io.files import read_jsonl
 from lethe.labels.bounds import measure_labels
 from lethe.labels.draws import Draws

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, poisson
 
-from lethe.evaluation.certificate import Certificate
+from lethe.certificates.certificate import Certificate
 from lethe.statistics import betting
 from lethe.statistics.answer_tree import Masses, Remainder, together_below
 from lethe.statistics.bounds import tighter_bounds

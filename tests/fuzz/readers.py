@@ -150,10 +150,10 @@ def _tables() -> list[Reader]:
 
 
 def _others() -> list[Reader]:
+    from lethe.certificates.certificate import FACTS, Audit, Certificate, read_certificate
     from lethe.config import load, read_yaml
     from lethe.data.prompt_language import productions, read_language
     from lethe.data.rows import csv_entries, json_entries, read_rows
-    from lethe.evaluation.certificate import FACTS, Audit, Certificate, read_certificate
     from lethe.io.files import read_artifact
     from lethe.labels.labels import read_labels
     from lethe.models.encoding import read_template

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from lethe.api.certificates import How, facts
+from lethe.certificates.certificate import FACTS, SCHEMA, Audit, Certificate, read_certificate
 from lethe.errors import BadInput
-from lethe.evaluation.certificate import FACTS, SCHEMA, Audit, Certificate, read_certificate
 from lethe.io.files import write_jsonl
 from lethe.sampling import forecast
 from lethe.statistics.sequential import log_e_value

@@ -1,4 +1,4 @@
-"""Which evidence decides the two words on a model, and with which level. tests/lethe/results has the rule itself."""
+"""Which evidence decides the two words on a model, and with which level. `test_rules` has the rule itself."""
 
 import dataclasses
 from types import SimpleNamespace
