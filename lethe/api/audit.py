@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lethe.api.result import Measurement, Place, View, frame
+from lethe.api.parameters import Place, Table
+from lethe.api.result import Measurement, View, frame
 from lethe.audits.kinds.guesses import (
     TRADEOFF,
     Mechanism,
@@ -111,7 +112,7 @@ def one_run(
     n: int | None = None,
     r: int | Sequence[int] = (),
     errors: int | None = None,
-    guesses: Place | pd.DataFrame | None = None,
+    guesses: Table | None = None,
     mechanism: Literal[Mechanism, "tradeoff"] = "gaussian",
     q: float | None = None,
     steps: int | None = None,
@@ -198,7 +199,7 @@ def _runs(
     n: int | None,
     r: Sequence[int],
     errors: int | None,
-    guesses: Place | pd.DataFrame | None,
+    guesses: Table | None,
     seed: int,
 ) -> list[Counts]:
     if not r:
@@ -278,8 +279,8 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
 
 
 def epsilon_star(
-    train: ArrayLike | Place,
-    population: ArrayLike | Place,
+    train: Place | ArrayLike,
+    population: Place | ArrayLike,
     *,
     delta: float,
     method: Literal["parametric", "empirical"] = "parametric",
@@ -406,7 +407,7 @@ class SwapAudit(Measurement):
         return [*lines, limit]
 
 
-def swap(predictions: Place | pd.DataFrame, *, alpha: float = 0.05) -> SwapAudit:
+def swap(predictions: Table, *, alpha: float = 0.05) -> SwapAudit:
     """Measure unlearning quality by the SWAP test: 1 minus the largest advantage of any attack.
 
     Parameters

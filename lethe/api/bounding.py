@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import numpy as np
 
-from lethe.api.result import Measurement, Place, View, documented, frame
+from lethe.api.parameters import Place, Typed, documented
+from lethe.api.result import Measurement, View, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, check, plural
 from lethe.io.facts import DOCUMENTED
@@ -33,7 +34,7 @@ from lethe.statistics.leak_rates import QUERIES, pass_hat_k
 if TYPE_CHECKING:
     import pandas as pd
 
-
+AnyScores: TypeAlias = Annotated["Scores | pd.DataFrame | Place", Typed(Path)]
 STOPPED = "anytime_upper"  # the metric after a stop
 SHOWN = 20  # prompts in a table for people
 QUANTITY = dict.fromkeys(("m_mu", "mean_upper", STOPPED), "the mean score") | {
@@ -301,7 +302,7 @@ def _asked(model: Numbers, quantity: str, basis: str = "sampled") -> list[Result
 
 @documented
 def bounds(
-    scores: Scores | pd.DataFrame | Place,
+    scores: AnyScores,
     alpha: float = METRICS.alpha,
     *,
     threshold: float | Sequence[float] = METRICS.thresholds,
@@ -310,7 +311,7 @@ def bounds(
     filter: str | None = None,
     together: Literal["none", "bonferroni", "holm"] = "none",
     share_above: float = METRICS.share_above,
-    calibration: Calibration | Place | None = None,
+    calibration: Place | Calibration | None = None,
     labels: Place | None = None,
     pass_at: str | Sequence[str | int] = (),
     by: str | None = None,
@@ -495,7 +496,7 @@ def _drawn(prompts: Sequence[scored.PromptScores], missing: Missing | None) -> d
 
 
 def calibration_of(
-    given: Calibration | Place | None, missing: Missing | None, scores: object = None
+    given: Place | Calibration | None, missing: Missing | None, scores: object = None
 ) -> Calibration | None:
     """Return the judge's error as counts; the column ``judge`` of a table of ``scores`` must name the same judge."""
     if given is None or isinstance(given, Calibration):

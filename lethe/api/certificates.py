@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.api.result import Place, TableWithSentences, View, documented, frame, served_by
+from lethe.api.parameters import Place, documented, served_by
+from lethe.api.result import TableWithSentences, View, frame
 from lethe.certificates import certificate
 from lethe.certificates.certificate import Audit, check_facts, merged, read_certificate
 from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, scorer_params
@@ -202,7 +204,7 @@ def verify(
     prompt: Place | None = None,
     key_env: str | None = None,
     auditor: str = "verifier",
-    add: Sequence[Place] = (),
+    add: Sequence[str | os.PathLike[str]] = (),
     redraw: int = 0,
 ) -> Certificate:
     """Check that a certificate is about this model, draw further answers, and join the evidence.

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from lethe.api import result as common
-from lethe.api.result import Place, Rows, rows_of
+from lethe.api import parameters as common
+from lethe.api.parameters import ModelOrPlace, Place, PlaceInPython, Rows, Tokenizer, Typed, rows_of
+from lethe.api.result import TableWithSentences, View
 from lethe.api.runs import Run, load_run
 from lethe.config.evaluating import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE, Endpoint
 from lethe.errors import BadValue, check, plural
@@ -28,19 +29,19 @@ from lethe.statistics.bounds import BELOW_1, possible
 
 if TYPE_CHECKING:
     import pandas as pd
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SHOWN = 10  # distinct answers to a prompt on a terminal
-Asked: TypeAlias = (
-    "Sequence[str | Sequence[Mapping[str, str]]] | Mapping[str, str | Sequence[Mapping[str, str]]]"
-)
+Messages: TypeAlias = Sequence[Mapping[str, str]]  # a chat, with the keys role and content
+Prompts: TypeAlias = Annotated[
+    Sequence[str | Messages] | Mapping[str, str | Messages], Typed(list[str])
+]
 
 
 @dataclass(frozen=True, repr=False)
-class Samples(common.TableWithSentences):
+class Samples(TableWithSentences):
     """The answers that `sample` drew: the prompts by id, one of ``answers`` per prompt, the settings and the engine."""
 
-    prompts: Mapping[str, str | Sequence[Mapping[str, str]]]
+    prompts: Mapping[str, str | Messages]
     answers: tuple[Answers, ...]
     settings: Settings
     engine: str
@@ -75,10 +76,10 @@ class Samples(common.TableWithSentences):
             "answers": rows,
         }
 
-    def views(self) -> list[common.View]:
+    def views(self) -> list[View]:
         each = ((name, Counter(self.texts(name)).most_common(SHOWN)) for name in self.prompts)
         rows = [[name, count, text] for name, counts in each for text, count in counts]
-        return [common.View("", ["prompt", "draws", "answer"], rows, self.sentences())]
+        return [View("", ["prompt", "draws", "answer"], rows, self.sentences())]
 
     def sentences(self) -> list[str]:
         how = self.settings
@@ -91,9 +92,9 @@ class Samples(common.TableWithSentences):
 
 @common.documented
 def sample(
-    model: Place | PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase | None = None,
-    prompts: Asked = (),
+    model: ModelOrPlace,
+    tokenizer: Tokenizer = None,
+    prompts: Prompts = (),
     n: int = SAMPLE.most,
     *,
     max_new_tokens: int = SAMPLE.max_new_tokens,
@@ -216,7 +217,7 @@ class Evaluation(Run):
         }
         return result | {"report": str(self.report) if self.report else None}
 
-    def views(self) -> list[common.View]:
+    def views(self) -> list[View]:
         bounds = self.numbers.bounds.values()
         notes = []
         if bounds:
@@ -230,8 +231,8 @@ class Evaluation(Run):
             *([f"report: {self.report}"] if self.report else []),
         ]
         columns = ["number", "estimate", "at least", "at most", "the ends cover"]
-        whole = common.View(self.models[0], columns, _shown(self.numbers), notes)
-        return [common.View("", notes=[self.verdict]), whole]
+        whole = View(self.models[0], columns, _shown(self.numbers), notes)
+        return [View("", notes=[self.verdict]), whole]
 
 
 def _shown(numbers: Numbers) -> list[list[Value | Bound]]:
@@ -273,10 +274,10 @@ def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
 
 @common.documented
 def evaluate(
-    model: Place | PreTrainedModel,
+    model: ModelOrPlace,
     data: Rows,
     *,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    tokenizer: Tokenizer = None,
     retain: Rows | None = None,
     n: int = SAMPLE.most,
     alpha: float = METRICS.alpha,
@@ -299,7 +300,7 @@ def evaluate(
     calibration: Place | None = None,
     labels: Place | None = None,
     name: str | None = None,
-    folder: Place | None = None,
+    folder: PlaceInPython = None,
     endpoint: str | None = None,
     key_env: str | None = None,
     concurrency: int = ENDPOINT.concurrency,

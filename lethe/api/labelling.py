@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lethe.api.bounding import QUANTITY, SHOWN
-from lethe.api.result import Measurement, Place, View, documented, frame
+from lethe.api.parameters import InPython, Place, documented
+from lethe.api.result import Measurement, View, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, check, plural
 from lethe.io.files import Json
@@ -133,7 +134,7 @@ def label(
     verdicts: Place | None = None,
     column: str | None = None,
     alpha: float = METRICS.alpha,
-    ask: Callable[[Queue, Labels], None] | None = None,
+    ask: Annotated[Callable[[Queue, Labels], None] | None, InPython()] = None,
 ) -> LabelledBounds:
     """Label the distinct answers of a run, the most frequent first, and bound its leaks.
 

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from lethe.api.result import (
-    Measurement,
-    Place,
-    Rows,
-    TableWithSentences,
-    View,
-    documented,
-    frame,
-    rows_of,
-)
+from lethe.api.parameters import Place, Rows, documented, rows_of
+from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural, shortened
 from lethe.io import logs

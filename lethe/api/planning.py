@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe import config
-from lethe.api.result import Place, TableWithSentences, View, frame
+from lethe.api.parameters import Place
+from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.evaluating import METRICS, SAMPLE
 from lethe.config.load import changed_document, read_preset
 from lethe.errors import BadArguments, BadInput, BadValue

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.api import result as common
-from lethe.api.result import Place, Rows, rows_of
+from lethe.api import parameters as common
+from lethe.api.parameters import ModelOrPlace, Place, PlaceInPython, Rows, Tokenizer, rows_of
+from lethe.api.result import Measurement, View, frame, short
 from lethe.config.evaluating import EXACT, SAMPLE, Endpoint, ExtractSettings
 from lethe.errors import BadArguments, BadFile, BadInput, check, plural
 from lethe.io.files import read_text
@@ -27,7 +28,6 @@ from lethe.verdict.windows import WORDS, verdict_of
 
 if TYPE_CHECKING:
     import pandas as pd
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.sampling.engine import Checkpoint
     from lethe.sampling.extraction import Window
@@ -52,7 +52,7 @@ CLAIMS = (
 
 
 @dataclass(frozen=True, repr=False)
-class ExactBounds(common.Measurement):
+class ExactBounds(Measurement):
     """The result of `exact`: the answer tree of each question with its ends, and the summary over the questions."""
 
     certificates: Certificates
@@ -78,15 +78,15 @@ class ExactBounds(common.Measurement):
                     "heaviest_leak": tree.heaviest_leaks[0].text if tree.heaviest_leaks else None,
                 }
             )
-        return common.frame(rows).rename(columns={"id": "prompt_id"})
+        return frame(rows).rename(columns={"id": "prompt_id"})
 
     def sentences(self) -> list[str]:
         return self.certificates.sentences()
 
-    def views(self) -> list[common.View]:
+    def views(self) -> list[View]:
         rows: list[list[object]] = []
         for tree in self.certificates.trees:
-            likeliest = common.short(tree.heaviest_leaks[0].text) if tree.heaviest_leaks else None
+            likeliest = short(tree.heaviest_leaks[0].text) if tree.heaviest_leaks else None
             if self.refused:
                 rows.append([tree.id, None, None, None, None, likeliest])
                 continue
@@ -96,7 +96,7 @@ class ExactBounds(common.Measurement):
         head = ["question", "P(leak) >=", "P(leak) <=", "verdict"]
         head += ["queries until an even chance", "likeliest leak found"]
         title = f"{self.certificates.name}: {self.certificates.how.leak}"
-        return [common.View(title, head, rows, self.sentences())]
+        return [View(title, head, rows, self.sentences())]
 
     def rows(self) -> list[Result]:
         from lethe.results.exact_bounds import rows_of, summary_of
@@ -106,10 +106,10 @@ class ExactBounds(common.Measurement):
 
 @common.documented
 def exact(
-    model: Place | PreTrainedModel,
+    model: ModelOrPlace,
     data: Rows,
     *,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    tokenizer: Tokenizer = None,
     rows: int = EXACT.rows,
     alpha: float = EXACT.alpha,
     target: float | None = EXACT.target,
@@ -126,7 +126,7 @@ def exact(
     seed: int = EXACT.seed,
     dtype: str = SAMPLE.dtype,
     memory: int = EXACT.memory,
-    scratch: Place | None = None,
+    scratch: PlaceInPython = None,
     endpoint: str | None = None,
     key_env: str | None = None,
     requests: int | None = None,
@@ -205,7 +205,7 @@ DEFAULTS = ExtractSettings()
 
 
 @dataclass(frozen=True, repr=False)
-class Extracted(common.Measurement):
+class Extracted(Measurement):
     """The result of `extract`: the windows (``passages``) under the model, and the same windows under the references."""
 
     extraction: Extraction
@@ -253,7 +253,7 @@ class Extracted(common.Measurement):
             row |= {"near_lower": near and near.lower, "near_upper": near and near.upper}
             row |= {f"p_z_{each.name}": each.passages[place].p_z for each in self.references}
             rows.append({**row, "suffix": passage.suffix})
-        return common.frame(rows)
+        return frame(rows)
 
     def sentences(self) -> list[str]:
         settings, name, (first, length) = self.settings, self.extraction.name, longest_run(self.p_z)
@@ -287,7 +287,7 @@ class Extracted(common.Measurement):
             "sentences": self.sentences(),
         }
 
-    def views(self) -> list[common.View]:
+    def views(self) -> list[View]:
         rows = []
         for place in (-self.p_z).argsort(kind="stable")[:FIRST].tolist():
             passage = self.extraction.passages[place]
@@ -298,7 +298,7 @@ class Extracted(common.Measurement):
                 f"{near.lower:.3g} to {near.upper:.3g}" if near else None,
             ]
             row += [f"{each.passages[place].p_z:.3g}" for each in self.references]
-            rows.append([*row, common.short(passage.suffix, 36)])
+            rows.append([*row, short(passage.suffix, 36)])
         head = [
             "window",
             "p_z",
@@ -310,10 +310,8 @@ class Extracted(common.Measurement):
         by_queries = [[f"{n:,}", *[f"{share:.1%}" for share in row]] for n, row in shares]
         chances = ["queries", *[f"with chance {chance:g}" for chance in CHANCES]]
         return [
-            common.View(
-                f"{self.extraction.name}: the windows that come out most easily", head, rows
-            ),
-            common.View("windows that come out", chances, by_queries, self.sentences()),
+            View(f"{self.extraction.name}: the windows that come out most easily", head, rows),
+            View("windows that come out", chances, by_queries, self.sentences()),
         ]
 
     def rows(self) -> list[Result]:
@@ -322,10 +320,10 @@ class Extracted(common.Measurement):
 
 @common.documented
 def extract(
-    model: Place | PreTrainedModel,
+    model: ModelOrPlace,
     text: Place,
     *,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    tokenizer: Tokenizer = None,
     reference: Sequence[str] | None = None,
     prefix: int = DEFAULTS.prefix,
     suffix: int = DEFAULTS.suffix,
@@ -344,7 +342,7 @@ def extract(
     seed: int = DEFAULTS.seed,
     dtype: str = DEFAULTS.dtype,
     memory: int = DEFAULTS.memory,
-    scratch: Place | None = None,
+    scratch: PlaceInPython = None,
 ) -> Extracted:
     """Measure how likely a model continues each window of a text, verbatim and nearly so.
 

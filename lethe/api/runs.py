@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from lethe.api.result import Measurement, Place, TableWithSentences, View, documented, frame
+from lethe.api.parameters import InPython, Place, documented
+from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.comparison import comparison as compared
 from lethe.comparison.sides import check_alike, read_side
 from lethe.errors import BadFile, BadValue, MissingArtifact, check, plural
@@ -289,7 +290,7 @@ def compare(
     by: float | None = None,
     on: Literal["questions", "average"] = "questions",
     stopped: Literal["a", "b", "both"] | None = None,
-    worst: bool = False,
+    worst: Annotated[bool, InPython()] = False,
     despite_settings: bool = False,
     leak_is: Literal["high", "low"] | None = None,
 ) -> Comparison | Ranking:

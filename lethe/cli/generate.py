@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -25,17 +26,8 @@ if TYPE_CHECKING:
     from lethe.cli.hooks import Answer, Shown
 
 Typers = Any  # what Typer hands on: its context, whose class is its own, and the arguments of its classes
-SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
-PYTHON = (
-    "tokenizer",
-    "scratch",
-    "folder",
-    "ask",
-    "worst",
-)  # parameters that no command line can give
-IN_PYTHON = re.compile(
-    r" In Python\b.*?\.(?= |$)"
-)  # a sentence of a parameter that no command line needs
+# A sentence of a parameter that no command line needs.
+IN_PYTHON = re.compile(r" In Python\b.*?\.(?= |$)")
 OF_A_HOOK = ("call", "given", "as_json")  # parameters of every hook that are no options
 
 
@@ -54,44 +46,46 @@ class Command:
         names: Mapping[str, tuple[str, ...]] | None = None,
         fast: bool = False,
     ):
+        place, *self.arguments = target.split()
+        module, self.function = place.split(":")
+        self.module = f"lethe.api.{module}"
+        self.examples = examples
+        self.names = names or {}
         self.fast = fast
-        target, *self.arguments = target.split()
-        module, self.function = target.split(":")
-        self.module, self.examples, self.names = f"lethe.api.{module}", examples, names or {}
 
     @cached_property
     def summary(self) -> str:
         """The first line of the docstring, read from the source: no library is loaded for `lethe --help`."""
         source = Path(__file__).parents[2].joinpath(*self.module.split(".")).with_suffix(".py")
-        functions = (
-            node
-            for node in ast.parse(source.read_bytes()).body
-            if isinstance(node, ast.FunctionDef)
-        )
-        own = next(node for node in functions if node.name == self.function)
-        return (ast.get_docstring(own) or "").partition("\n")[0]
+        for node in ast.parse(source.read_bytes()).body:
+            if isinstance(node, ast.FunctionDef) and node.name == self.function:
+                return (ast.get_docstring(node) or "").partition("\n")[0]
+        raise LookupError(f"{self.module} has no function {self.function}")
 
     def load(self) -> tuple[Callable[..., Shown], Callable[..., Answer] | None]:
+        """The public function and its hook, if it has one."""
         from lethe.cli import hooks
 
-        return getattr(importlib.import_module(self.module), self.function), getattr(
-            hooks, self.function, None
-        )
+        function = getattr(importlib.import_module(self.module), self.function)
+        return function, getattr(hooks, self.function, None)
 
 
 class LetheCommand(TyperCommand):
     """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
 
-    def make_context(self, *given: Typers, **extra: Typers) -> Typers:
+    def make_context(self, *args: Typers, **extra: Typers) -> Typers:
         try:
-            return super().make_context(*given, **extra)
+            return super().make_context(*args, **extra)
         except typer.BadParameter as error:
             from lethe.config.fields import bad_option
 
             raise bad_option(error.param, error.__cause__) or error from None
 
     def invoke(self, ctx: Typers) -> Typers:
-        options = {one.name: one.opts[0] for one in self.params if one.param_type_name == "option"}
+        options = {}
+        for parameter in self.params:
+            if parameter.param_type_name == "option":
+                options[parameter.name] = parameter.opts[0]
         try:
             return super().invoke(ctx)
         except BadValue as error:
@@ -100,9 +94,8 @@ class LetheCommand(TyperCommand):
                 raise
             raise BadValue(options[name], error.got, error.legal, error.remedy) from None
         except BadArguments as error:
-            raise BadArguments(
-                tuple(options.get(name, name) for name in error.names), error.problem
-            ) from None
+            names = [options.get(name, name) for name in error.names]
+            raise BadArguments(tuple(names), error.problem) from None
 
 
 class LazyCommand(TyperCommand):
@@ -125,6 +118,7 @@ class LazyCommand(TyperCommand):
 
 
 def built(name: str, command: Command) -> TyperCommand:
+    """The command with its options, as Typer makes it."""
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
     alone.command(name, cls=LetheCommand)(callback_of(command))
     made = typer.main.get_command(alone)
@@ -135,146 +129,176 @@ def built(name: str, command: Command) -> TyperCommand:
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
     from lethe.api.result import Measurement
-    from lethe.cli.hooks import Answer, fresh
 
     function, hook = command.load()
-    returned = function.__globals__[function.__annotations__["return"].partition(" ")[0]]
-    rows = issubclass(returned, Measurement)
-    own = _parameters(function, command, skip=PYTHON)
-    added = _parameters(hook, command, skip=OF_A_HOOK) if hook else {}
+    options = options_of(function, command)
+    hook_options: dict[str, inspect.Parameter] = {}
+    wants_json = False
+    if hook is not None:
+        hook_options = options_of(hook, command)
+        wants_json = "as_json" in inspect.signature(hook).parameters
+    has_rows = issubclass(_result_of(function), Measurement)
 
-    def call(as_json: bool, **given: Json) -> None:
-        given.pop("portable", None)  # `lethe.cli.app.main` has read it
-        if table := given.pop("table", None) if rows else None:
+    def call(as_json: bool, **values: Json) -> None:
+        values.pop("portable", None)  # `lethe.cli.app.main` has read it
+        table = values.pop("table", None) if has_rows else None
+        if table is not None:
+            from lethe.cli.hooks import fresh
+
             fresh("--table", table, (".parquet",))
-        given = {name: value for name, value in given.items() if value not in (None, [])}
-        to_hook = {name: given.pop(name) for name in added if name in given}
-        to_hook |= (
-            {"as_json": as_json} if hook and "as_json" in inspect.signature(hook).parameters else {}
-        )
-        answer = hook(function, given, **to_hook) if hook else Answer(function(**given))
-        if table and isinstance(answer.result, Measurement):
-            from lethe.results.table import write
+        arguments = {name: value for name, value in values.items() if value not in (None, [])}
+        for_hook = {name: arguments.pop(name) for name in hook_options if name in arguments}
+        if wants_json:
+            for_hook["as_json"] = as_json
+        answer = _answer(function, hook, arguments, for_hook)
+        if table is not None:
+            _write_rows(table, answer.result)
+        _show(answer, as_json)
 
-            write(table, answer.result.rows())
-        if as_json:
-            print_json({**answer.result.as_json(), **answer.json})
-        else:
-            *first, last = answer.result.views()
-            for view in first:
-                print_view(view)
-            print_view(last, answer.notes)
-        if answer.error:
-            raise answer.error
-        if answer.status:
-            raise typer.Exit(answer.status)
-
-    parameters = own | {name: one for name, one in added.items() if name not in own}
-    shared: dict[str, tuple[Json, bool | None]] = {"table": (TableOption, None)} if rows else {}
-    shared |= {"portable": (PortableFlag, False)} if command.fast else {}
-    for name, (kind, default) in (shared | {"as_json": (JsonFlag, False)}).items():
-        shape = inspect.Parameter.KEYWORD_ONLY
-        parameters[name] = inspect.Parameter(name, shape, default=default, annotation=kind)
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        sorted(parameters.values(), key=lambda one: one.default is not inspect.Parameter.empty)
-    )
-    call.__annotations__ = {name: one.annotation for name, one in parameters.items()}
-    sections = _sections(function)
-    parts = [sections[""].strip(), sections.get("Notes", "").strip()]
-    parts += [f"Example: `lethe {example}`" for example in command.examples]
-    call.__doc__ = "\n\n".join(filter(None, parts)).replace("``", "`")
+    shared = _shared_options(command, has_rows)
+    parameters = [*(options | hook_options).values(), *shared]
+    parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    call.__doc__ = _help_of(function, command)
     return call
 
 
-def _parameters(
-    function: Callable[..., object], command: Command, skip: Sequence[str]
-) -> dict[str, inspect.Parameter]:
-    from lethe.api.result import PARAMETERS
+def _result_of(function: Callable[..., object]) -> type:
+    """The class of a function's result; of two classes the first."""
+    annotation = function.__annotations__["return"].partition(" ")[0]
+    result: type = function.__globals__[annotation]
+    return result
 
-    texts = {
-        name: IN_PYTHON.sub("", text) for name, text in (PARAMETERS | texts_of(function)).items()
-    }
-    parameters = {}
-    for name, one in inspect.signature(function).parameters.items():
-        if name in skip:
+
+def _answer(
+    function: Callable[..., Shown],
+    hook: Callable[..., Answer] | None,
+    arguments: dict[str, Json],
+    for_hook: dict[str, Json],
+) -> Answer:
+    from lethe.cli.hooks import Answer
+
+    if hook is None:
+        return Answer(function(**arguments))
+    return hook(function, arguments, **for_hook)
+
+
+def _write_rows(table: Path, result: Shown) -> None:
+    from lethe.api.result import Measurement
+    from lethe.results.table import write
+
+    if isinstance(result, Measurement):
+        write(table, result.rows())
+
+
+def _show(answer: Answer, as_json: bool) -> None:
+    """Print a result for machines or for people, and end as it says."""
+    if as_json:
+        print_json({**answer.result.as_json(), **answer.json})
+    else:
+        *first, last = answer.result.views()
+        for view in first:
+            print_view(view)
+        print_view(last, answer.notes)
+    if answer.error:
+        raise answer.error
+    if answer.status:
+        raise typer.Exit(answer.status)
+
+
+def _shared_options(command: Command, has_rows: bool) -> list[inspect.Parameter]:
+    """The options that many commands have, whatever their function."""
+    options = []
+    if has_rows:
+        options.append(_option("table", TableOption, None))
+    if command.fast:
+        options.append(_option("portable", PortableFlag, False))
+    options.append(_option("as_json", JsonFlag, False))
+    return options
+
+
+def _option(name: str, annotation: Any, default: object) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _help_of(function: Callable[..., object], command: Command) -> str:
+    """What stands above the options: the docstring's first section, its notes, and the examples."""
+    from lethe.api.parameters import sections_of
+
+    sections = sections_of(function)
+    parts = [sections[""].strip()]
+    if "Notes" in sections:
+        parts.append(sections["Notes"].strip())
+    parts += [f"Example: `lethe {example}`" for example in command.examples]
+    return "\n\n".join(parts).replace("``", "`")
+
+
+def options_of(function: Callable[..., object], command: Command) -> dict[str, inspect.Parameter]:
+    """The parameters of a function or of a hook as Typer reads them, without those that no command line can give."""
+    from lethe.api.parameters import PARAMETERS, texts_of
+
+    texts = PARAMETERS | texts_of(function)
+    options = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in OF_A_HOOK:
             continue
-        kind, default = typed(one.annotation, function), one.default
-        if one.kind is inspect.Parameter.VAR_POSITIONAL:
-            kind, default = list[kind], None  # type: ignore[valid-type]
-        if default is not inspect.Parameter.empty and get_origin(kind) is list:
-            default = None  # the function's own default holds where the option is not given
-        if default is None:
-            kind = kind | None
-        if name in command.arguments:
-            info = typer.Argument(metavar=name.upper(), help=texts.get(name, ""))
-        else:
-            flag = (f"--{name.replace('_', '-')}",) if kind is bool and default is False else ()
-            info = typer.Option(*(command.names.get(name) or flag), help=texts.get(name, ""))
-        shape = inspect.Parameter.KEYWORD_ONLY
-        parameters[name] = one.replace(
-            annotation=Annotated[kind, info], default=default, kind=shape
-        )
-    return parameters
+        # Every file here postpones its annotations; those of `call` may name a class that is not loaded.
+        annotation = eval(parameter.annotation, function.__globals__)
+        if _only_in_python(annotation):
+            continue
+        text = IN_PYTHON.sub("", texts.get(name, ""))
+        options[name] = _typers_option(parameter, typed(annotation), text, command)
+    return options
 
 
-PLAIN: dict[str, type] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "Path": Path,
-    "PathLike": Path,
-}
+def _typers_option(
+    parameter: inspect.Parameter, kind: Any, text: str, command: Command
+) -> inspect.Parameter:
+    """One parameter with the type and the help of its option or argument."""
+    name, default = parameter.name, parameter.default
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        kind, default = list[kind], None  # type: ignore[valid-type]
+    if default is not inspect.Parameter.empty and get_origin(kind) is list:
+        default = None  # the function's own default holds where the option is not given
+
+    info: Any
+    if name in command.arguments:
+        info = typer.Argument(metavar=name.upper(), help=text)
+    elif name in command.names:
+        info = typer.Option(*command.names[name], help=text)
+    elif kind is bool and default is False:
+        info = typer.Option(f"--{name.replace('_', '-')}", help=text)
+    else:
+        info = typer.Option(help=text)
+    if default is None:
+        kind = kind | None
+    return _option(name, Annotated[kind, info], default)
 
 
-# `typed` and `_kinds` give types and forms of `typing`, such as list[str] and Literal: nothing is the type of both.
-def typed(annotation: str, function: Callable[..., object]) -> Any:
-    """The type of an option, read from the annotation: a path where a file may be, else a list where several values may."""
-    kinds = _kinds(_parsed(annotation), function.__globals__)
-    lists = [one for one in kinds if get_origin(one) is list]
-    return Path if Path in kinds else (lists or kinds)[0]
+def _only_in_python(annotation: Any) -> bool:
+    from lethe.api.parameters import InPython
+
+    return any(isinstance(mark, InPython) for mark in getattr(annotation, "__metadata__", ()))
 
 
-def _parsed(annotation: str) -> ast.expr:
-    return ast.parse(" ".join(annotation.split()), mode="eval").body
+def typed(annotation: Any) -> Any:
+    """The type of an option: as `Typed` says, else a list where several values may be, else the first of a union."""
+    from lethe.api.parameters import Typed
 
-
-def _kinds(node: ast.expr, names: Mapping[str, Json]) -> list[Any]:
-    """The types of an annotation that a command line can give."""
-    match node:
-        case ast.BinOp(left=left, right=right):
-            return _kinds(left, names) + _kinds(right, names)
-        case ast.Subscript(value=ast.Name(id="Literal"), slice=words):
-            parts = words.elts if isinstance(words, ast.Tuple) else [words]
-            return [Literal[tuple(word for part in parts for word in _words(part, names))]]
-        case ast.Subscript(value=ast.Name(id="Sequence"), slice=item):
-            return [list[kind] for kind in _kinds(item, names)]  # type: ignore[valid-type]
-        case ast.Subscript(value=value):
-            return _kinds(value, names)
-        case ast.Attribute(attr=name) | ast.Name(id=name) if name in PLAIN:
-            return [PLAIN[name]]
-        case ast.Name(id=name) if isinstance(names.get(name), str):
-            return _kinds(_parsed(names[name]), names)
-    return []
-
-
-def _words(part: ast.expr, names: Mapping[str, Json]) -> tuple[object, ...]:
-    """A word of ``Literal[...]``; a name in it stands for the words of another."""
-    return (part.value,) if isinstance(part, ast.Constant) else get_args(names[part.id])  # type: ignore[attr-defined]
-
-
-def texts_of(function: Callable[..., object]) -> dict[str, str]:
-    section = re.sub(r"\n +", " ", _sections(function).get("Parameters", ""))
-    return {
-        name: text for name, _, text in (line.partition(" : ") for line in section.splitlines())
-    }
-
-
-def _sections(function: Callable[..., object]) -> dict[str, str]:
-    """The parts of a docstring by their titles; what stands before the first title has the title ""."""
-    first, *rest = SECTION.split(inspect.getdoc(function) or "")
-    titled = (part.split("\n", 2) for part in rest)
-    return {"": first, **{title: text for title, _, text in titled}}
+    for mark in getattr(annotation, "__metadata__", ()):
+        if isinstance(mark, Typed):
+            return mark.kind
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType):
+        kinds = [typed(kind) for kind in get_args(annotation) if kind is not NoneType]
+        lists = [kind for kind in kinds if get_origin(kind) is list]
+        return (lists or kinds)[0]
+    if origin is Sequence:
+        (item,) = get_args(annotation)
+        return list[typed(item)]  # type: ignore[misc]
+    return annotation
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]

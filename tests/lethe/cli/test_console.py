@@ -1,6 +1,7 @@
 """The commands as a person and a pipe see them; `lethe sample`."""
 
 import errno
+import inspect
 import json
 import os
 import shlex
@@ -15,8 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 import lethe
+from lethe.api.parameters import InPython, texts_of
 from lethe.cli.app import COMMANDS, GROUPS, app
-from lethe.cli.generate import PYTHON, Command, built, print_table, texts_of
+from lethe.cli.generate import Command, built, print_table
 from lethe.errors import of_the_machine
 from tests.lethe.cli.calls import Command as Call
 from tests.lethe.small_checkpoint import ROWS
@@ -55,9 +57,14 @@ ALL = dict(commands())
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_parameter_of_the_function_is_an_option_or_of_python_alone(name):
-    documented = set(texts_of(ALL[name].load()[0]))
-    options = {one.name: one.help or "" for one in built(name, ALL[name]).params}
-    assert documented <= options.keys() | set(PYTHON)
+    function, _ = ALL[name].load()
+    options = {option.name: option.help or "" for option in built(name, ALL[name]).params}
+
+    left_out = texts_of(function).keys() - options.keys()
+
+    annotations = inspect.get_annotations(function, eval_str=True)
+    for parameter in left_out:
+        assert InPython() in annotations[parameter].__metadata__
     assert "Python" not in "".join(options.values())
 
 

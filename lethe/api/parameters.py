@@ -1,0 +1,225 @@
+"""What the public functions take: the types and texts of their parameters, and the model and the rows behind two of them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+from lethe.errors import BadArguments, BadInput, BadValue
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from lethe.config.evaluating import Endpoint
+    from lethe.io.artifacts import Row
+    from lethe.models.checkpoints import Origin, Source
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True)
+class Typed:
+    """How a command line gives an argument that has other forms in Python: as a value of ``kind``."""
+
+    kind: Any
+
+
+@dataclass(frozen=True)
+class InPython:
+    """Marks a parameter that no command line can give."""
+
+
+# Types of heavy libraries stand in quotes: `lethe.cli.generate` evaluates what is outside of them.
+Place: TypeAlias = Annotated[str | os.PathLike[str], Typed(Path)]
+Table: TypeAlias = Annotated["Place | pd.DataFrame", Typed(Path)]
+Rows: TypeAlias = Annotated["Place | Sequence[Mapping[str, object]] | pd.DataFrame", Typed(Path)]
+ModelOrPlace: TypeAlias = Annotated["Place | PreTrainedModel", Typed(Path)]
+Tokenizer: TypeAlias = Annotated["PreTrainedTokenizerBase | None", InPython()]
+PlaceInPython: TypeAlias = Annotated[Place | None, InPython()]
+
+# The parameters that several public functions share, each with its text.
+PARAMETERS = {
+    "model": "A Hugging Face model folder (safetensors). In Python also a causal language model in memory.",
+    "data": "The forget set: JSON lines with id, question, answer, and optional keywords and followups. "
+    "In Python also such rows.",
+    "tokenizer": "The tokenizer of a model in memory. A folder contains its own tokenizer.",
+    "alpha": "The probability with which each bound may fail, above 0 and at most 0.5.",
+    "temperature": "The sampling temperature.",
+    "top_p": "Keep the most likely tokens of this mass; 1 keeps all.",
+    "top_k": "Keep the K most likely tokens; 0 keeps all.",
+    "adaptive_threshold": "Adaptive temperature: greedy while the mean top probability exceeds this, in (0, 1].",
+    "max_new_tokens": "The number of tokens after which an answer is cut.",
+    "max_thinking_tokens": "The number of tokens after which the thinking before an answer is cut, beside max_new_tokens.",
+    "prompt": "A template file or a text with {question}, or 'chat' (the tokenizer's chat template). "
+    "[default: chat where the tokenizer has such a template, else a plain question and answer]",
+    "engine": "The engine that draws: auto, prefix, transformers or vllm. vLLM needs a model folder.",
+    "dtype": "auto (float32 on a CPU, the checkpoint's format on a GPU), float32, bfloat16 or float16.",
+    "memory": "MiB for the rows in flight. The engine vLLM manages its own memory.",
+    "above": "The score above which an answer leaks, for a scorer whose scores are not only 0 and 1.",
+    "seed": "The seed of all draws.",
+    "filter": "One filter of an lm-eval log.",
+    "leak_is": "high or low: the end of the score that is a leak, where the file does not say. With low, all numbers are of "
+    "1 - score.",
+    "auditor": "The name of the person or machine that draws.",
+    "scratch": "A folder that keeps finished work, so that an interrupted call resumes. The command has one.",
+    "fail_above": "Exit with status 1 unless the bound certifies that every question leaks at most this.",
+}
+
+TITLE = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")  # before the title of a section, over its dashes
+PARAGRAPH = re.compile(r"\n(?=\S)")  # before a line that is not indented
+
+
+def documented(function: F) -> F:
+    """Add the shared parameters to the section Parameters of a docstring that leaves them out."""
+    docstring = inspect.getdoc(function) or ""
+    head, title, rest = docstring.partition("Parameters\n----------\n")
+    section, blank, further = rest.partition("\n\n")
+
+    entries: dict[str, str] = {}
+    for entry in PARAGRAPH.split(section):
+        entries[entry.partition(" : ")[0]] = entry
+    lines = []
+    for name in inspect.signature(function).parameters:
+        if name in entries:
+            lines.append(entries[name])
+        elif name in PARAMETERS:
+            lines.append(f"{name} : {PARAMETERS[name]}")
+    function.__doc__ = head + title + "\n".join(lines) + blank + further
+    return function
+
+
+def sections_of(function: Callable[..., object]) -> dict[str, str]:
+    """The parts of a docstring by their titles; what stands before the first title has the title ""."""
+    before, *parts = TITLE.split(inspect.getdoc(function) or "")
+    sections = {"": before}
+    for part in parts:
+        title, _, text = part.split("\n", 2)
+        sections[title] = text
+    return sections
+
+
+def texts_of(function: Callable[..., object]) -> dict[str, str]:
+    """The text of each parameter in the docstring's section Parameters, on one line."""
+    section = re.sub(r"\n +", " ", sections_of(function).get("Parameters", ""))
+    texts = {}
+    for line in section.splitlines():
+        name, _, text = line.partition(" : ")
+        texts[name] = text
+    return texts
+
+
+def source_of(model: ModelOrPlace, tokenizer: Tokenizer) -> Source:
+    """Return the source of a model folder, or of a model in memory with its tokenizer."""
+    from lethe.models.checkpoints import InMemory
+
+    if isinstance(model, (str, os.PathLike)):
+        if tokenizer is not None:
+            raise BadInput(
+                "tokenizer: a model folder contains its own tokenizer; leave the argument out."
+            )
+        return folder_of(model)
+    if not hasattr(model, "generate"):
+        legal = "a model folder, or a causal language model of transformers"
+        raise BadValue("model", type(model).__name__, legal)
+    if tokenizer is None:
+        raise BadInput("tokenizer: got none; a model in memory needs its tokenizer.")
+    return InMemory(model, tokenizer)
+
+
+# Arguments of an endpoint that have a value also without a server.
+SERVERLESS = {"name", "concurrency", "timeout"}
+OF_A_SERVER = "only a model behind a server has these; give the server's address too."
+
+
+def origin_of(model: ModelOrPlace, tokenizer: Tokenizer, served: Mapping[str, object]) -> Origin:
+    """Return the endpoint of a model where one of its arguments is given, else `source_of`.
+
+    ``served`` has the values of the parameters of `Endpoint`; None and False mean that nothing is given.
+    """
+    values = {}
+    for key, value in served.items():
+        if value is not None and value is not False:
+            values[key] = value
+    if values.keys() - SERVERLESS:
+        return served_by(values, str(model))
+    return source_of(model, tokenizer)
+
+
+def served_by(values: Mapping[str, object], model: str) -> Endpoint:
+    """Return the endpoint of ``model`` from the arguments of a public function.
+
+    Raises `BadArguments` without an address, and `BadValue` for a value out of range, in whose sentence no secret stands.
+    """
+    from pydantic import ValidationError
+
+    from lethe.config.evaluating import Endpoint
+
+    if "endpoint" not in values:
+        names = sorted(values.keys() - SERVERLESS)
+        raise BadArguments((*names, "endpoint"), OF_A_SERVER)
+    try:
+        return Endpoint.model_validate({**values, "name": model})
+    except ValidationError as error:
+        problem = error.errors()[0]
+    key = str(problem["loc"][0])
+    secret = "an address or a name that is not shown"
+    address = "an address such as http://127.0.0.1:8000/v1, without a key or a password in it"
+    if key == "endpoint":
+        raise BadValue(key, secret, address)
+    if key == "key_env":
+        raise BadValue(key, secret, "the name of an environment variable, not the key itself")
+    raise BadValue(key, values.get(key), problem["msg"])
+
+
+IN_MEMORY = "model"  # the name of a model in memory
+
+
+def name_of(source: Origin) -> str:
+    """Return the name under which the results of a model are kept."""
+    from lethe.config.evaluating import Endpoint
+
+    if isinstance(source, Endpoint):
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", source.name).strip("-.") or IN_MEMORY
+    if isinstance(source, Path):
+        return source.resolve().name
+    return IN_MEMORY
+
+
+def folder_of(model: Place) -> Path:
+    """Return the folder of a model; a model of the hub is fetched into one."""
+    path = Path(model)
+    if path.exists():
+        return path
+    from lethe.models import hub
+
+    name = hub.hub_name(path)
+    return path if name is None else hub.fill(name)
+
+
+def rows_of(rows: Rows, name: str, prefix: str = "") -> list[Row]:
+    """Return the rows of a dataset, checked, called ``name`` in errors.
+
+    A row without an id gets ``prefix`` and its number from 1.
+    """
+    from lethe.data.rows import checked_rows, read_rows, with_id
+
+    if isinstance(rows, (str, os.PathLike)):
+        return read_rows(Path(rows), prefix)
+    records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+    numbered = []
+    for number, row in enumerate(records, start=1):
+        numbered.append((number, with_id(dict(row), number, prefix)))
+    return checked_rows(numbered, Path(name))
+
+
+def file_of(rows: Rows, name: str) -> Path:
+    """The file of a dataset, by which errors name it; rows in memory are called ``name``."""
+    if isinstance(rows, (str, os.PathLike)):
+        return Path(rows)
+    return Path(name)
