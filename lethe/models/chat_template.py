@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,32 +68,44 @@ def filled_in(
     return reply["text"]
 
 
-def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The token that the chat template writes after an answer, as a rendered conversation shows.
+@dataclass(frozen=True)
+class EndOfTurn:
+    """What a chat template writes after an answer: a ``token`` that ends the turn by itself, and the ``text`` of ordinary
+    tokens before it. Both are None where only blanks follow an answer."""
 
-    None without a template, and where no single token ends a turn: a line break, or text that an answer may hold too.
-    """
+    token: int | None = None
+    text: str | None = None
+
+
+def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> EndOfTurn:
+    """What ends a turn, as a rendered conversation shows; nothing without a template that can be filled in."""
     if not tokenizer.chat_template:
-        return None
+        return EndOfTurn()
     turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": MARK}]
     try:
         text = filled_in(tokenizer, turns, speaks_next=False)
     except BadFile:  # whoever asks in chat is told
-        return None
+        return EndOfTurn()
     after = text.rpartition(MARK)[2].strip()
     if MARK not in text or not after:
-        return None
+        return EndOfTurn()
 
+    after = after.splitlines()[0].rstrip()  # a template may begin another turn in the next line
     # Read behind the answer, since some tokenizers put a space before the first word of a text.
     answer = tokenizer(MARK, add_special_tokens=False)["input_ids"]
     ended = tokenizer(MARK + after, add_special_tokens=False)["input_ids"]
     rest = ended[len(answer) :]
     if ended[: len(answer)] != answer or not rest:
         rest = tokenizer(after, add_special_tokens=False)["input_ids"]
-    is_own = rest[0] in tokenizer.added_tokens_decoder or len(rest) == 1
-    if not is_own or rest[0] == tokenizer.unk_token_id:
-        return None
-    return int(rest[0])
+    if tokenizer.unk_token_id in rest:  # a model cannot write it
+        return EndOfTurn()
+    if len(rest) == 1:
+        return EndOfTurn(int(rest[0]))
+    for place, token in enumerate(rest):
+        if token in tokenizer.added_tokens_decoder:
+            before = str(tokenizer.decode(rest[:place])).strip()
+            return EndOfTurn(int(token), before or None)
+    return EndOfTurn(text=after)
 
 
 def _refused(place: str, reason: str) -> BadFile:

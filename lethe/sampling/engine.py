@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Thresh
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.identity import cache_key, module_of, versions
-from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, end_of
+from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, STOPPED, end_of
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
 from lethe.models import checkpoints
@@ -130,11 +131,73 @@ def answers_of(
     """The answers of some tokens; an answer that several samples share is decoded once."""
     distinct = list(dict.fromkeys(tokens))
     spoken = [before_end(ids, described.end_ids) for ids in distinct]
-    with checkpoints.refusals(str(described.source), "its tokenizer cannot decode an answer"):
-        decoded = described.tokenizer.batch_decode(spoken, skip_special_tokens=True)
+    decoded = _decoded(described, spoken)
     text_of = dict(zip(distinct, decoded, strict=True))
-    texts, lengths = [text_of[one] for one in tokens], [len(one) for one in tokens]
-    return ended(Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences))
+    drawn = Answers(
+        prompt.prompt_id,
+        numbers,
+        [text_of[ids] for ids in tokens],
+        [len(ids) for ids in tokens],
+        reasons,
+        confidences,
+    )
+    if described.end_texts:
+        drawn = _before_end_text(described, drawn, tokens)
+    return ended(drawn)
+
+
+def _decoded(described: Checkpoint, tokens: list[list[int]]) -> list[str]:
+    with checkpoints.refusals(str(described.source), "its tokenizer cannot decode an answer"):
+        return described.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+
+
+def _before_end_text(
+    described: Checkpoint, answers: Answers, tokens: Sequence[tuple[int, ...]]
+) -> Answers:
+    """The answers up to a text that ends a turn, which engines draw past: what follows it changes nothing before it.
+
+    The confidence of an answer that is cut here is not stated, since its mean is over all drawn tokens.
+    """
+    counts: dict[tuple[int, ...], int] = {}
+    texts, lengths, reasons, confidences = [], [], [], []
+    for place, text in enumerate(answers.texts):
+        drawn = tokens[place]
+        cut = _first_end(text or "", described.end_texts)
+        if cut is None:
+            texts.append(text)
+            lengths.append(answers.tokens[place])
+            reasons.append(answers.finish_reasons[place])
+            confidences.append(answers.mean_confidences[place])
+            continue
+        if drawn not in counts:
+            counts[drawn] = _tokens_to_end(described, drawn)
+        texts.append((text or "")[:cut])
+        lengths.append(counts[drawn])
+        reasons.append(STOPPED)
+        confidences.append(None)
+    return replace(
+        answers,
+        texts=texts,
+        tokens=lengths,
+        finish_reasons=reasons,
+        mean_confidences=confidences,
+    )
+
+
+def _first_end(text: str, ends: Sequence[str]) -> int | None:
+    """Where the first of some texts begins in another; None where none stands in it."""
+    places = [text.find(end) for end in ends]
+    return min((place for place in places if place >= 0), default=None)
+
+
+def _tokens_to_end(described: Checkpoint, tokens: Sequence[int]) -> int:
+    """How many tokens an answer has, the text that ends it included."""
+
+    def holds_end(count: int) -> bool:
+        (text,) = _decoded(described, [list(tokens[:count])])
+        return _first_end(text, described.end_texts) is not None
+
+    return bisect_left(range(len(tokens)), True, key=holds_end)
 
 
 def before_end(ids: Sequence[int], end_ids: Sequence[int]) -> list[int]:
@@ -375,9 +438,9 @@ def check_prompts(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The facts about a model without its weights. ``end_ids`` end an answer; ``context`` is the largest number of
-    positions, None if unbounded. ``cached`` numbers per position, of the format ``dtype``, are a row's keys
-    and values."""
+    """The facts about a model without its weights. ``end_ids`` end an answer, and so do ``end_texts``, which are of
+    several ordinary tokens; ``context`` is the largest number of positions, None if unbounded. ``cached`` numbers per
+    position, of the format ``dtype``, are a row's keys and values."""
 
     source: Source
     tokenizer: PreTrainedTokenizerBase
@@ -386,6 +449,7 @@ class Checkpoint:
     vocabulary: int
     cached: int = 0
     dtype: str = "float32"
+    end_texts: tuple[str, ...] = ()
 
     def row_bytes(self, positions: int) -> int:
         """The memory of a row in flight: its keys and values, its logits, and their copy for the draw."""
@@ -400,9 +464,7 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
     if isinstance(source, InMemory):
         model = source.model
         habits = model.generation_config or GenerationConfig.from_model_config(model.config)
-        return _described(
-            source, source.tokenizer, model.config, habits.eos_token_id, str(model.dtype)
-        )
+        return _described(source, source.tokenizer, model.config, habits, str(model.dtype))
     folder = whole(checkpoints.check(source))
     tokenizer = checkpoints.load_tokenizer(folder)
     config = checkpoints.load_config(folder)
@@ -410,7 +472,7 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
     options = options or Options()
     dtype = resolve_dtype(options, resolve_device(options.device))
     dtype = str(config.dtype) if dtype == "auto" else dtype
-    return _described(folder, tokenizer, config, generation.eos_token_id, dtype)
+    return _described(folder, tokenizer, config, generation, dtype)
 
 
 def _generation_config(folder: Path, config: PretrainedConfig) -> GenerationConfig:
@@ -429,7 +491,7 @@ def _described(
     source: Source,
     tokenizer: PreTrainedTokenizerBase,
     config: PretrainedConfig,
-    end: int | list[int] | None,
+    generation: GenerationConfig,
     dtype: str,
 ) -> Checkpoint:
     text = config.get_text_config()
@@ -442,14 +504,40 @@ def _described(
     keys = stated("num_key_value_heads") or heads
     cached = 2 * stated("num_hidden_layers") * keys * width
     name, vocabulary = dtype.removeprefix("torch."), stated("vocab_size")
-    # An answer ends with any token that ends a turn: generation_config.json often lacks that of the chat template.
-    end_ids = list(_end_ids(source, end))
-    for token in (*_end_ids(source, tokenizer.eos_token_id), end_of_turn(tokenizer)):
+    # An answer ends with whatever ends a turn: generation_config.json often lacks that of the chat template.
+    of_template = end_of_turn(tokenizer)
+    end_ids = list(_end_ids(source, generation.eos_token_id))
+    for token in (*_end_ids(source, tokenizer.eos_token_id), of_template.token):
         if token is not None and token not in end_ids and token < vocabulary:
             end_ids.append(token)
+    end_texts = list(_end_texts(source, generation.stop_strings))
+    if of_template.text is not None and of_template.text not in end_texts:
+        end_texts.append(of_template.text)
     return Checkpoint(
-        source, tokenizer, tuple(end_ids), context_of(config), vocabulary, cached, name
+        source,
+        tokenizer,
+        tuple(end_ids),
+        context_of(config),
+        vocabulary,
+        cached,
+        name,
+        tuple(end_texts),
     )
+
+
+def _end_texts(source: Source, ends: object) -> list[str]:
+    """The texts that end an answer, from one text, a list of texts or None."""
+    if ends is None:
+        return []
+    listed: Sequence[object] = ends if isinstance(ends, (list, tuple)) else [ends]
+    texts = []
+    for text in listed:
+        if not isinstance(text, str) or not text:
+            problem = f"names the end {shortened(text)}; must be a text"
+            remedy = "Write the text into generation_config.json, key stop_strings."
+            raise BadFile(str(source), problem, remedy)
+        texts.append(text)
+    return texts
 
 
 def _end_ids(source: Source, ends: object) -> tuple[int, ...]:

@@ -156,6 +156,11 @@ def certify(
             "Exact bounds cannot tell thinking from the answer, and this model's chat template has thinking: sample it "
             "(lethe eval), or name a prompt file."
         )
+    if ends := predictor.checkpoint.end_texts:
+        raise NoBounds(
+            f"Exact bounds read an answer up to a single token that ends it, and this model ends a turn with {ends[0]!r}, "
+            "which is several tokens: sample it (lethe eval)."
+        )
     asked = {row["id"]: asker.ask(row, settings.scorer, settings.above) for row in rows}
     questions = [question for question in asked.values() if question is not None]
     if not questions:

@@ -10,7 +10,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM
 
 import lethe
-from lethe.models.chat_template import end_of_turn
+from lethe.errors import BadFile, BadInput
+from lethe.models.chat_template import EndOfTurn, end_of_turn
 from lethe.models.checkpoints import load_tokenizer, whole
 from lethe.models.encoding import Encoder, open_ids
 from lethe.sampling.engine import Prompt, Settings, checkpoint, open_engine
@@ -64,18 +65,78 @@ def test_an_empty_text_keeps_one_token(folder):
 def test_the_end_of_a_turn_is_the_token_behind_an_answer_in_the_rendered_template(folder):
     with_template(folder, CHAT.replace("END", "!\n"))
 
-    assert end_of_turn(load_tokenizer(folder)) == STOP
+    assert end_of_turn(load_tokenizer(folder)) == EndOfTurn(token=STOP)
     assert checkpoint(folder).end_ids == (END, STOP)
 
 
-@pytest.mark.parametrize("ending", ["", "\n", " \n\n", "ab", "{{ 1/0 }}", "?"])
-def test_what_an_answer_may_hold_ends_no_turn(folder, ending):
-    """Blanks, several tokens of a text, a template that fails, and a token that the tokenizer does not know."""
+@pytest.mark.parametrize("ending", ["", "\n", " \n\n", "{{ 1/0 }}", "?", "a?"])
+def test_what_no_answer_can_end_with_ends_no_turn(folder, ending):
+    """Blanks, a template that fails, and tokens that the tokenizer does not know."""
     with_template(folder, CHAT.replace("END", ending))
     tokenizer = load_tokenizer(folder)
     tokenizer.unk_token = "."
 
-    assert end_of_turn(tokenizer) is None
+    assert end_of_turn(tokenizer) == EndOfTurn()
+
+
+@pytest.mark.parametrize(
+    ("ending", "found"),
+    [
+        ("ab", EndOfTurn(text="ab")),
+        ("ab\nba", EndOfTurn(text="ab")),
+        ("ab.", EndOfTurn(token=END, text="ab")),
+        (".ab", EndOfTurn(token=END)),
+    ],
+)
+def test_several_ordinary_tokens_end_a_turn_as_a_text(folder, ending, found):
+    with_template(folder, CHAT.replace("END", ending))
+
+    assert end_of_turn(load_tokenizer(folder)) == found
+
+
+def test_the_stop_strings_of_generation_config_end_an_answer_too(folder):
+    with_template(folder, CHAT.replace("END", "ab"))
+    place = folder / "generation_config.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"stop_strings": ["cd", "ab"]}))
+
+    assert checkpoint(folder).end_texts == ("cd", "ab")
+
+
+def test_a_stop_string_that_is_no_text_is_refused_in_a_sentence(folder):
+    place = folder / "generation_config.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"stop_strings": [7]}))
+
+    with pytest.raises(BadFile, match="must be a text"):
+        checkpoint(folder)
+
+
+@pytest.mark.parametrize("kind", ["prefix", "transformers"])
+def test_an_answer_ends_before_a_text_that_ends_a_turn(folder, kind):
+    """The answers are those without that end, each up to the end."""
+    prompts, settings = [Prompt("p", (0, 1))], Settings(n=300, max_new_tokens=8)
+    (plain,) = open_engine(kind, folder).answer(prompts, settings)
+    with_template(folder, CHAT.replace("END", "ab"))
+
+    (answers,) = open_engine(kind, folder).answer(prompts, settings)
+
+    assert answers.texts == [text.partition("ab")[0] for text in plain.texts]
+    cut = ["ab" in text for text in plain.texts]
+    assert sum(cut) > 5
+    for place, uncut in enumerate(plain.texts):
+        if not cut[place]:
+            assert answers.tokens[place] == plain.tokens[place]
+            continue
+        assert answers.finish_reasons[place] == "stop"
+        assert answers.tokens[place] == uncut.index("ab") + 2  # a token is a letter
+        assert answers.mean_confidences[place] is None
+
+
+def test_exact_bounds_refuse_a_turn_that_several_tokens_end(folder):
+    with_template(folder, CHAT.replace("END", "ab"))
+    rows = [{"id": "a", "question": "ab", "answer": "d", "keywords": ["d"]}]
+
+    with pytest.raises(BadInput, match="'ab'"):
+        lethe.exact(folder, rows, max_new_tokens=2)
 
 
 def test_the_ends_of_an_answer_are_those_of_generation_config_tokenizer_and_template(folder):
