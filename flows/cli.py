@@ -23,6 +23,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "landscape": "landscape",
     "epsilon-star-simulation": "simulation",
     "one-run-figures": "one_run_figures",
+    "tofu-table-1": "tofu_table",
     "seeds": "seeds",
     "theorems": "theorems",
     "papers": "papers",

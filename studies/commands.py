@@ -250,6 +250,52 @@ def theorems(
         print_json(results)
 
 
+def tofu_table(
+    model: Annotated[
+        Path, typer.Option(help="The pretrained model's folder, SmolLM2-135M-Instruct.")
+    ] = Path("data/models/smollm2-135m-instruct"),
+    data: Annotated[
+        Path | None,
+        typer.Option(help="TOFU's files. [default: data/tofu of LETHE_SHARED, else data/source]"),
+    ] = None,
+    work: Annotated[
+        Path, typer.Option(help="The folder of models and answers, which may be lost.")
+    ] = Path("data/studies/tofu-table-1"),
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Name the steps that are left.")] = False,
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make Table 1 of the probabilistic paper with a real model and TOFU's own files, step by step.
+
+    A step takes at most an hour of one core and writes an outcome of its own. The next start skips the steps that have
+    one, and a killed step goes on where it was.
+
+    Example: `lethe study tofu-table-1 --keep --steps 1`
+    """
+    import os
+
+    from studies.tofu_table.design import read_design
+    from studies.tofu_table.design import steps as steps_of
+    from studies.tofu_table.study import NAME, read_outcomes, run
+    from studies.tofu_table.work import Place
+
+    design = read_design(NAME)
+    if plan:
+        outcomes = read_outcomes(keep)
+        left = [step.name for step in steps_of(design, outcomes) if step.name not in outcomes]
+        print_json({"left": left}) if as_json else print("\n".join(left))
+        return
+    shared = os.environ.get("LETHE_SHARED")
+    tofu = data or (Path(shared, "data/tofu") if shared else Path("data/source"))
+    place = Place(model.absolute(), tofu.absolute(), work.absolute())
+    done = run(design, place, keep, steps)
+    if as_json:
+        print_json({"done": done})
+
+
 def papers(
     write: Annotated[
         Path | None, typer.Option(help="Write the page here, as docs/papers.md.")

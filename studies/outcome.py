@@ -87,7 +87,7 @@ class Study:
         """Write the outcome, log it with its ``figures`` to MLflow, and return its file."""
         folder = FOLDER if self.keep else ELSEWHERE
         command = f"{self.command} --keep" if self.keep else self.command
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / self.name).parent.mkdir(parents=True, exist_ok=True)
         path = write(
             self.name,
             command,

@@ -1,0 +1,269 @@
+"""The work of the steps of `lethe study tofu-table-1`, all by Lethe's own stages.
+
+A folder of work holds the models and answers of the steps, and what a killed step had finished. It may be lost: a step whose
+outcome exists stays done, and a model that a later step needs is trained again, by the same seeds.
+"""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lethe.config.evaluating import Model
+from lethe.config.schema import Params
+from lethe.data.rows import load_splits
+from lethe.errors import BadInput
+from lethe.evaluation.findings import mean_score
+from lethe.evaluation.run import load
+from lethe.instruction_set import in_use
+from lethe.io.artifacts import NO_TABLES, Row, read_split, write_splits
+from lethe.io.files import SCHEMA_VERSION, Json, write_json
+from lethe.models import checkpoints
+from lethe.progress import tell
+from lethe.results import table
+from lethe.results.table import Result
+from lethe.sampling.engine import Options, Settings, open_engine
+from lethe.sampling.tasks import UTILITY_SPLITS, some, speaker
+from lethe.scoring import scorer
+from lethe.statistics.bound import Interval
+from lethe.steps import exact, metrics, sample, score
+from lethe.unlearning.protocol import MethodParams
+from studies.tofu_table.design import (
+    BASE,
+    Design,
+    Outcomes,
+    Step,
+    chosen_rate,
+    read_keywords,
+)
+from studies.tofu_table.table import table_of
+
+PAIRS = 20  # questions of each of TOFU's authors
+ANSWERS = Path(".lethe/answers")  # finished questions, kept until the folder of work is removed
+NO_LIKELIHOOD = "this study samples, and asks for the likelihood of no given answer"
+# Of a question: what the table averages, and what gives its ends at another level.
+KEPT = {
+    ("score", "greedy"),
+    ("score", "sampled"),
+    ("sd", "sampled"),
+    ("ed_score", "sampled"),
+    ("leak", "greedy"),
+    ("leak", "sampled"),
+    ("truncated", "sampled"),
+    ("leak", "exact"),
+    ("leak", "tree"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the study works: the pretrained model's folder, TOFU's files, the folder of work; each absolute."""
+
+    pretrained: Path
+    tofu: Path
+    work: Path
+
+
+@dataclass(frozen=True)
+class Work:
+    """The steps of a design in a place; ``outcomes`` are the values of the steps that are done."""
+
+    design: Design
+    place: Place
+    outcomes: Outcomes
+
+    def do(self, step: Step) -> dict[str, Json]:
+        """Do one step, or go on where it was killed, and return the values of its outcome."""
+        self.place.work.mkdir(parents=True, exist_ok=True)
+        began, processor = time.monotonic(), time.process_time()
+        with contextlib.chdir(self.place.work):
+            values = self._values(step)
+        seconds = {
+            "wall": round(time.monotonic() - began),
+            "processor": round(time.process_time() - processor),
+        }
+        # A step that was killed took longer: these are the seconds of the process that ended it.
+        return {**values, "seconds": seconds, "machine": in_use()}
+
+    def _values(self, step: Step) -> dict[str, Json]:
+        if step.kind == "table":
+            return table_of(self.design, self.outcomes, step)
+        if step.kind in ("train", "unlearn"):
+            folder = self._trained(step)
+            last = _last_losses(folder)
+            return {
+                "retain_score": self._retain_score(folder),
+                "model": checkpoints.content(folder),
+                "last_losses": last,
+            }
+        folder = self._model(step)
+        if step.kind == "exact":
+            return self._bounded(step, folder)
+        return self._sampled(step, folder)
+
+    def _model(self, step: Step) -> Path:
+        """The folder of the model that a step asks, trained again if it is gone."""
+        made = Step("train", "" if step.model == BASE else step.forget, step.model)
+        if step.model in self.design.methods:
+            rate = chosen_rate(self.design, self.outcomes, step.forget, step.model)
+            made = Step("unlearn", step.forget, step.model, rate)
+        folder = self._trained(made)
+        recorded = self.outcomes[made.name]["model"]
+        if checkpoints.content(folder) != recorded:
+            tell(f"{made.name}: trained again, the model is not the recorded one ({recorded}).")
+        return folder
+
+    def _trained(self, step: Step) -> Path:
+        """The folder of a model, which is trained unless it is there."""
+        from stages import train, unlearn
+
+        root = Path(step.forget or BASE)
+        folder = root / "models" / _folder_name(step)
+        if (folder / "training.json").is_file():
+            return folder
+        self._write_learned(root, step.forget or self.design.forget_sets[0])
+        if step.kind == "train":
+            params = self.design.params(step.forget or self.design.forget_sets[0])
+            recipe = params.train.recipe.model_copy(
+                update={"start_from": str(self.place.pretrained)}
+            )
+            rows = "all" if step.model == BASE else "retain"
+            train.train(_folder_name(step), recipe, rows, root)
+            return folder
+
+        base = self._trained(Step("train", "", BASE))
+        entry = {**self.design.methods[step.model], "lr": step.rate}
+        params = self.design.params(step.forget, entry=entry, name=step.model)
+        method: MethodParams = params.unlearn.methods[step.model]
+        recipe = params.unlearn.recipe.model_copy(update={"start_from": str(base)})
+        unlearn.forget(_folder_name(step), recipe, method, params.train.recipe.prompt, root)
+        return folder
+
+    def _splits(self, forget: str) -> dict[str, list[Row]]:
+        """TOFU with this forget set, whose retain set is the other authors that Base learns."""
+        data = self.design.params(forget).data
+        splits = load_splits(data.model_copy(update={"source": str(self.place.tofu)}))
+        others = self.design.authors * PAIRS - len(splits["forget"])
+        if others < PAIRS:
+            raise BadInput(f"{forget} has as many authors as Base learns ({self.design.authors}).")
+        return {**splits, "retain": splits["retain"][-others:]}
+
+    def _write_learned(self, root: Path, forget: str) -> None:
+        if (root / "dataset/about.json").is_file():
+            return
+        splits = self._splits(forget)
+        learned = {"forget": splits["forget"], "retain": splits["retain"]}
+        write_splits(learned, "tofu", root / "dataset")
+
+    def _write_asked(self, root: Path, step: Step) -> None:
+        """The questions of a step: a block of the forget set, or all of it with the sets that should stay."""
+        splits = self._splits(step.forget)
+        keywords = read_keywords()
+        asked: list[Row] = []
+        for row in some(splits["forget"], self.design.asked, self.design.pick):
+            asked.append({**row, "keywords": keywords.get(row["id"])})
+        if step.block is None:
+            splits["forget"] = asked
+        else:
+            splits = {"forget": asked[step.block - 1 :: self.design.blocks]}
+        write_splits(splits, "tofu", root / "dataset")
+
+    def _retain_score(self, folder: Path) -> float:
+        """The mean ROUGE-L recall of greedy answers to the retain questions: all that chooses a rate."""
+        params = self.design.params(self.design.forget_sets[0])
+        shared = min(
+            (self._splits(forget)["retain"] for forget in self.design.forget_sets), key=len
+        )
+        rows = {
+            row["id"]: row for row in some(shared, self.design.retain_questions, self.design.pick)
+        }
+        speak = speaker(folder, params.sample.prompt)
+        prompts = [speak(name, row) for name, row in rows.items()]
+        settings = Settings(n=0, greedy=True, max_new_tokens=params.sample.max_new_tokens)
+        engine = open_engine(params.sample.engine, folder, Options.from_params(params.sample))
+        rouge = scorer("rouge_l")
+        scores = []
+        for answers in engine.answer(prompts, settings):
+            scores.append(float(rouge(answers.texts, rows[answers.prompt_id])[0]))
+        return float(np.mean(scores))
+
+    def _sampled(self, step: Step, folder: Path) -> dict[str, Json]:
+        """Answers, scores and metrics of a step's questions: their rows, and the numbers of the model over them."""
+        look = step.block is None
+        n = self.design.first_look if look else self.design.answers
+        root = Path(step.forget, "look" if look else f"block-{step.block}")
+        params = self.design.params(step.forget, n=n)
+        self._write_asked(root, step)
+        source = Model(path=str(folder))
+        sample.run(step.model, params.sample, source, root, scratch=ANSWERS)
+        reason = {"schema": SCHEMA_VERSION, "reason": NO_LIKELIHOOD}
+        place = root / "likelihood" / step.model / NO_TABLES
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_json(place, reason)
+        score.run(step.model, params.score, root)
+        metrics.run(step.model, params.metrics, root)
+        # The ends of all models, and of all blocks of one, hold together.
+        together = len(self.design.models) * (1 if look else self.design.blocks)
+        means = _means(step.model, params, source, root, params.metrics.alpha / together)
+        values = self._measured(step, root, "metrics") | {"n": n, "means": means}
+        return values | {"model": checkpoints.content(folder)}
+
+    def _bounded(self, step: Step, folder: Path) -> dict[str, Json]:
+        root = Path(step.forget, "exact")
+        params = self.design.params(step.forget)
+        self._write_asked(root, step)
+        source = Model(path=str(folder))
+        exact.run(step.model, params.exact, params.sample, source, params.score.keyword_match, root)
+        return self._measured(step, root, "exact") | {"model": checkpoints.content(folder)}
+
+    def _measured(self, step: Step, root: Path, stage: str) -> dict[str, Json]:
+        rows = table.read_rows(table.place(root, stage, step.model))
+        kept = [
+            _plain(row)
+            for row in rows
+            if row.scope == "question" and (row.quantity, row.basis) in KEPT
+        ]
+        numbers = table.Numbers([row for row in rows if row.scope == "model"]).values
+        shown = {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
+        questions = [row["id"] for row in read_split("forget", root / "dataset")]
+        return {"questions": questions, "rows": kept, "numbers": shown}
+
+
+def _folder_name(step: Step) -> str:
+    return step.model if step.rate is None else f"{step.model}-{step.rate:g}"
+
+
+def _last_losses(folder: Path) -> list[float]:
+    """The mean loss of each epoch."""
+    from lethe.io.files import read_artifact
+
+    losses: dict[int, list[float]] = {}
+    for record in read_artifact(folder / "training.json")["steps"]:
+        losses.setdefault(record["epoch"], []).append(record["loss"])
+    return [float(np.mean(of_epoch)) for of_epoch in losses.values()]
+
+
+def _plain(row: Result) -> dict[str, Json]:
+    """A row as JSON, without the fields that it leaves empty; `Result(**...)` restores it."""
+    return {key: value for key, value in asdict(row).items() if value not in (None, "")}
+
+
+def _means(
+    name: str, params: Params, source: Model, root: Path, level: float
+) -> dict[str, Mapping[str, Json]]:
+    """The mean score of sampled answers on each set that was asked, with ends at ``level``."""
+    alone = params.model_copy(update={"models": {name: source}})
+    (model,) = load(alone, root, {}).models
+    means = {}
+    for split in ("forget", *UTILITY_SPLITS):
+        measured = mean_score(split, params.metrics.leak).measure(model, level)
+        if measured is not None:
+            means[split] = _ends(measured)
+    return means
+
+
+def _ends(interval: Interval) -> dict[str, Json]:
+    return {"mean": interval.value, "ci_low": interval.lower, "ci_high": interval.upper}
