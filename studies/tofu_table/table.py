@@ -6,11 +6,11 @@ import numpy as np
 
 from lethe.config.schema import Params
 from lethe.io.files import Json
-from lethe.results import verdict as rule
 from lethe.results.ends import Ends
 from lethe.results.evidence import Truncation
 from lethe.results.table import Result
-from lethe.results.verdict import Verdict
+from lethe.verdict import rules as rule
+from lethe.verdict.rules import Verdict
 from studies.tofu_table.design import (
     BASE,
     RETRAIN,

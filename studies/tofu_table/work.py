@@ -16,11 +16,10 @@ from lethe.config.evaluating import Model
 from lethe.config.schema import Params
 from lethe.data.rows import load_splits
 from lethe.errors import BadInput
-from lethe.evaluation.findings import mean_score
-from lethe.evaluation.run import load
 from lethe.instruction_set import in_use
 from lethe.io.artifacts import NO_TABLES, Row, read_split, write_splits
 from lethe.io.files import SCHEMA_VERSION, Json, write_json
+from lethe.measure.run import load
 from lethe.models import checkpoints
 from lethe.progress import tell
 from lethe.results import table
@@ -31,6 +30,7 @@ from lethe.scoring import scorer
 from lethe.statistics.bound import Interval
 from lethe.steps import exact, metrics, sample, score
 from lethe.unlearning.protocol import MethodParams
+from lethe.verdict.claims import mean_score
 from studies.tofu_table.design import (
     BASE,
     Design,
