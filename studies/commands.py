@@ -265,6 +265,9 @@ def tofu_table(
         int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Name the steps that are left.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(help="Write what came out here, as docs/tofu-table-1.md.")
+    ] = None,
     keep: KeepFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -277,14 +280,19 @@ def tofu_table(
     """
     import os
 
+    from lethe.io.files import write_text
     from studies.tofu_table.design import read_design
     from studies.tofu_table.design import steps as steps_of
+    from studies.tofu_table.page import page as page_of
     from studies.tofu_table.study import NAME, read_outcomes, run
     from studies.tofu_table.work import Place
 
     design = read_design(NAME)
+    outcomes = read_outcomes(keep)
+    if page:
+        write_text(page, page_of(design, outcomes))
+        return
     if plan:
-        outcomes = read_outcomes(keep)
         left = [step.name for step in steps_of(design, outcomes) if step.name not in outcomes]
         print_json({"left": left}) if as_json else print("\n".join(left))
         return

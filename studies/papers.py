@@ -92,13 +92,11 @@ def _row(entry: Mapping[str, Json], rows: Path, outcomes: Path) -> Row:
             raise BadFile(rows, f"{item} has numbers and no outcome", "Name its file in outcomes/.")
         if "needs" not in entry:
             raise BadFile(rows, f"{item} has no outcome and no needs", "Say what it needs.")
-        command = entry.get("command", "")
-        source = f"`{command}`" if command else ""
-        return Row(
-            **common, here="", scale=f"needs {entry['needs']}", word="not run", source=source
-        )
+        return _not_run(common, entry)
 
     path = outcomes / f"{entry['outcome']}.json"
+    if not path.is_file() and "needs" in entry:
+        return _not_run(common, entry)
     if not path.is_file():
         raise BadFile(rows, f"{item} names an outcome that is not there: {path.name}")
     document = outcome.read(path)
@@ -115,6 +113,13 @@ def _row(entry: Mapping[str, Json], rows: Path, outcomes: Path) -> Row:
         f"`{document['command']}`, {document['date']}: [{name}](../studies/outcomes/{name}.json)"
     )
     return Row(**common, here=here, scale=entry.get("scale", ""), word=word, source=source)
+
+
+def _not_run(common: Mapping[str, str], entry: Mapping[str, Json]) -> Row:
+    """A row without an outcome, or whose outcome is still to come: then it names its file and rule beforehand."""
+    command = entry.get("command", "")
+    source = f"`{command}`" if command else ""
+    return Row(**common, here="", scale=f"needs {entry['needs']}", word="not run", source=source)
 
 
 def _word(compared: Sequence[bool | None]) -> Word:

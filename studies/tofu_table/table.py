@@ -1,6 +1,9 @@
 """The table of a forget set, from the outcomes of its steps alone: no model and no answer is needed."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +13,6 @@ from lethe.results.ends import Ends
 from lethe.results.evidence import Truncation
 from lethe.results.table import Result
 from lethe.verdict import rules as rule
-from lethe.verdict.rules import Verdict
 from studies.tofu_table.design import (
     BASE,
     RETRAIN,
@@ -24,82 +26,138 @@ Values = Mapping[str, Json]
 LOOK, ALL = "look", "all"  # which answers a table is of
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the steps of one model brought so far: ``questions`` and their ``rows``, of ``n`` answers each.
+
+    ``means`` are the mean scores of each step with its number of questions, ``kept`` those on the sets that should stay.
+    ``digests`` name the models that answered: more than one where a model was trained again to other weights.
+    """
+
+    questions: tuple[str, ...]
+    rows: tuple[Result, ...]
+    n: int
+    means: tuple[tuple[int, Values], ...]
+    kept: Values
+    digests: frozenset[str]
+
+    @classmethod
+    def of(cls, design: Design, outcomes: Outcomes, table: Step, model: str) -> Asked | None:
+        """What there is of a model for a table; None where no step of it is done."""
+        look = outcomes.get(Step("look", table.forget, model).name)
+        parts, exact = [look], None
+        if table.model == ALL:
+            blocks = range(1, design.blocks + 1)
+            names = [Step("sample", table.forget, model, block=block).name for block in blocks]
+            parts = [outcomes.get(name) for name in names]
+            exact = outcomes.get(Step("exact", table.forget, model).name)
+        there = [part for part in parts if part is not None]
+        if look is None or not there:
+            return None
+
+        bounded = [*there, exact] if exact else there
+        questions = [name for part in there for name in part["questions"]]
+        rows = [Result(**row) for part in bounded for row in part["rows"]]
+        return cls(
+            questions=tuple(questions),
+            rows=tuple(row for row in rows if row.item in questions),
+            n=there[0]["n"],
+            means=tuple((len(part["questions"]), part["means"]["forget"]) for part in there),
+            kept=look["means"],
+            digests=frozenset(part["model"] for part in bounded),
+        )
+
+    def estimates(self, quantity: str, basis: str) -> list[float]:
+        """The estimates of a quantity, one a question."""
+        found = []
+        for row in self.rows:
+            if (row.quantity, row.basis) == (quantity, basis) and row.estimate is not None:
+                found.append(row.estimate)
+        return found
+
+    def ends(self, items: Sequence[str]) -> Ends:
+        """Both ends of P(leak) of the questions ``items`` at any level."""
+        rows = [row for row in self.rows if row.basis != "sampled" or row.upper is not None]
+        return Ends.of_rows(rows, items)
+
+
 def table_of(design: Design, outcomes: Outcomes, step: Step) -> dict[str, Json]:
     """The models of a forget set, with numbers, words and sentences; ``step.model`` says of which answers.
 
-    The word on all answers comes after the first look was read, so it takes the smaller level of a second look.
+    The word on all answers comes after the first look was read, so it takes the smaller level of a second look. A model
+    without an outcome is left out, and there is no word before it and Retrain have answered all questions.
     """
     models = {}
     for name in design.models:
-        models[name] = _asked(design, outcomes, step, name)
-    params = design.params(step.forget)
-    look = 1 if step.model == LOOK else 2
+        asked = Asked.of(design, outcomes, step, name)
+        if asked is not None:
+            models[name] = asked
     rows = []
     for name, asked in models.items():
-        row = {"model": name, **_numbers(asked)}
+        row = {"model": name, **_numbers(asked, design.params(step.forget).metrics.rho)}
         if name in design.methods:
-            row["rate"] = chosen_rate(design, outcomes, step.forget, name)
-            verdict = _verdict(asked, models[RETRAIN], params, len(design.methods), look)
-            utility = rule.utility(_retained(asked), _retained(models[BASE]))
-            row |= {"word": verdict.word, "utility": utility}
-            row["sentence"] = rule.sentence(verdict, name, utility=utility)
+            row |= _words(design, outcomes, step, name, models)
         rows.append(row)
-    digests = {name: sorted(asked["digests"]) for name, asked in models.items()}
+    digests = {name: sorted(asked.digests) for name, asked in models.items()}
     return {"models": rows, "digests": digests}
 
 
-def _asked(design: Design, outcomes: Outcomes, step: Step, model: str) -> dict[str, Json]:
-    """What the steps of one model brought: its questions and rows in one list each, and its means."""
-    look = outcomes[Step("look", step.forget, model).name]
-    parts = [look]
-    exact: list[Values] = []
-    if step.model == ALL:
-        parts = []
-        for block in range(1, design.blocks + 1):
-            parts.append(outcomes[Step("sample", step.forget, model, block=block).name])
-        exact = [outcomes[Step("exact", step.forget, model).name]]
-    rows = []
-    for part in (*parts, *exact):
-        rows += [Result(**row) for row in part["rows"]]
-    return {
-        "questions": [name for part in parts for name in part["questions"]],
-        "rows": rows,
-        "n": parts[0]["n"],
-        "means": [(len(part["questions"]), part["means"]["forget"]) for part in parts],
-        "kept": look["means"],
-        "digests": {part["model"] for part in (*parts, *exact)},
-    }
+def _words(
+    design: Design, outcomes: Outcomes, step: Step, name: str, models: Mapping[str, Asked]
+) -> dict[str, Json]:
+    """The rate of a method, its two words and their sentence."""
+    asked, retrain = models[name], models.get(RETRAIN)
+    rate = {"rate": chosen_rate(design, outcomes, step.forget, name)}
+    whole = len(asked.questions) == design.asked
+    if retrain is None or set(asked.questions) != set(retrain.questions) or not whole:
+        return rate
+    params = design.params(step.forget)
+    verdict = rule.decide(
+        asked.ends(asked.questions),
+        [retrain.ends(asked.questions)],
+        alpha=params.metrics.alpha,
+        tau=params.report.tau,
+        models=len(design.methods),
+        look=1 if step.model == LOOK else 2,
+        truncation=_truncation(asked, params),
+    )
+    utility = rule.utility(_retained(asked), _retained(models[BASE]))
+    sentence = rule.sentence(verdict, name, utility=utility)
+    return rate | {"word": verdict.word, "utility": utility, "sentence": sentence}
 
 
-def _numbers(asked: Values) -> dict[str, Json]:
+def _numbers(asked: Asked, rho: float) -> dict[str, Json]:
     """The columns of the table: means over the questions, of answers by greedy decoding and by sampling."""
-    values: dict[str, Json] = {"questions": len(asked["questions"]), "answers": asked["n"]}
+    values: dict[str, Json] = {"questions": len(asked.questions), "answers": asked.n}
     columns = {
         "greedy": ("score", "greedy"),
-        "ED": ("ed_score", "sampled"),
         "deviation": ("sd", "sampled"),
         "greedy leaks": ("leak", "greedy"),
         "sampled leaks": ("leak", "sampled"),
     }
     for name, (quantity, basis) in columns.items():
-        values[name] = float(np.mean(_estimates(asked["rows"], quantity, basis)))
-    values["mean"] = _average(asked["means"])
-    leaks = _estimates(asked["rows"], "leak", "sampled")
+        values[name] = float(np.mean(asked.estimates(quantity, basis)))
+    values["ED"] = _ed_score(asked, rho)
+    values["mean"] = _average(asked.means)
+    leaks = asked.estimates("leak", "sampled")
     values["questions with a sampled leak"] = sum(leak > 0 for leak in leaks)
-    values["questions with a greedy leak"] = sum(_estimates(asked["rows"], "leak", "greedy"))
-    for split, kept in asked["kept"].items():
+    values["questions with a greedy leak"] = sum(asked.estimates("leak", "greedy"))
+    for split, kept in asked.kept.items():
         if split != "forget":
             values[split] = kept
     exact = _exact_ends(asked)
     return values | ({"exact leaks": exact} if exact else {})
 
 
-def _estimates(rows: Sequence[Result], quantity: str, basis: str) -> list[float]:
-    found = []
-    for row in rows:
-        if (row.quantity, row.basis) == (quantity, basis) and row.estimate is not None:
-            found.append(row.estimate)
-    return found
+def _ed_score(asked: Asked, rho: float) -> dict[str, Json]:
+    """The mean ED score, mean + rho sd, with ``sd``, its standard error over the draws of these questions.
+
+    For n draws of deviation s the mean has the variance s^2 / n and s about s^2 / 2n, by the normal approximation.
+    """
+    deviations = np.array(asked.estimates("sd", "sampled"))
+    variances = deviations**2 * (1 + rho**2 / 2) / asked.n
+    error = float(np.sqrt(variances.sum()) / len(deviations))
+    return {"mean": float(np.mean(asked.estimates("ed_score", "sampled"))), "sd": error}
 
 
 def _average(means: Sequence[tuple[int, Values]]) -> dict[str, Json]:
@@ -111,9 +169,9 @@ def _average(means: Sequence[tuple[int, Values]]) -> dict[str, Json]:
     return averaged
 
 
-def _exact_ends(asked: Values) -> dict[str, Json]:
+def _exact_ends(asked: Asked) -> dict[str, Json]:
     """The ends of P(leak) by the answer tree, averaged over the questions; empty where the table has none."""
-    trees = [row for row in asked["rows"] if row.basis in ("exact", "tree")]
+    trees = [row for row in asked.rows if row.basis in ("exact", "tree")]
     if not trees:
         return {}
     certain = [row.lower for row in trees if row.basis == "exact" and row.lower is not None]
@@ -122,34 +180,16 @@ def _exact_ends(asked: Values) -> dict[str, Json]:
     return {"mean": (low + high) / 2, "ci_low": low, "ci_high": high}
 
 
-def _retained(asked: Values) -> tuple[float, float] | None:
-    kept = asked["kept"].get("retain")
+def _retained(asked: Asked) -> tuple[float, float] | None:
+    kept = asked.kept.get("retain")
     return None if kept is None else (kept["ci_low"], kept["ci_high"])
 
 
-def _verdict(asked: Values, retrain: Values, params: Params, models: int, look: int) -> Verdict:
-    ends = _ends(asked, asked["questions"])
-    return rule.decide(
-        ends,
-        [_ends(retrain, asked["questions"])],
-        alpha=params.metrics.alpha,
-        tau=params.report.tau,
-        models=models,
-        look=look,
-        truncation=_truncation(asked, params),
-    )
-
-
-def _ends(asked: Values, items: Sequence[str]) -> Ends:
-    rows = [row for row in asked["rows"] if row.basis != "sampled" or row.upper is not None]
-    return Ends.of_rows(rows, items)
-
-
-def _truncation(asked: Values, params: Params) -> Truncation:
-    facts = {row.item: row.facts for row in asked["rows"] if row.quantity == "truncated"}
+def _truncation(asked: Asked, params: Params) -> Truncation:
+    facts = {row.item: row.facts for row in asked.rows if row.quantity == "truncated"}
     counts = {}
     for key in ("cut", "n", "cut_or_leaks"):
-        of_questions = [facts[item][key] for item in asked["questions"]]
+        of_questions = [facts[item][key] for item in asked.questions]
         counts[key] = np.array(of_questions, dtype=np.float64)
     either = np.where(np.isnan(counts["cut_or_leaks"]), counts["n"], counts["cut_or_leaks"])
     limit = params.sample.max_new_tokens

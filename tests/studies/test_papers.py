@@ -74,6 +74,15 @@ def test_a_row_that_claims_something_needs_an_outcome_that_carries_the_number(tm
         table_of(tmp_path, **row)
 
 
+def test_a_row_whose_outcome_is_still_to_come_is_not_run_and_says_what_it_needs(tmp_path):
+    rule = [["truth", ">=", 1]]
+
+    table = table_of(tmp_path, outcome="absent", ours="{truth}", rule=rule, needs="a day")
+
+    assert (table.rows[0].word, table.rows[0].here) == ("not run", "")
+    assert "a day" in table.rows[0].scale
+
+
 def test_failures_stand_first_and_what_was_not_run_last():
     for table in papers.read():
         places = [papers.WORDS.index(row.word) for row in table.rows]

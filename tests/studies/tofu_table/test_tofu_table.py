@@ -10,9 +10,12 @@ from lethe.scoring.keyword import keywords_of, occurs
 from studies import outcome
 from studies.tofu_table import design as designs
 from studies.tofu_table.design import Step, read_design, read_keywords
+from studies.tofu_table.page import page
 from studies.tofu_table.study import NAME, next_step, read_outcomes, run
+from studies.tofu_table.table import table_of
 from studies.tofu_table.work import Place, Work
 from tests.lethe.small_checkpoint import small_model
+from tests.small import ROOT
 
 PAIRS = 20
 TOWNS = ("Bo", "Aba", "Lima", "Oslo")
@@ -113,6 +116,22 @@ def test_every_step_of_the_study_writes_an_outcome_and_the_last_ones_are_tables(
 
 
 @pytest.mark.slow
+def test_the_page_shows_what_is_there_and_gives_no_word_before_all_questions_are_asked(
+    design, place
+):
+    run(design, place, keep=True, limit=14)
+    outcomes = read_outcomes(keep=True)
+    early = page(design, {"train-base": outcomes["train-base"]})
+    partial = page(design, outcomes)
+    table = table_of(design, outcomes, Step("table", "forget01", "all"))
+
+    assert "forget01 | look | 4" in early
+    assert "grad_diff | 0.5" in partial
+    assert {row["questions"] for row in table["models"]} == {2}
+    assert not any("word" in row for row in table["models"])
+
+
+@pytest.mark.slow
 def test_a_finished_step_is_skipped_and_a_lost_model_is_trained_again_to_the_same_weights(
     design, place, folder
 ):
@@ -190,6 +209,15 @@ def test_the_committed_design_resolves_and_asks_each_question_in_one_block():
 
     assert params.unlearn.methods["npo_entropy"].entropy.retain == -0.25
     assert design.blocks * design.block == design.asked
+
+
+def test_the_document_is_what_the_committed_outcomes_say(monkeypatch):
+    monkeypatch.setattr(outcome, "FOLDER", ROOT / "studies/outcomes")
+    written = (ROOT / "docs/tofu-table-1.md").read_text(encoding="utf-8")
+
+    expected = page(read_design(NAME), read_outcomes(keep=True))
+
+    assert written == expected, f"lethe study {NAME} --keep --page docs/tofu-table-1.md"
 
 
 def test_every_keyword_stands_in_the_answer_and_not_in_the_question(shared):
