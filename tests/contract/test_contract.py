@@ -40,8 +40,7 @@ def model(tmp_path_factory) -> Path:
 
 
 MEASURING = ("bounds", "exact", "audit", "label", "eval", "compare", "score tofu-log")
-# What the user typed, and what a gate says: at the level of its try, which the rows' evidence gives.
-GIVEN = ("tau", "gate", "tries")
+GIVEN = ("tau",)  # what the user typed
 SUCCEED = [
     case
     for case in CASES
@@ -78,24 +77,40 @@ def shown(value: float) -> str:
     return f"{value:.12g}"
 
 
+def with_table(call: str, name: str) -> str:
+    """The call, which leaves its rows in a table of this name."""
+    return f"{call} --name {name}" if call.startswith("eval") else f"{call} --table {name}.parquet"
+
+
+def numbers_of_table(folder: Path, name: str) -> set[str]:
+    files = [
+        *folder.glob(f"{name}.parquet"),
+        *folder.glob(f"data/eval/{name}/results/*/*.parquet"),
+    ]
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    return {shown(value) for row in rows for value in in_table(row)}
+
+
 @pytest.mark.parametrize("case", SUCCEED, ids=[case.name for case in SUCCEED])
 def test_a_number_of_json_is_a_number_of_the_table(case, tmp_path, model):
+    """What a gate says is a number of the table at the level of its try."""
     folder = tmp_path / "of the case"
     folder.mkdir()
     lay_out(folder, model)
     with contextlib.chdir(folder):
         for call in case.before:
             called(call)
-        done = called(
-            case.call if case.call.startswith("eval") else f"{case.call} --table rows.parquet"
-        )
-    files = [*folder.glob("rows.parquet"), *folder.glob("data/eval/*/results/*/*.parquet")]
-    if not done.stdout:
-        assert not files
-        return
-    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    known = {shown(value) for row in rows for value in in_table(row)}
-    printed = {shown(value) for value in numbers(json.loads(done.stdout))}
+        done = called(with_table(case.call, "rows"))
+        known = numbers_of_table(folder, "rows")
+        if not done.stdout:
+            assert not known
+            return
+        output = json.loads(done.stdout)
+        if "tries" in output or "gate" in output:
+            level = (output.get("tries") or output["gate"]["tries"])["alpha"]
+            called(with_table(f"{case.call} --alpha {level!r}", "tried"))
+            known |= numbers_of_table(folder, "tried") | {shown(level)}
+    printed = {shown(value) for value in numbers(output)}
     assert printed
     assert printed - known == set()
 
