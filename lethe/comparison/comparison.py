@@ -299,6 +299,16 @@ def _plain_mean(scores: np.ndarray) -> float | None:
     return float(present.mean()) if len(present) else None
 
 
+def _mean_of_plain(scores: Sequence[np.ndarray]) -> float | None:
+    """The mean over questions of their means, without the questions that have no score."""
+    means = []
+    for of_question in scores:
+        plain = _plain_mean(of_question)
+        if plain is not None:
+            means.append(plain)
+    return mean(means) if means else None
+
+
 def _plain(of_a: float, of_b: float) -> dict[str, Json]:
     return {"a": of_a, "b": of_b, "p_value": None, "holds": None}
 
@@ -486,6 +496,11 @@ class Ranking(_Rows):
     def sentences(self) -> list[str]:
         record = self.record
         size = f"the {plural(record['questions'], 'question')}"
+        if record["refused"]:
+            lines = [f"Score: {record['metric']}. The means are as recorded, over {size}."]
+            for reason in record["refused"]:
+                lines.append(f"No rank is claimed of these runs. {reason}")
+            return [*lines, *_remarks(record)]
         points = "" if record["unpointed"] else "; higher is worse"
         lines = [f"Score: {record['metric']}{points}. Rank 1 has the lowest mean over {size}."]
         lines += [*record["directions"], *record["unpointed"]]
@@ -506,10 +521,12 @@ class Ranking(_Rows):
 
 
 def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
-    """The ranks that each run may have by its mean over the questions that all runs have."""
+    """The ranks that each run may have by its mean over the questions that all runs have.
+
+    Where nothing may be claimed of a run, the means stand alone, as recorded, without ranks and without pairs that differ.
+    """
     check_alpha(alpha)
-    if refutations := refused(sides, (side.name for side in sides)):
-        raise BadInput(f"No rank is claimed of these runs. {' '.join(refutations)}")
+    refutations = refused(sides, (side.name for side in sides))
     names, missing, notes = (
         [side.name for side in sides],
         [],
@@ -533,19 +550,24 @@ def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
         (i, j): _Pairs(sides[i], sides[j], [own[name] for name in common])
         for (i, j), own in by_pair.items()
     }
-    pooled = {places: both.average(alpha) for places, both in pairs.items()}
-    population = {places: both.population(alpha) for places, both in pairs.items()}
+    pooled: Effects = dict.fromkeys(pairs)
+    population: Effects = dict.fromkeys(pairs)
+    if not refutations:
+        pooled = {places: both.average(alpha) for places, both in pairs.items()}
+        population = {places: both.population(alpha) for places, both in pairs.items()}
     # With one answer of 0 or 1 to each question the tests are sign tests, not tests of means.
     several = any(len(own) > 1 for own in pairs[0, 1].sides[0])
     runs = [Rows(name) for name in names]
     for place, own in enumerate(runs):
         scores = pairs[0, place or 1].sides[bool(place)]
-        own.add("model", "score", "compared", mean(mean(each) for each in scores))
+        average = _mean_of_plain(scores) if refutations else mean(map(mean, scores))
+        own.add("model", "score", "compared", average)
     differences = _rank_rows(runs, (RANKS[0], AVERAGES[0]), Covers.AVERAGE, pooled, alpha, several)
     differences += _rank_rows(
         runs, (RANKS[1], AVERAGES[1]), Covers.POPULATION, population, alpha, True
     )
     facts = {"alpha": alpha, "metric": sides[0].metric, "questions": len(common)}
+    facts |= {"refused": refutations}
     record = _record(facts, missing, notes) | {"runs": names} | _stated(sides)
     whole = result(", ".join(names), "model", "comparison", "compared", evidence=record)
     return Ranking((whole, *(row for own in runs for row in own.rows), *differences))

@@ -56,6 +56,8 @@ def comparison_page(comparison: Comparison | Ranking) -> str:
 
 def _headline(comparison: Comparison | Ranking) -> str:
     if isinstance(comparison, Ranking):
+        if comparison.record["refused"]:
+            return "No rank is claimed of these runs"
         differ = max(map(comparison.differ, AVERAGES))
         if not differ:
             return "No two runs are shown to differ"

@@ -156,10 +156,21 @@ def test_a_comparison_with_a_refused_side_says_so_on_terminal_and_page(tmp_path)
     assert "1 question: A 0." in words
 
 
-def test_runs_with_a_refused_side_have_no_ranks(tmp_path):
-    path = merged(tmp_path, 29)
+def test_runs_with_a_refused_side_have_their_means_and_no_ranks(tmp_path):
+    path, page = merged(tmp_path, 29), tmp_path / "page.html"
 
-    assert "No rank is claimed" in Command("compare", path, path).refused(path)
+    done = Command("compare", path, path).call(path, "--page", page)
+    found = Command("compare", path, path).result(path)
+
+    assert "No rank is claimed" in done.output
+    assert "as recorded" in done.output
+    assert "with probability" not in done.output
+    assert "No rank is claimed" in page.read_text()
+    mean = Command("compare", path, path).result()["means"]["a"]
+    assert [run["mean"] for run in found["runs"]] == [pytest.approx(mean)] * 3
+    assert {run["rank_pooled"] for run in found["runs"]} == {None}
+    assert {pair["pooled"] for pair in found["pairs"]} == {None}
+    assert found["refused"]
 
 
 def repeats(tmp_path, texts: list[list[str]]):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lethe.cli.app import COMMANDS, GROUPS, IN_A_PIPELINE
+from lethe.comparison.sides import _revision
 from lethe.process import git
 from lethe.report.page import revision
 from tests.small import ROOT, python
@@ -138,6 +139,33 @@ def test_git_runs_the_filter_of_the_folder_when_its_user_calls_it(repository):
     git_of(repository, "status", "--porcelain")
 
     assert {"fsmonitor", "clean"} <= set(ran(repository))
+
+
+def test_a_compared_revision_is_read_without_a_command_that_the_folder_names(
+    repository, tmp_path, monkeypatch
+):
+    """DVC reads the objects of git itself: it runs neither git nor what git would run."""
+    git_of(repository, "config", "--unset", "extensions.partialClone")  # which DVC does not read
+    (repository / "params.yaml").write_text("seed: 1\n")
+    (repository / ".dvc").mkdir(exist_ok=True)
+    (repository / ".dvc/config").write_text("")
+    git_of(repository, "add", "-f", ".dvc/config", "params.yaml")
+    git_of(repository, "commit", "-q", "-m", "b")
+    spy = tmp_path / "bin/git"
+    spy.parent.mkdir()
+    spy.write_text(f"#!/bin/sh\necho git >> {repository / 'RAN'}\nexit 1\n")
+    spy.chmod(0o755)
+    commit = git("rev-parse", "HEAD", root=repository)
+    (repository / "RAN").unlink(missing_ok=True)
+    monkeypatch.setattr("lethe.comparison.sides._commit", lambda revision: commit)
+    monkeypatch.setenv("PATH", f"{spy.parent}:{os.environ['PATH']}")
+    monkeypatch.chdir(repository)
+
+    with _revision("HEAD") as root:
+        read = (root / "params.yaml").read_text()
+
+    assert read == "seed: 1\n"
+    assert ran(repository) == []
 
 
 def test_the_revision_of_a_report_runs_nothing_of_a_submodule(folder, tmp_path):
