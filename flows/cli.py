@@ -44,7 +44,7 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Run the stages on the workers of this Dask scheduler. They share this folder or DVC's default remote.",
+        help="Run the stages on the workers of this Dask scheduler. Each must see this folder under this path.",
     ),
 ]
 SharingScheduler = Annotated[

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dvc.repo import Repo
 
 
+BUSY_SECONDS = 20  # a stage ends within ten seconds of its signal (lethe.process.watch)
 MD5 = "md5"  # the only hash that new DVC repositories use
 
 
@@ -74,6 +75,26 @@ def status_of_command() -> Iterator[Path]:
 
 
 def reproduce(stage: str, pull: bool = False) -> dict[str, object]:
+    """Bring one stage up to date; return its state, the exit status of its command and why it failed.
+
+    Another command that works on the stage's files gets `BUSY_SECONDS` to end: it may be the stage itself on a worker that
+    died, whose process is about to end too.
+    """
+    from dvc.lock import LockError
+
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return _reproduced(stage, pull)
+        except LockError:
+            if time.monotonic() > until:
+                command = other_command(Path.cwd(), 0) or "another DVC command"
+                tail = f"{command} works in this folder, and the stage needs its files"
+                return {"state": "failed", "status": 1, "tail": tail}
+            time.sleep(0.5)
+
+
+def _reproduced(stage: str, pull: bool) -> dict[str, object]:
     from dvc.exceptions import DvcException
     from dvc.lock import LockError
     from dvc.stage.exceptions import StageCmdFailedError
@@ -83,12 +104,13 @@ def reproduce(stage: str, pull: bool = False) -> dict[str, object]:
             return _brought(stage, pull, status)
         except DvcException as error:
             cause = error.__cause__ or error
+            if isinstance(cause, LockError):
+                raise cause from None
             number, tail = 1, " ".join(str(cause).split())
             if isinstance(cause, StageCmdFailedError):
-                number, tail = int(status.read_text()) if status.exists() else 1, ""
-            elif isinstance(cause, LockError):
-                command = other_command(Path.cwd(), 0) or "another DVC command"
-                tail = f"{command} works in this folder, and the stage needs its files"
+                tail = ""
+                if status.exists():
+                    number = int(status.read_text())
             return {"state": "failed", "status": number, "tail": tail}
 
 

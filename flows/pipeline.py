@@ -203,8 +203,7 @@ def _bring_all(
         else:
             from flows.workers import Workers
 
-            current = [name for name in graph.upstream if name not in outdated]
-            processes = Workers(root, scheduler, graph.upstream, current)
+            processes = Workers(root, scheduler, pull)
         at_once = jobs or processes.threads
         if outdated:
             tell_ahead(

@@ -1,8 +1,7 @@
 """The DVC remote that several machines share: what it holds is fetched and not computed again."""
 
 import contextlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from dvc.config import Config
@@ -10,7 +9,7 @@ from dvc.exceptions import CheckoutError, DownloadError
 from dvc.repo import Repo
 
 from flows import workspace
-from flows.dvc_child import damaged, outputs_of, silence
+from flows.dvc_child import damaged, silence
 from lethe.errors import BadInput, LetheError, plural
 from lethe.tracking import without_password
 
@@ -63,23 +62,12 @@ def pull(root: Path) -> str:
     )
 
 
-def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
+def push(root: Path) -> str:
+    """Send every output and the cache of runs to the remote; returns a sentence for the user."""
     require(root)
     with _errors_of("Not everything went to the DVC remote"), _repo(root) as repo:
-        sent = repo.push(targets=list(stages) or None, run_cache=run_cache)
+        sent = repo.push(run_cache=True)
     return f"DVC remote: {plural(sent, 'file')} sent."
-
-
-def fetch(root: Path, stages: Sequence[str]) -> None:
-    with _errors_of("Not everything came from the DVC remote"), _repo(root) as repo:
-        repo.pull(targets=list(stages), force=True)
-        with repo.lock:
-            outs = outputs_of(repo, stages)
-        bad = [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
-    if bad:
-        raise LetheError(
-            f"The DVC remote sent damaged files: {', '.join(bad)}. Remove them there, and push them again."
-        )
 
 
 @contextlib.contextmanager

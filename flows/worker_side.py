@@ -1,78 +1,68 @@
-"""What a worker of a Dask cluster does for one stage; it gets this module by value and need not have the package."""
+"""What a worker of a Dask cluster does for one stage; the worker gets this module by value and need not import flows."""
 
-import io
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from distributed import Worker
 
 
-def bring_up(parcel: bytes, folder: str, job: dict[str, object], topic: str) -> dict[str, object]:
-    """Run one stage in a new folder, or in ``folder`` where ``parcel`` is empty; each line it prints becomes an event."""
+def bring_up(
+    folder: str, job: dict[str, object], settings: dict[str, str], topic: str
+) -> dict[str, object]:
+    """Run one stage in ``folder`` and return its state, exit status and last lines.
+
+    ``job`` is that of `flows.dvc_child`, and ``settings`` change the environment. Each line that the stage prints becomes an
+    event of ``topic``.
+    """
     from distributed import get_worker
 
     worker = get_worker()
-    if not parcel and not os.path.isdir(os.path.join(folder, ".dvc")):
-        reason = f"worker {worker.address} does not see {folder}, and DVC has no default remote to fetch from"
-        return {"state": "failed", "status": 1, "tail": reason, "entry": None}
-    own = tempfile.mkdtemp(prefix="lethe-", dir=worker.local_directory)
-    try:
-        if parcel:
-            folder = os.path.join(own, "pipeline")
-            unpack(parcel, folder)
-        result = os.path.join(own, "result.json")
-        cache = os.path.join(worker.local_directory, "lethe-cache")
-        job = job | {"shared": not parcel, "cache": cache, "result": result}
-        process = start(folder, job)
-        last = follow(process, worker, topic)
-        if not os.path.exists(result):
-            return {
-                "state": "failed",
-                "status": process.returncode or 1,
-                "tail": "\n".join(last),
-                "entry": None,
-            }
-        with open(result, encoding="utf-8") as file:
-            return json.load(file)
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
+    if not os.path.isdir(os.path.join(folder, ".dvc")):
+        reason = f"worker {worker.address} does not see {folder}; every worker must see it under this path"
+        return {"state": "failed", "status": 1, "tail": reason}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as answer:
+        process = start(folder, job, settings, answer)
+        tail = "\n".join(follow(process, worker, topic))
+        answer.seek(0)
+        text = answer.read()
+    if not text:  # the process died before its answer
+        return {"state": "failed", "status": process.returncode or 1, "tail": tail}
+    found = json.loads(text)
+    found["tail"] = found["tail"] or tail
+    return found
 
 
-def unpack(parcel: bytes, folder: str) -> None:
-    with tarfile.open(fileobj=io.BytesIO(parcel), mode="r:gz") as archive:
-        if hasattr(tarfile, "data_filter"):  # Python 3.11.4 has it, Debian's 3.11.2 does not
-            archive.extraction_filter = tarfile.data_filter
-        archive.extractall(folder)
-
-
-def start(folder: str, job: dict[str, object]) -> subprocess.Popen:
-    path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "flows.workers"],
+def start(
+    folder: str, job: Mapping[str, object], settings: dict[str, str], answer: IO[str]
+) -> subprocess.Popen:
+    """Start DVC's work on the stage; its answer goes to the open file ``answer``."""
+    interpreters = os.path.dirname(sys.executable)  # stages run `python`
+    here = {
+        "PATH": os.pathsep.join([interpreters, os.environ.get("PATH", os.defpath)]),
+        "PYTHONPATH": os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")])),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.dvc_child", json.dumps(job), str(answer.fileno())],
         cwd=folder,
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=os.environ | {"LETHE_TRACKING": "off", "PYTHONPATH": path},
+        env={"OMP_NUM_THREADS": "1"} | os.environ | settings | here,
+        pass_fds=[answer.fileno()],
     )
-    assert process.stdin
-    process.stdin.write(json.dumps(job))
-    process.stdin.close()
-    return process
 
 
 def follow(process: subprocess.Popen, worker: "Worker", topic: str) -> list[str]:
-    """Pass the lines of the process on until it ends, and return the last; end it with its task."""
+    """Pass the lines of the process on until it ends, and return the last three; end it with its task."""
     key, ended = str(worker.get_current_task()), threading.Event()
 
     def end_with_task() -> None:

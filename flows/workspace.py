@@ -62,14 +62,14 @@ class Busy(LetheError):
         super().__init__(f"{command} works in {folder}. Wait for it, or end it first.")
 
 
-def prepare(root: Path, page: bool = True) -> None:
+def prepare(root: Path) -> None:
     """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local."""
     for name in ("dvc.yaml", "params.yaml"):
         if not (root / name).is_file():
             raise BadFile(
                 root / name, "no such file", "Run the command in the root of the repository."
             )
-    if page and not (root / PLOTS_PAGE).exists():  # takes seconds, and a worker draws no plot
+    if not (root / PLOTS_PAGE).exists():
         write_text(root / PLOTS_PAGE, plots_page())
     from dvc.config import Config
 

@@ -202,11 +202,10 @@ CHECKS = {
     "torchao": side_tests(
         TORCHAO, "torchao_checks.py", "Quantisation by torchao beside the simulated rounding."
     ),
-    "worker-cost": Check(
-        "What a Dask worker adds to a stage, part by part.", ("tests.benchmarks.worker_cost",)
-    ),
     "workers": side_tests(
-        TEAM, "worker_checks.py", "Two Dask workers that share no folder, and moto's S3."
+        TEAM,
+        "worker_checks.py",
+        "Two Dask workers with network interfaces of their own that see one folder.",
     ),
 }
 

@@ -194,7 +194,7 @@ def light(clone: Path) -> None:
 
 
 def make(folder: Path, kind: str) -> Copy:
-    """Make the pipeline, or take the one that is there; a DVC remote beside it is for the workers.
+    """Make the pipeline, or take the one that is there.
 
     ``kind``: light, or stages for the copy of this repository.
     """
@@ -205,11 +205,6 @@ def make(folder: Path, kind: str) -> Copy:
             light(clone)
         else:
             make_repository(clone, smallest_params(), git=False)
-        # Workers get .dvc/config with the sources, and nothing that is of this machine alone.
-        with open(clone / ".dvc/config", "a") as shared:
-            shared.write(
-                f"    remote = store\n['remote \"store\"']\n    url = {folder / 'store'}\n"
-            )
         (clone / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     own = environment(folder)
     return Copy(clone, own | {"PYTHONPATH": str(ROOT)} if kind == "light" else own)

@@ -282,7 +282,7 @@ def command_of(pid: int) -> str:
 def cluster(
     folder: Path, workers: int = 2, **extra: str
 ) -> Iterator[tuple[str, list[subprocess.Popen]]]:
-    """A Dask scheduler and its workers, each a process with a folder of its own and no view of the repository."""
+    """A Dask scheduler and its workers, each a process that was started in a folder of its own."""
     own = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),

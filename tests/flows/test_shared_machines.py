@@ -1,17 +1,14 @@
-"""Several machines on one pipeline: results through a DVC remote, stages on Dask workers that share no folder."""
+"""Several machines on one pipeline: results through a DVC remote, stages on Dask workers that see the folder."""
 
-import os
-import signal
+import shutil
 import subprocess
-import threading
 from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
 
-from flows import remote, workspace
-from flows.workers import LARGEST, Workers, packed
-from lethe.errors import BadFile, LetheError
+from flows import remote
+from flows.workers import Workers
 from tests.flows.miniature import Repository, cluster, command_of, ends, processes_of, wait_until
 
 
@@ -51,78 +48,79 @@ def test_a_second_clone_runs_nothing_that_the_remote_holds(small):
 
 
 @pytest.mark.slow
-def test_a_damaged_file_of_the_remote_is_refused_by_name(small, monkeypatch):
+def test_a_damaged_file_of_the_remote_is_counted_and_not_kept(small, monkeypatch):
     store = with_remote(small)
     small.ran("--push")
     text = small.folder / "data/models/npo/text"
-    (sent,) = [
-        path
-        for path in store.rglob("*")
-        if path.is_file() and path.read_bytes() == text.read_bytes()
-    ]
+    content = text.read_bytes()
+    (sent,) = [path for path in store.rglob("*") if path.is_file() and path.read_bytes() == content]
     sent.chmod(0o644)
     sent.write_bytes(b"flipped")
     subprocess.run(["rm", "-rf", small.folder / ".dvc/cache", text.parent], check=True)
     monkeypatch.chdir(small.folder)
-    with pytest.raises(LetheError, match="sent damaged files: data/models/npo"):
-        remote.fetch(small.folder, ["unlearn@npo"])
+
+    told = remote.pull(small.folder)
+
+    assert "1 output of the remote" in told
     assert not text.exists()
 
 
 @pytest.mark.slow
-def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(small, tmp_path):
-    local = clone_of_sources(small, tmp_path)
+def test_workers_that_see_the_folder_make_the_bytes_of_one_machine_and_survive_a_death(
+    small, tmp_path
+):
+    local = copy_of(small, tmp_path / "local")
     assert set(local.ran().values()) == {"ran"}
-
-    with_remote(small)
-    (small.folder / "slow").write_text(
-        "models"
-    )  # the stage waits for the file of its own copy to go
+    (small.folder / "slow").write_text("models")
+    alive = small.folder / "alive"
     with cluster(tmp_path / "cluster", 2) as (address, (_, *workers)):
         run = small.start("run", "--json", "--scheduler", address)
-
-        def waiting() -> list[Path]:  # `walk` forgives folders that go meanwhile, `glob` does not
-            folders = [
-                Path(folder)
-                for folder, _, files in os.walk(tmp_path / "cluster")
-                if "alive" in files
-            ]
-            return [folder / "alive" for folder in folders if folder.name == "pipeline"]
-
-        wait_until(lambda: waiting() or run.poll() is not None, 180)
+        wait_until(lambda: alive.exists() or run.poll() is not None, 180)
         assert run.poll() is None, run.communicate()
-        (first,) = waiting()
-        number = int(first.relative_to(tmp_path / "cluster").parts[0].removeprefix("worker-"))
-        workers[number].send_signal(signal.SIGKILL)
-        wait_until(lambda: [path for path in waiting() if path != first], 180)
-        (second,) = (path for path in waiting() if path != first)
-        (second.parent / "slow").unlink()
+        (stage,) = stages_running_in(small)
+
+        worker_of(stage, workers).kill()
+
+        wait_until(lambda: stages_running_in(small) not in ([stage], []), 180)
+        (small.folder / "slow").unlink()
         out, err = run.communicate(timeout=300)
-        # The stage of the dead worker has ended with it.
-        wait_until(
-            lambda: (
-                not [
-                    pid for pid in all_processes_below(first.parent) if "step.py" in command_of(pid)
-                ]
-            )
-        )
     assert run.returncode == 0, err
     assert set(ends(out).values()) == {"ran"}
     assert small.contents() == local.contents()
     assert small.dvc("status").stdout.startswith("Data and pipelines are")
 
 
-def clone_of_sources(repository: Repository, place: Path) -> Repository:
-    """An undisturbed copy of the repository, to run here."""
-    import shutil
+def stages_running_in(repository: Repository) -> list[int]:
+    commands = {pid: command_of(pid).split() for pid in processes_of(repository)}
+    return [pid for pid, words in commands.items() if words[1:2] == ["step.py"]]
 
-    folder = place / "local"
+
+def worker_of(stage: int, workers: list[subprocess.Popen]) -> subprocess.Popen:
+    """The worker whose descendant a stage's process is."""
+    import psutil
+
+    above = {process.pid for process in psutil.Process(stage).parents()}
+    (worker,) = [worker for worker in workers if worker.pid in above]
+    return worker
+
+
+def copy_of(repository: Repository, folder: Path) -> Repository:
+    """An undisturbed copy of the repository, to run here."""
     shutil.copytree(repository.folder, folder, symlinks=True)
     return repository.at(folder)
 
 
-def all_processes_below(folder: Path) -> list[int]:
-    return list(processes_of(Repository(folder, {"PREFECT_HOME": ""})))
+@pytest.mark.slow
+def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    with cluster(tmp_path / "cluster", 1) as (address, _):
+        workers = Workers(elsewhere, address)
+
+        done = workers.reproduce("prepare", lambda stage, line: None)
+
+        workers.close()
+    assert done.state == "failed"
+    assert f"does not see {elsewhere}" in done.tail
 
 
 @pytest.mark.slow
@@ -166,14 +164,9 @@ class LostCluster:
 def lost_cluster(folder: Path, client: LostCluster, gpus: bool = False) -> Workers:
     """Workers without the connection that the constructor makes."""
     workers = Workers.__new__(Workers)
-    workers.root, workers.upstream, workers.stopped, workers.shared = (
-        folder,
-        {"score@a": [], "sample@a": []},
-        False,
-        True,
-    )
-    workers._client, workers._gpus, workers._parcel = client, gpus, b""
-    workers._lock, workers._futures = threading.Lock(), []
+    workers.root, workers.stopped = folder, False
+    workers._client, workers._gpus = client, gpus
+    workers._pull, workers._settings, workers._futures = False, {}, []
     return workers
 
 
@@ -208,24 +201,3 @@ def test_a_stage_that_runs_a_model_asks_for_a_gpu_where_the_cluster_has_one(
     client = LostCluster(OSError("x"))
     lost_cluster(tmp_path, client, gpus).reproduce(stage, lambda stage, line: None)
     assert client.resources == asked
-
-
-def test_the_archive_for_a_worker_has_the_sources_and_no_output(small):
-    import io
-    import tarfile
-
-    workspace.prepare(small.folder)
-    (small.folder / "data/dataset").mkdir(parents=True)
-    (small.folder / "data/dataset/text").write_text("an output")
-    (small.folder / ".lethe").mkdir(exist_ok=True)
-    (small.folder / ".lethe/params.yaml").write_text("alpha: of the run in progress\n")
-    with tarfile.open(fileobj=io.BytesIO(packed(small.folder))) as archive:
-        names = archive.getnames()
-        assert archive.extractfile("params.yaml").read() == b"alpha: of the run in progress\n"
-    assert {"step.py", "dvc.yaml", ".dvc/config", "flows/pipeline.py"} <= set(names)
-    assert not [name for name in names if name.startswith(("data/dataset", ".lethe", ".git/"))]
-
-    with open(small.folder / "weights.bin", "wb") as large:
-        large.truncate(LARGEST + 1)
-    with pytest.raises(BadFile, match=r"weights\.bin"):
-        packed(small.folder)
