@@ -16,7 +16,7 @@ from lethe.errors import LetheError, plural
 
 if TYPE_CHECKING:
     from flows.record import RunRecord
-    from flows.workspace import Order
+    from flows.workspace import Graph, Order
 
 STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "game": "game",
@@ -115,9 +115,8 @@ def run(
     Example: `lethe run metrics@npo -S sample.n=128`
     """
     from flows import workspace
-    from flows.server import temporary_server
     from lethe.errors import BadInput, BadValue
-    from lethe.process import watch
+    from lethe.process import no_telemetry, watch
 
     root = Path.cwd()
     if name is not None and not (set_ or preset):
@@ -130,10 +129,10 @@ def run(
         )
     if parent := os.environ.get("LETHE_PARENT"):  # the points of a sweep end with the sweep
         watch(int(parent))
+    no_telemetry()
     workspace.prepare(root)
-    with temporary_server(root):  # it starts while this process imports and reads what it needs
-        order = workspace.Order(stages or (), pull, push, jobs, scheduler)
-        news, experiment, error = _run_changed(root, set_ or [], preset, name, order)
+    order = workspace.Order(stages or (), pull, push, jobs, scheduler)
+    news, experiment, error = _run_changed(root, set_ or [], preset, name, order)
     _conclude(news, experiment, error, as_json)
     if fail_on == "worse" and news:
         _gate(news)
@@ -160,7 +159,7 @@ def _run_changed(
     root: Path, set_: list[str], preset: str | None, name: str | None, order: Order
 ) -> tuple[RunRecord | None, dict[str, str | None], LetheError | None]:
     """Change params.yaml and run the pipeline by ``order``; return the record, experiment and error."""
-    from flows import record, remote, settings, workspace
+    from flows import record, remote, server, settings, workspace
     from flows.overview import standard
     from lethe import config
     from lethe.config.load import parse
@@ -178,9 +177,14 @@ def _run_changed(
             standard().print(line)
         settings.check(config.load(), root)
         workspace.keep_params(root)
-        from flows import pipeline
-
-        error = pipeline.run(order)
+        if server.named():
+            server.require()  # before anything runs
+        if order.pull:
+            standard().print(remote.pull(root))
+        graph = workspace.read_graph(root)
+        if order.wanted:
+            graph = graph.towards(order.wanted)
+        error = _bring_up_to_date(root, graph, order)
         experiment: dict[str, str | None] = {}
         params = root / config.FILE
         edited = (
@@ -196,6 +200,20 @@ def _run_changed(
             experiment["experiment"], sentence = workspace.save_experiment(name)
             standard().print(sentence)
         return record.read(root), experiment, error
+
+
+def _bring_up_to_date(root: Path, graph: Graph, order: Order) -> LetheError | None:
+    """Run the flow, unless nothing is stale and only a server of Lethe's own would hear of it."""
+    from flows import ending, server
+    from lethe import config
+
+    if not graph.behind() and not server.is_a_users():
+        ending.nothing_to_do(root, graph, config.load(), order.push)
+        return None
+    with server.temporary_server(root):  # it starts while this process imports Prefect
+        from flows import pipeline
+
+        return pipeline.run(order, graph)
 
 
 def _conclude(

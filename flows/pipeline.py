@@ -39,33 +39,21 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
 from tzlocal import get_localzone_name
 
-from flows import record, remote, settings, workspace
+from flows import ending, record, remote, settings, workspace
 from flows.overview import Overview, standard
-from flows.server import OwnServer, require
+from flows.server import require
+from flows.stage import ENDS, Stage, stages_of
 from flows.workers import Workers
-from lethe import config, tracking
-from lethe.config.schema import Notify, Params
+from lethe import config
+from lethe.config.schema import Params
 from lethe.errors import BadValue, LetheError, StageFailed, behind, of_the_machine, plural
 from lethe.process import watch
-from lethe.tracking import mark_newest
 from lethe.verdict.standing import doubt
 
-# How a stage can end, and what Prefect's record calls it.
-ENDS = {
-    "clean": ("Cached", "nothing it reads has changed"),
-    "unchanged": ("Cached", "what it reads came out the same"),
-    "restored": ("Cached", "DVC's cache had its outputs"),
-    "ran": ("Completed", ""),
-    "failed": ("Failed", ""),
-    "blocked": ("UpstreamFailed", "not run, because a stage it needs failed"),
-    "stopped": ("Cancelled", "stopped by a signal"),
-    "not started": ("Cancelled", "a signal came before it started"),
-}
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
 BUSY = (408, 429)  # a server with too much to do
 FIELDS = 5  # Prefect also takes six, with seconds, and names such as @daily
 TASKS = 250  # each takes Prefect and its server about a twentieth of a second
-UP_TO_DATE = ("clean", "unchanged", "restored", "ran")
 Runner: TypeAlias = "workspace.Processes | Workers"  # brings stages up to date, here or elsewhere
 
 
@@ -124,27 +112,6 @@ def lost(error: BaseException | None) -> str | None:
             return " ".join(str(error).split()) or type(error).__name__
         error = behind(error)
     return None
-
-
-@dataclasses.dataclass
-class Stage:
-    """One stage in this run; ``end`` is a key of ENDS as soon as the stage has ended."""
-
-    name: str
-    upstream: list[Stage]
-    stale: list[str]  # what changed about it when the run began
-    end: str = ""
-    seconds: float = 0.0
-    status: int = 0
-    tail: str = ""  # its last lines, if it failed
-
-    def foregone(self) -> str:
-        """Return the end of a stage that need not run, else nothing; call it when every upstream stage has ended."""
-        if any(stage.end not in UP_TO_DATE for stage in self.upstream):
-            return "blocked"
-        if not self.stale and all(stage.end in ("clean", "unchanged") for stage in self.upstream):
-            return "clean"
-        return ""
 
 
 @flow(name="lethe")
@@ -218,23 +185,14 @@ def _bring_all(
             untagged,
         ):
             run_stages(stages, at_once, overview, processes)
-        complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
-        ends = {
-            stage.name: record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2))
-            for stage in stages
-        }
-        changed = record.alarms(root, ends, params) if complete else []
-        attempt = record.tried(root, params) if complete else None
-        news = record.write(root, ends, complete, changed, attempt)
+        news = ending.conclude(root, graph, stages, params)
         to_prefect(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
-        unfinished = {stage.name: stage.end for stage in stages if stage.end not in UP_TO_DATE}
-        overview.tell(tracking.log_new(root, unfinished=unfinished))
-        if push:
-            overview.tell(remote.push(root))
+        ending.log_and_push(root, stages, push, overview.tell)
         if news.alarms:
-            _notify(news, root, overview, params.notify)
+            to_prefect(lambda: publish_alarm(news), overview.tell)
+            ending.notify(news, root, params.notify, overview.tell)
         if scheduled:
             overview.tell(record.summary(news))
     return _state(stages, news)
@@ -259,29 +217,23 @@ def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
     failed = [stage for stage in stages if stage.end == "failed"]
     if failed:
         blocked = sum(stage.end == "blocked" for stage in stages)
-        first = max(
-            failed, key=lambda stage: stage.status == 2
-        )  # bad input comes first: the user can mend it
+        # Bad input comes first: the user can mend it.
+        first = max(failed, key=lambda stage: stage.status == 2)
         error = StageFailed(first.name, first.status, first.tail)
         return Failed(
             message=f"{plural(len(failed), 'stage')} failed, {blocked} not run", data=error
         )
-    if worse := [one for one in news.alarms if one.worse]:
+    worse = [alarm for alarm in news.alarms if alarm.worse]
+    if worse:
         return Completed(name="Worse", message=f"{len(worse)} got worse: {worse[0].sentence()}")
     ran = sum(stage.end == "ran" for stage in stages)
     return Completed(message=f"{plural(ran, 'stage')} ran, {len(stages) - ran} up to date")
 
 
-def run(order: workspace.Order) -> LetheError | None:
-    """Run the wanted stages and what they need in this process, under the folder's lock; return the error."""
-    if OwnServer.running is None:
-        require()  # another's server must answer before anything runs
-    if order.pull:
-        standard().print(remote.pull(Path.cwd()))
-    graph = workspace.read_graph(Path.cwd())
-    require()  # the run's own server starts while DVC reads the repository; both take equally long
-    wanted = graph.towards(order.wanted) if order.wanted else graph
-    this = Run(wanted, scheduler=order.scheduler)
+def run(order: workspace.Order, graph: workspace.Graph) -> LetheError | None:
+    """Bring ``graph`` up to date in this process, under the folder's lock; return the error."""
+    require()
+    this = Run(graph, scheduler=order.scheduler)
     token = RUN.set(this)
     try:
         with tags(folder_tag()):
@@ -321,16 +273,6 @@ def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
         if pull:
             standard().print(remote.pull(root))
         yield workspace.read_graph(root)
-
-
-def stages_of(graph: workspace.Graph) -> list[Stage]:
-    stages: dict[str, Stage] = {}
-    for name, upstream in graph.upstream.items():
-        stages[name] = Stage(
-            name, [stages[before] for before in upstream], graph.stale.get(name, [])
-        )
-    height = graph.height()
-    return sorted(stages.values(), key=lambda stage: -height[stage.name])
 
 
 def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Runner) -> None:
@@ -389,13 +331,11 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: Runner) -> Sta
         stage.seconds = overview.ended(stage.name, result.state)
         stage.end = result.state
     name, message = ENDS[stage.end]
-    kind = (
-        Completed
-        if stage.end in UP_TO_DATE
-        else Cancelled
-        if ENDS[stage.end][0] == "Cancelled"
-        else Failed
-    )
+    kind = Failed
+    if stage.up_to_date:
+        kind = Completed
+    elif name == "Cancelled":
+        kind = Cancelled
     return kind(name=name, message=message or f"{stage.end} in {stage.seconds:.1f} s")
 
 
@@ -455,20 +395,9 @@ def publish(news: record.RunRecord) -> None:
     create_markdown_artifact(key="changes", markdown=changes, description="What changed.")
 
 
-def _notify(news: record.RunRecord, root: Path, overview: Overview, how: Notify | None) -> None:
-    changes = news.alarms
-    worse, better = any(one.worse for one in changes), all(one.better for one in changes)
-    change = "worse" if worse else "better" if better else "changed"
-    marks = "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in changes)
-    to_prefect(
-        lambda: create_markdown_artifact(
-            key="alarm", markdown=marks, description=f"The run: {change}."
-        ),
-        overview.tell,
-    )
-    overview.tell(mark_newest(change, marks, root))
-    if how is not None:
-        overview.tell(record.notify(how.command, record.notice(news, root)))
+def publish_alarm(news: record.RunRecord) -> None:
+    direction, lines = ending.alarm_text(news)
+    create_markdown_artifact(key="alarm", markdown=lines, description=f"The run: {direction}.")
 
 
 def parse_cron(cron: str) -> CronSchedule:

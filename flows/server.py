@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 CLIENT_KEY, SERVER_KEY = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
+ADDRESS = "PREFECT_API_URL"
+OWN_KEY = "lethe:"  # how the key of a server begins that Lethe started
 MAKING, BEGUN = "making-tables", "begun"
 RESTARTS = 3
 OLD = 60  # seconds; a server that lived longer, and that a signal ended, did not die of its start
@@ -37,24 +39,34 @@ OLD = 60  # seconds; a server that lived longer, and that a signal ended, did no
 PATIENCE = 600
 
 
+def named() -> bool:
+    """Whether the environment names a server, which then serves this run."""
+    return ADDRESS in os.environ
+
+
+def is_a_users() -> bool:
+    """Whether the named server is one of the user's, which hears of every run; it is not one that Lethe started."""
+    return named() and not os.environ.get(CLIENT_KEY, "").startswith(OWN_KEY)
+
+
 @contextlib.contextmanager
 def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
     """Start a server that Prefect's client finds, and end it afterwards; enter before anything imports prefect."""
     no_telemetry()
     prefect_settings.prepare(root)
-    if "PREFECT_API_URL" in os.environ:
+    if named():
         yield
         return
     home = Path(os.environ["PREFECT_HOME"])
     make_folder(home)
     # Lethe's own clients have this key from the environment, which other users of the machine cannot read.
-    key = f"lethe:{secrets.token_urlsafe(32)}"
+    key = f"{OWN_KEY}{secrets.token_urlsafe(32)}"
     # The socket listens from the start, so clients wait in its queue until the server answers and need not poll.
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
         server = OwnServer(listening, home / "server.log", schedules, key)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
         try:
-            with _in_environment({"PREFECT_API_URL": address, CLIENT_KEY: key}):
+            with _in_environment({ADDRESS: address, CLIENT_KEY: key}):
                 yield
         finally:
             server.stop()
@@ -155,7 +167,7 @@ def require() -> None:
     """Raise `Unreachable` if the server that PREFECT_API_URL names does not answer; call within `temporary_server`."""
     import httpx
 
-    address = os.environ["PREFECT_API_URL"].rstrip("/")
+    address = os.environ[ADDRESS].rstrip("/")
     until = time.monotonic() + PATIENCE
     while True:
         own = OwnServer.running

@@ -269,6 +269,24 @@ def own_api(prefect) -> OwnApi:
     return OwnApi(f"{prefect['PREFECT_API_URL']}/flows/", (name, password))
 
 
+@pytest.mark.parametrize(
+    ("settings", "hears"),
+    [
+        ({}, False),
+        ({"PREFECT_API_URL": "http://team/api"}, True),
+        ({"PREFECT_API_URL": "http://team/api", server.CLIENT_KEY: "ann:secret"}, True),
+        ({"PREFECT_API_URL": "http://127.0.0.1:1/api", server.CLIENT_KEY: "lethe:random"}, False),
+    ],
+)
+def test_a_server_of_the_users_hears_also_of_a_run_with_nothing_to_do(monkeypatch, settings, hears):
+    for name in ("PREFECT_API_URL", server.CLIENT_KEY):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+    assert server.is_a_users() is hears
+
+
 def test_the_server_of_a_run_answers_its_own_clients_alone(own_api):
     created = {"name": "stranger"}
 

@@ -9,6 +9,7 @@ import pytest
 
 from flows import pipeline, settings, workspace
 from flows.cli import commands
+from flows.stage import Stage
 from lethe import config
 from lethe.cli.app import IN_A_PIPELINE
 from lethe.config.load import section_of
@@ -245,10 +246,10 @@ def test_clean_stages_of_a_large_folder_are_no_tasks(monkeypatch, most, tasks):
     task, passed = Task(), []
     for name, value in {"TASKS": most, "bring_up_to_date": task, "wait": len}.items():
         monkeypatch.setattr(pipeline, name, value)
-    a, b = (pipeline.Stage("a", [], []), pipeline.Stage("b", [], []))
+    a, b = (Stage("a", [], []), Stage("b", [], []))
     b.upstream = [a]
-    c = pipeline.Stage("c", [a], ["changed"])
-    d = pipeline.Stage("d", [b, c], [])
+    c = Stage("c", [a], ["changed"])
+    d = Stage("d", [b, c], [])
     overview = types.SimpleNamespace(passed=lambda name, end: passed.append((name, end)))
     pipeline.run_stages([a, b, c, d], 2, overview, types.SimpleNamespace(stopped=False))
     assert task.submitted == tasks
