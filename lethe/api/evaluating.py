@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,15 +9,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from lethe.api import parameters as common
-from lethe.api.parameters import ModelOrPlace, Place, PlaceInPython, Rows, Tokenizer, Typed, rows_of
+from lethe.api.parameters import (
+    ModelOrPlace,
+    Place,
+    PlaceInPython,
+    Rows,
+    Tokenizer,
+    Typed,
+    documented,
+    file_of,
+    name_of,
+    origin_of,
+    rows_of,
+    source_of,
+    text_of,
+)
 from lethe.api.result import TableWithSentences, View
 from lethe.api.runs import Run, load_run
-from lethe.config.evaluating import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE, Endpoint
+from lethe.config.evaluating import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE
 from lethe.errors import BadValue, check, plural
 from lethe.io.files import SCHEMA_VERSION
 from lethe.io.tries import Try
-from lethe.models.checkpoints import InMemory, default_prompt, lent, tokenizer_of
+from lethe.models.checkpoints import InMemory, Source, default_prompt, lent, tokenizer_of
 from lethe.models.encoding import Encoder
 from lethe.results import views
 from lethe.results.quantities import headline
@@ -54,43 +66,44 @@ class Samples(TableWithSentences):
 
     def texts(self, prompt_id: str | None = None) -> list[str]:
         """Return the sampled answers to one prompt, or to all in their order; the greedy answers are left out."""
-        check(
-            prompt_id in (None, *self.prompts),
-            "prompt_id",
-            prompt_id,
-            f"one of {', '.join(self.prompts)}",
-        )
-        return [
-            text
-            for answers in self.answers
-            for number, text in zip(answers.samples, answers.texts, strict=True)
-            if number != GREEDY and text is not None and prompt_id in (None, answers.prompt_id)
-        ]
+        known = ", ".join(self.prompts)
+        check(prompt_id in (None, *self.prompts), "prompt_id", prompt_id, f"one of {known}")
+        texts = []
+        for answers in self.answers:
+            if prompt_id not in (None, answers.prompt_id):
+                continue
+            for number, text in zip(answers.samples, answers.texts, strict=True):
+                if number != GREEDY and text is not None:
+                    texts.append(text)
+        return texts
 
     def as_json(self) -> dict[str, object]:
-        rows = self.to_frame().to_dict("records")
         return {
             "engine": self.engine,
             **self.settings.model_dump(),
             "prompts": self.prompts,
-            "answers": rows,
+            "answers": self.to_frame().to_dict("records"),
         }
 
     def views(self) -> list[View]:
-        each = ((name, Counter(self.texts(name)).most_common(SHOWN)) for name in self.prompts)
-        rows = [[name, count, text] for name, counts in each for text, count in counts]
+        rows: list[list[object]] = []
+        for name in self.prompts:
+            for text, count in Counter(self.texts(name)).most_common(SHOWN):
+                rows.append([name, count, text])
         return [View("", ["prompt", "draws", "answer"], rows, self.sentences())]
 
     def sentences(self) -> list[str]:
-        how = self.settings
+        settings = self.settings
+        answers = plural(settings.n, "independent answer")
+        prompts = plural(len(self.answers), "prompt")
+        tokens = plural(settings.max_new_tokens, "token")
         return [
-            f"{plural(how.n, 'independent answer')} to each of {plural(len(self.answers), 'prompt')}, of up to "
-            f"{plural(how.max_new_tokens, 'token')} "
-            f"at temperature {how.temperature:g}, drawn by the {self.engine} engine with seed {how.seed}."
+            f"{answers} to each of {prompts}, of up to {tokens} at temperature {settings.temperature:g}, "
+            f"drawn by the {self.engine} engine with seed {settings.seed}."
         ]
 
 
-@common.documented
+@documented
 def sample(
     model: ModelOrPlace,
     tokenizer: Tokenizer = None,
@@ -138,45 +151,80 @@ def sample(
     >>> list(drawn.to_frame().columns)
     ['prompt_id', 'sample', 'text', 'tokens', 'finish_reason', 'mean_confidence']
     """
-    given = dict(locals())
     from lethe.progress import progress
-    from lethe.sampling.forecast import announce, rows_within
+    from lethe.sampling.forecast import announce
 
-    texts = (
-        dict(prompts)
-        if isinstance(prompts, Mapping)
-        else {str(i): one for i, one in enumerate(prompts)}
+    texts = _prompts_by_id(prompts)
+    settings = Settings(
+        n=n,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        adaptive_threshold=adaptive_threshold,
+        greedy=greedy,
+        seed=seed,
     )
-    if isinstance(prompts, str) or not texts or not all(map(_is_prompt, texts.values())):
-        legal = "a list of texts or of lists of messages, or a mapping from id to such a prompt, not empty"
-        raise BadValue("prompts", prompts, legal)
-    settings = Settings(**{name: given[name] for name in Settings.model_fields if name in given})
     check(settings.n > 0, "n", n, "at least 1")
-    source = common.source_of(model, tokenizer)
-    encoder = Encoder(tokenizer_of(source), prompt or default_prompt(source))
-    asked = [
-        Prompt(
-            name,
-            encoder.prompt({"question": one}) if isinstance(one, str) else encoder.messages(one),
-        )
-        for name, one in texts.items()
-    ]
+    source = source_of(model, tokenizer)
+    encoder = Encoder(tokenizer_of(source), text_of(prompt) or default_prompt(source))
+    asked = _encoded(texts, encoder)
     with lent(source):
-        positions = max(len(one.token_ids) for one in asked) + max_new_tokens
-        rows = min(SAMPLE.max_rows, rows_within(memory, source, positions, dtype))
+        rows = _rows_in_flight(source, asked, settings, memory, dtype)
         opened = open_engine(engine, source, Options(max_rows=rows, dtype=dtype))
         announce(opened, asked, settings)
         drawn = progress(opened.answer(asked, settings), "sample", "prompts", len(asked))
-        answers = {done.prompt_id: done for done in drawn}
-    return Samples(texts, tuple(answers[name] for name in texts), settings, opened.name)
+        answers_of = {answers.prompt_id: answers for answers in drawn}
+    answers = tuple(answers_of[name] for name in texts)
+    return Samples(texts, answers, settings, opened.name)
 
 
-def _is_prompt(one: object) -> bool:
+def _prompts_by_id(prompts: Prompts) -> dict[str, str | Messages]:
+    """The prompts by their ids, which are "0", "1" and so on for a list."""
+    texts: dict[str, str | Messages] = {}
+    if isinstance(prompts, Mapping):
+        texts = dict(prompts)
+    elif not isinstance(prompts, str):
+        for number, prompt in enumerate(prompts):
+            texts[str(number)] = prompt
+    if not texts or not all(map(_is_prompt, texts.values())):
+        legal = "a list of texts or of lists of messages, or a mapping from id to such a prompt, not empty"
+        raise BadValue("prompts", prompts, legal)
+    return texts
+
+
+def _is_prompt(prompt: object) -> bool:
     """Whether this is a text, or a list of messages of which a person wrote the last."""
-    if not isinstance(one, Sequence) or isinstance(one, str):
-        return isinstance(one, str)
-    messages = [isinstance(turn, Mapping) and {"role", "content"} <= turn.keys() for turn in one]
-    return bool(messages) and all(messages) and one[-1]["role"] != "assistant"
+    if isinstance(prompt, str):
+        return True
+    if not isinstance(prompt, Sequence) or not prompt:
+        return False
+    for message in prompt:
+        if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
+            return False
+    return bool(prompt[-1]["role"] != "assistant")
+
+
+def _encoded(texts: Mapping[str, str | Messages], encoder: Encoder) -> list[Prompt]:
+    """The prompts as tokens: a question in the template, a chat as it is."""
+    encoded = []
+    for name, text in texts.items():
+        if isinstance(text, str):
+            encoded.append(Prompt(name, encoder.prompt({"question": text})))
+        else:
+            encoded.append(Prompt(name, encoder.messages(text)))
+    return encoded
+
+
+def _rows_in_flight(
+    source: Source, asked: Sequence[Prompt], settings: Settings, memory: int, dtype: str
+) -> int:
+    """The number of rows that the memory (MiB) holds at once, if each is as long as the longest prompt and its answer."""
+    from lethe.sampling.forecast import rows_within
+
+    longest = max(len(prompt.token_ids) for prompt in asked)
+    rows = rows_within(memory, source, longest + settings.max_new_tokens, dtype)
+    return min(SAMPLE.max_rows, rows)
 
 
 MOST = 12  # numbers that a terminal shows
@@ -208,71 +256,102 @@ class Evaluation(Run):
         return self.metrics.T
 
     def as_json(self) -> dict[str, object]:
-        result = {"schema": SCHEMA_VERSION, "model": self.models[0]} | views.evaluation(
-            self.numbers
-        )
-        result |= {
-            name: getattr(self, name)
-            for name in ("forgetting", "utility", "tau", "verdict", "skipped", "refused")
+        return {
+            "schema": SCHEMA_VERSION,
+            "model": self.models[0],
+            **views.evaluation(self.numbers),
+            "forgetting": self.forgetting,
+            "utility": self.utility,
+            "tau": self.tau,
+            "verdict": self.verdict,
+            "skipped": self.skipped,
+            "refused": self.refused,
+            "report": None if self.report is None else str(self.report),
         }
-        return result | {"report": str(self.report) if self.report else None}
 
     def views(self) -> list[View]:
-        bounds = self.numbers.bounds.values()
         notes = []
-        if bounds:
-            holds = f"holds by itself {level(max(bound.alpha for bound in bounds))} or more"
-            notes = [
-                f"Each end of the table {holds}; a number without ends is an estimate.",
-                "The verdict shares α over all questions and further looks, so its ends are wider.",
-            ]
-        notes += [
-            f"All {len(self.numbers.values)} numbers and what their ends assume: --json.",
-            *([f"report: {self.report}"] if self.report else []),
-        ]
+        alphas = [bound.alpha for bound in self.numbers.bounds.values()]
+        if alphas:
+            holds = f"holds by itself {level(max(alphas))} or more"
+            notes.append(f"Each end of the table {holds}; a number without ends is an estimate.")
+            notes.append(
+                "The verdict shares α over all questions and further looks, so its ends are wider."
+            )
+        count = len(self.numbers.values)
+        notes.append(f"All {count} numbers and what their ends assume: --json.")
+        if self.report is not None:
+            notes.append(f"report: {self.report}")
         columns = ["number", "estimate", "at least", "at most", "the ends cover"]
         whole = View(self.models[0], columns, _shown(self.numbers), notes)
         return [View("", notes=[self.verdict]), whole]
 
 
+@dataclass(frozen=True)
+class _Line:
+    """One number on a terminal: its names, and the rows that have its estimate and its ends."""
+
+    names: Sequence[str]
+    rows: Sequence[Result]
+
+    @property
+    def estimate(self) -> Value:
+        return next((row.value for row in self.rows if row.value is not None), None)
+
+    @property
+    def lower(self) -> Bound | None:
+        lower = next((row.lower_bound for row in self.rows if row.lower_bound), None)
+        if lower and self.rows[0].kind.unit == "probability" and not lower.certain:
+            return replace(lower, value=min(lower.value, BELOW_1))  # 1 is a rounding
+        return lower
+
+    @property
+    def upper(self) -> Bound | None:
+        upper = next((row.upper_bound for row in self.rows if row.upper_bound), None)
+        # The JSON keeps the published end of a standard deviation, which can be impossible.
+        if upper and self.rows[0].quantity.startswith("sd"):
+            return possible(upper)
+        return upper
+
+    def cells(self) -> list[Value | Bound]:
+        """Name, estimate, ends, and what the ends cover."""
+        name = self.names[-1] if self.estimate is None else self.names[0]
+        end = self.upper or self.lower
+        covers = str(end.covers) if end else ""
+        return [name, self.estimate, self.lower, self.upper, covers]
+
+
 def _shown(numbers: Numbers) -> list[list[Value | Bound]]:
     """The headlines, then the intervals with both ends: name, estimate, ends, and what the ends cover."""
-    first = headline(numbers.values)
-    same: dict[tuple[object, ...], list[Result]] = {}  # two ends with two guarantees are two rows
+    headlines = headline(numbers.values)
+    places: list[int] = []
+    lines: list[_Line] = []
+    for line in _lines(numbers):
+        found = [headlines.index(name) for name in line.names if name in headlines]
+        if not found and None in (line.lower, line.upper):
+            continue
+        places.append(min(found, default=len(headlines)))
+        lines.append(line)
+    order = sorted(range(len(lines)), key=places.__getitem__)
+    return [lines[at].cells() for at in order[:MOST]]
+
+
+def _lines(numbers: Numbers) -> list[_Line]:
+    """The exported numbers; two ends with two guarantees are two rows of one number."""
+    rows_of_number: dict[tuple[object, ...], list[Result]] = {}
     for row in numbers.rows:
-        if any(row.names()) and (row.at is None or row.at in row.kind.exported_at):
-            same.setdefault((row.quantity, row.basis, row.item, row.split, row.at), []).append(row)
+        exported = row.at is None or row.at in row.kind.exported_at
+        if exported and any(row.names()):
+            number = (row.quantity, row.basis, row.item, row.split, row.at)
+            rows_of_number.setdefault(number, []).append(row)
     lines = []
-    for rows in same.values():
+    for rows in rows_of_number.values():
         names = [name for name in rows[0].names() if name]
-        place = min((first.index(name) for name in names if name in first), default=len(first))
-        line = _line(names, rows)
-        if place < len(first) or None not in line[2:4]:
-            lines.append((place, line))
-    return [line for _, line in sorted(lines, key=lambda one: one[0])][:MOST]
+        lines.append(_Line(names, rows))
+    return lines
 
 
-def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
-    estimate = next((row.value for row in rows if row.value is not None), None)
-    lower = next((row.lower_bound for row in rows if row.lower_bound), None)
-    upper = next((row.upper_bound for row in rows if row.upper_bound), None)
-    if upper and rows[0].quantity.startswith(
-        "sd"
-    ):  # the JSON keeps the published end, which can be impossible
-        upper = possible(upper)
-    if lower and rows[0].kind.unit == "probability" and not lower.certain:
-        lower = replace(lower, value=min(lower.value, BELOW_1))  # 1 is a rounding
-    end = upper or lower
-    return [
-        names[-1] if estimate is None else names[0],
-        estimate,
-        lower,
-        upper,
-        str(end.covers) if end else "",
-    ]
-
-
-@common.documented
+@documented
 def evaluate(
     model: ModelOrPlace,
     data: Rows,
@@ -360,41 +439,82 @@ def evaluate(
     >>> bool(row["m_bin_pooled"] <= row["m_bin_worst"] < 1)
     True
     """
-    given = dict(locals())
+    from lethe.config.evaluation import EvaluationSettings
+    from lethe.sampling.answer_tree.asking import check_scorer
     from lethe.steps import evaluate as step
 
-    how = {
-        key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()
-    }
-    how["thinking"] = None if thinking is None else [*thinking]
-    if how["thinking"] not in (None, [""]) and len(how["thinking"]) != 2:
-        raise BadValue(
-            "thinking",
-            how["thinking"],
-            "two marks, the first before the thinking, or one empty text",
-        )
-    step.params_of(
-        how, "model", Path("model"), [], how["prompt"] or "chat"
-    )  # refuses what is out of range first
+    # What is out of range is refused before any file is read.
+    if scorer is not None:
+        check_scorer(scorer, above)
+    settings = EvaluationSettings(
+        n=n,
+        alpha=alpha,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        max_new_tokens=max_new_tokens,
+        max_thinking_tokens=max_thinking_tokens,
+        prompt=text_of(prompt) or None,
+        engine=engine,
+        dtype=dtype,
+        memory=memory,
+        scorer=scorer,
+        above=above,
+        thinking=None if thinking is None else list(thinking),
+        tau=tau,
+        seed=seed,
+        skip_too_long=skip_too_long,
+        language=text_of(language),
+        calibration=text_of(calibration),
+        labels=text_of(labels),
+    )
     forget = rows_of(data, "data")
     others = None if retain is None else rows_of(retain, "retain", "retain-")
-    splits = step.checked(
-        forget, others, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data")
-    )
-    source = common.origin_of(
-        model, tokenizer, {key: given.get(key) for key in Endpoint.model_fields}
-    )
-    name = common.name_of(source) if name is None else name
+    splits = step.checked(forget, others, file_of(data, "data"))
+    served = {
+        "endpoint": endpoint,
+        "key_env": key_env,
+        "concurrency": concurrency,
+        "timeout": timeout,
+        "max_tokens_total": max_tokens_total,
+        "price_in": price_in,
+        "price_out": price_out,
+        "seeded": seeded,
+    }
+    source = origin_of(model, tokenizer, served)
+    if name is None:
+        name = name_of(source)
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = Path(temporary if isinstance(source, InMemory) else root) / "answers"
-        verdict = step.evaluate(
-            name, source, splits, how, root, scratch=scratch, page=folder is not None
+        found = step.evaluate(
+            name,
+            source,
+            splits,
+            settings,
+            root,
+            scratch=scratch,
+            page=folder is not None,
+            named=file_of(data, "rows").name,
         )
         run = load_run(root)
-        tables, answers = dict(vars(run)), run.answers  # read before a temporary folder is gone
+        answers = run.answers  # read before a temporary folder is gone
     evaluation = Evaluation(
-        **tables, **verdict, report=None if folder is None else root / "report" / "index.html"
+        folder=run.folder,
+        results=run.results,
+        metrics=run.metrics,
+        questions=run.questions,
+        tails=run.tails,
+        bounds=run.bounds,
+        verdict=found.verdict,
+        forgetting=found.forgetting,
+        utility=found.utility,
+        report=None if folder is None else root / "report" / "index.html",
+        tau=found.tau,
+        skipped=found.skipped,
+        refused=found.refused,
+        numbers=found.numbers,
+        attempt=found.attempt,
     )
     evaluation.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
     return evaluation

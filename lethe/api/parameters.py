@@ -223,3 +223,8 @@ def file_of(rows: Rows, name: str) -> Path:
     if isinstance(rows, (str, os.PathLike)):
         return Path(rows)
     return Path(name)
+
+
+def text_of(place: Place | None) -> str | None:
+    """A path as settings keep it; a text may also be a prompt, or a word."""
+    return None if place is None else os.fspath(place)

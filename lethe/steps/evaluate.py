@@ -9,21 +9,30 @@ import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from lethe.config import evaluation_params
-from lethe.config.evaluating import SAMPLE, SERVED, Endpoint, Metrics, Parts, Sample, is_binary
+from lethe.config.evaluating import (
+    SAMPLE,
+    SERVED,
+    Endpoint,
+    LabelsByAPerson,
+    Metrics,
+    Parts,
+    Sample,
+    is_binary,
+)
+from lethe.config.evaluation import UNMARKED, EvaluationSettings
 from lethe.config.schema import EvaluationParams
 from lethe.data.prompt_language import as_json, read_language
 from lethe.data.rows import check_splits
-from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural
+from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, check, plural
 from lethe.io import tries
 from lethe.io.artifacts import Asked, Row, read_parts, write_splits
 from lethe.io.files import (
     SCHEMA_VERSION,
-    Json,
     alone,
     read_artifact,
     read_text,
@@ -36,7 +45,7 @@ from lethe.measure.run import load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
 from lethe.progress import tell
-from lethe.sampling.answer_tree.asking import check_scorer
+from lethe.results.table import Numbers
 from lethe.sampling.engine import checkpoint
 from lethe.sampling.forecast import rows_within
 from lethe.scoring import MARKS, marks_of
@@ -56,8 +65,24 @@ COUNTED = {"n", "seed", "engine", "dtype"}
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
 
 ABOVE = "above"  # the 0/1 scorer made of a graded one
-# The arguments of `lethe.evaluate`: keys of the sections sample and metrics, tau, and skip_too_long.
-How = Mapping[str, Json]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation found: the words and the sentence of the verdict, and the numbers that it rests on.
+
+    ``skipped`` are the questions that the model's context cannot hold; where there is a reason in ``refused``, nothing is
+    claimed; ``attempt`` is which set of draws of this model on these questions this is.
+    """
+
+    verdict: str
+    forgetting: str
+    utility: str
+    tau: float
+    skipped: tuple[str, ...]
+    refused: tuple[str, ...]
+    numbers: Numbers
+    attempt: tries.Try
 
 
 def checked(
@@ -75,68 +100,85 @@ def evaluate(
     name: str,
     source: Origin,
     splits: Mapping[str, list[Row]],
-    how: How,
+    settings: EvaluationSettings,
     root: Path,
     *,
     scratch: Path,
     page: bool,
-) -> dict[str, Any]:
-    """Sample, score and measure a model; return the fields that `lethe.api.evaluating.Evaluation` adds to a run."""
-    params = params_of(how, name, source, splits["forget"], how["prompt"] or default_prompt(source))
-    if isinstance(source, (Path, InMemory)) and how["thinking"] != [""]:
+    named: str,
+) -> Evaluated:
+    """Sample, score and measure a model, with its artifacts in ``root`` and finished questions in ``scratch``.
+
+    ``named`` is the name of the data on the ``page``, which is written where it is wanted.
+    """
+    prompt = settings.prompt or default_prompt(source)
+    params = params_of(settings, name, source, splits["forget"], prompt)
+    if isinstance(source, (Path, InMemory)) and settings.thinking != UNMARKED:
         params = _parted(params, source)
     _check_draws(params)
-    _check_files(how, name, splits["forget"], params)
-    splits, skipped = _fitting(source, splits, params.sample, how["skip_too_long"])
+    _check_files(settings, name, splits["forget"], params)
+    splits, skipped = _fitting(source, splits, params.sample, settings.skip_too_long)
     _warn(splits["forget"], params)
-    params = _within(how["memory"], params, source, splits)
+    params = _within(settings.memory, params, source, splits)
     with _place(root, scratch):
         if not isinstance(source, InMemory):
             write_json(root / EVALUATED, _about(source, params))
-        named = (
-            Path(how["data"]).name if isinstance(how["data"], str) else "rows"
-        )  # as the page names the data
         write_splits(splits, named, root / "dataset")
-        # The stages' messages are for people; standard output is reserved for the result.
         attempt = tries.Try(1, params.metrics.alpha)
         if page:  # a folder that ends with this call keeps no count
             attempt = _begin(params, source, splits["forget"], scratch)
+        # The stages' messages are for people; standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
-            forget = len(splits["forget"])
-            print(
-                f"{name}: {plural(params.sample.most, 'answer')} to each of {plural(forget, 'forget question')}; "
-                f"finished ones are in {scratch}"
-            )
-            likelihood.run(name, params.sample, params.models[name], root, source=source)
-            sample.run(
-                name,
-                params.sample,
-                params.models[name],
-                root,
-                scratch=scratch,
-                source=source,
-                estimate=True,
-                parts=params.score.parts,
-            )
-            if isinstance(source, Endpoint) and how["thinking"] is None:
-                params = _marked(params, root)
-            verdicts = scratch / "verdicts"
-            score.run(name, params.score, root, verdicts=verdicts, warned=["forget"])
-            metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
+            answers = plural(params.sample.most, "answer")
+            questions = plural(len(splits["forget"]), "forget question")
+            print(f"{name}: {answers} to each of {questions}; finished ones are in {scratch}")
+            params = _run_stages(name, source, settings, params, root, scratch)
             report_params = params.report.model_copy(update={"look": attempt.number})
             params = params.model_copy(update={"report": report_params})
             if page:
                 report.run(params, root)
         run = load(params, root, {})
-    (model,), (standing,) = run.models, standings(run, findings(run))
-    tau = standing.verdict.tau if standing.verdict else params.report.tau
-    words = {
-        "verdict": standing.sentence,
-        "forgetting": standing.word,
-        "utility": standing.utility.word,
-    }
-    found = {"numbers": model.numbers, "tau": tau, "skipped": skipped, "refused": model.refused}
-    return found | words | {"attempt": attempt}
+    (model,) = run.models
+    (standing,) = standings(run, findings(run))
+    tau = params.report.tau if standing.verdict is None else standing.verdict.tau
+    return Evaluated(
+        verdict=standing.sentence,
+        forgetting=standing.word,
+        utility=standing.utility.word,
+        tau=tau,
+        skipped=skipped,
+        refused=model.refused,
+        numbers=model.numbers,
+        attempt=attempt,
+    )
+
+
+def _run_stages(
+    name: str,
+    source: Origin,
+    settings: EvaluationSettings,
+    params: EvaluationParams,
+    root: Path,
+    scratch: Path,
+) -> EvaluationParams:
+    """Run the stages from likelihood to metrics; return the params with the marks of a server's thinking."""
+    model = params.models[name]
+    likelihood.run(name, params.sample, model, root, source=source)
+    sample.run(
+        name,
+        params.sample,
+        model,
+        root,
+        scratch=scratch,
+        source=source,
+        estimate=True,
+        parts=params.score.parts,
+    )
+    if isinstance(source, Endpoint) and settings.thinking is None:
+        params = _marked(params, root)
+    score.run(name, params.score, root, verdicts=scratch / "verdicts", warned=["forget"])
+    metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
+    return params
 
 
 def _begin(
@@ -214,16 +256,17 @@ def evaluated_model(root: Path) -> str | None:
     return read_artifact(path)["model"] if path.is_file() else None
 
 
-def _check_files(how: How, name: str, forget: Sequence[Row], params: EvaluationParams) -> None:
+def _check_files(
+    settings: EvaluationSettings, name: str, forget: Sequence[Row], params: EvaluationParams
+) -> None:
     if params.sample.language is not None:
         as_json(read_language(params.sample.language), forget)
-    if (calibration := how["calibration"]) is not None:
-        if params.metrics.binary is None:
-            raise BadValue(
-                "calibration", calibration, "left out where no forget question has keywords"
-            )
-        read_calibration(calibration, missing="worst")
-    if (folder := params.metrics.labels.folder) is not None:
+    if settings.calibration is not None:
+        needed = "left out where no forget question has keywords"
+        check(params.metrics.binary is not None, "calibration", settings.calibration, needed)
+        read_calibration(settings.calibration, missing="worst")
+    folder = params.metrics.labels.folder
+    if folder is not None:
         place = Path(folder, f"{name}.jsonl")
         if not place.is_file():
             raise BadFile(
@@ -361,42 +404,53 @@ def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
 
 
 def params_of(
-    how: How, name: str, source: Origin, forget: Sequence[Row], prompt: str
+    settings: EvaluationSettings, name: str, source: Origin, forget: Sequence[Row], prompt: str
 ) -> EvaluationParams:
-    """All parameters of an evaluation, checked as params.yaml is; an error names the argument that sets the parameter."""
-    if how["scorer"] is not None:
-        check_scorer(how["scorer"], how["above"])
-    scorer = how["scorer"] or (
-        "keyword_leak" if any(row.get("keywords") for row in forget) else None
+    """All parameters of an evaluation: the settings, and what model and questions decide where a setting is None."""
+    scorer = settings.scorer
+    if scorer is None and any(row.get("keywords") for row in forget):
+        scorer = "keyword_leak"
+    scorers: list[object] = ["rouge_l"]
+    binary = scorer
+    if scorer is not None and is_binary(scorer):
+        scorers.append(scorer)
+    elif scorer is not None:
+        binary = ABOVE
+        scorers.append({ABOVE: {"scorer": scorer, "above": settings.above}})
+
+    model: dict[str, object] = {"path": str(source)}
+    if isinstance(source, Endpoint):
+        model = {"path": SERVED, "served": source}
+    drawing = Sample(
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        max_new_tokens=settings.max_new_tokens,
+        max_thinking_tokens=settings.max_thinking_tokens,
+        engine=settings.engine,
+        prompt=prompt,
+        seed=settings.seed,
+        language=settings.language,
+        n=settings.n,
+        utility_n=min(settings.n, SAMPLE.utility_n),
+        dtype=settings.dtype,
     )
-    binary = scorer if scorer is None or is_binary(scorer) else ABOVE
-    entry = {ABOVE: {"scorer": scorer, "above": how["above"]}} if binary == ABOVE else binary
-    n = how["n"]
-    sections: dict[str, object] = {
-        "models": {
-            name: {"path": SERVED, "served": source}
-            if isinstance(source, Endpoint)
-            else {"path": str(source)}
-        },
-        "sample": {key: value for key, value in how.items() if key in Sample.model_fields}
-        | {"prompt": prompt, "utility_n": min(n, SAMPLE.utility_n) if isinstance(n, int) else n},
-        "score": {
-            "scorers": ["rouge_l", *([entry] if entry else [])],
-            "parts": {"thinking": how["thinking"]} if how["thinking"] not in (None, [""]) else None,
-        },
-        "metrics": {key: value for key, value in how.items() if key in Metrics.model_fields}
-        | {"binary": binary, "labels": {"folder": how["labels"]}}
-        | ({} if binary else {"calibration": None}),
-        "report": {"base": None, "retrain": None}
-        | ({} if how["tau"] is None else {"tau": how["tau"], "tau_graded": how["tau"]}),
-    }
+    measuring = Metrics(
+        alpha=settings.alpha,
+        binary=binary,
+        calibration=settings.calibration if binary else None,
+        labels=LabelsByAPerson(folder=settings.labels),
+    )
     try:
-        return evaluation_params(**sections)
+        return evaluation_params(
+            models={name: model},
+            sample=drawing,
+            score={"scorers": scorers, "parts": settings.parts},
+            metrics=measuring,
+            report=settings.report,
+        )
     except BadParam as error:
-        if error.key == f"models.{name}":
-            remedy = "The default is the name of the model folder; --name gives another."
-            raise BadValue("name", error.got, error.legal, remedy) from None
-        argument = next((part for part in reversed(error.key.split(".")) if part in how), None)
-        if argument is None:
+        if error.key != f"models.{name}":
             raise
-        raise BadValue(argument, error.got, error.legal) from None
+        remedy = "The default is the name of the model folder; --name gives another."
+        raise BadValue("name", error.got, error.legal, remedy) from None

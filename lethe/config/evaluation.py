@@ -1,0 +1,68 @@
+"""What one evaluation outside the pipeline is asked: the settings of `lethe.evaluate` and `lethe eval`."""
+
+from typing import Literal
+
+from pydantic import field_validator
+
+from lethe.config import fields
+from lethe.config.evaluating import (
+    EXACT,
+    MEMORY,
+    METRICS,
+    SAMPLE,
+    Chance,
+    Drawing,
+    EngineName,
+    Parts,
+)
+from lethe.config.schema import Report
+
+UNMARKED = ("",)  # the marks of thinking with which everything is answer
+
+
+class EvaluationSettings(fields.Direct, Drawing):
+    """The settings, checked: a value out of range raises `BadValue`, which names the argument.
+
+    `lethe.evaluate` explains each. None stands for what the model, its questions or its answers decide: ``prompt`` for a
+    template, ``scorer`` for the sign of a leak, ``thinking`` for the marks, ``tau`` for the tolerance.
+    """
+
+    n: fields.Draws = SAMPLE.most
+    alpha: fields.Alpha = METRICS.alpha
+    max_thinking_tokens: fields.Natural = SAMPLE.max_thinking_tokens
+    prompt: fields.Place | None = None
+    engine: EngineName = SAMPLE.engine
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = SAMPLE.dtype
+    memory: int = MEMORY
+    scorer: str | None = None
+    above: float = EXACT.above
+    thinking: tuple[str, ...] | None = None
+    tau: Chance | None = None
+    seed: fields.Seed = SAMPLE.seed
+    skip_too_long: bool = False
+    language: fields.Place | None = None
+    calibration: fields.Place | None = None
+    labels: fields.Place | None = None
+
+    @field_validator("thinking")
+    @classmethod
+    def _two_marks_or_none(cls, marks: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if marks in (None, UNMARKED):
+            return marks
+        if len(marks) != 2 or "" in marks:
+            raise ValueError("two marks, the first before the thinking, or one empty text")
+        return marks
+
+    @property
+    def parts(self) -> Parts | None:
+        """The marks of thinking that were given; None where none were, or everything is answer."""
+        if self.thinking in (None, UNMARKED):
+            return None
+        return Parts(thinking=self.thinking)
+
+    @property
+    def report(self) -> Report:
+        """The settings of the verdict: one tolerance for leaks and for mean scores, where one was given."""
+        if self.tau is None:
+            return Report(base=None, retrain=None)
+        return Report(base=None, retrain=None, tau=self.tau, tau_graded=self.tau)
