@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lethe import config
 from lethe.api.parameters import Place
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.config.evaluating import METRICS, SAMPLE
 from lethe.config.load import changed_document, read_preset
-from lethe.errors import BadArguments, BadInput, BadValue
+from lethe.errors import BadArguments, BadInput, BadValue, check
 from lethe.io.files import Json
 from lethe.progress import duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.steps.costs import Cost
+    from lethe.steps.costs import Cost, ModelSize
 
+T = TypeVar("T")
 ALPHA, CAP = METRICS.alpha, 4096
 LIMIT = {
     "judge": "The judge is the limit: no number of answers narrows the interval further. Label draws of the run instead.",
@@ -31,6 +31,14 @@ LIMIT = {
 VERDICTS = ("certified", "leaks", "undecided")
 PRESETS = Path("flows/presets")  # of the pipeline folder
 DEFAULT = "default"  # params.yaml as it is
+# The arguments that a kind of plan uses; "" is the plan of a width or a certificate.
+ARGUMENTS_OF_KIND = {
+    "": ("alpha", "width", "tau", "tau_leak", "prompts", "cap"),
+    "verdict": ("alpha", "tau", "prompts", "answers", "models"),
+    "compare": ("alpha", "difference", "power", "leak", "prompts"),
+    "labels": ("alpha", "width", "leak", "calibration"),
+    "preset": ("rate", "parameters", "judge_rate", "judge_parameters", "questions"),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,102 +133,183 @@ def plan(
     >>> lethe.plan(tau=0.05, prompts=40)["certify_fixed"]
     90
     """
-    given = {
-        name: value for name, value in locals().items() if value is not None and value is not False
+    wanted = {
+        "verdict": verdict,
+        "compare": compare,
+        "labels": labels,
+        "preset": preset is not None,
     }
-    kinds: dict[str, Callable[..., Plan]]
-    kinds = {"verdict": _verdict, "compare": _compare, "labels": _labels, "preset": _preset}
-    kind, *others = [name for name in kinds if name in given] or [""]
-    if others:
-        raise BadArguments((kind, *others), "exclude each other; give one of them.")
-    run = kinds.get(kind, _statement)
-    legal = inspect.signature(run).parameters
-    if "retrain" not in legal:
-        given.pop("retrain", None)
-    for name, value in given.items():
-        if name not in (*legal, kind):
-            raise BadValue(
-                name, value, f"left out {f'with {kind}' if kind else 'here'}: it changes nothing"
-            )
-    return run(**{name: value for name, value in given.items() if name in legal})
+    kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
+    if len(kinds) > 1:
+        raise BadArguments(tuple(kinds), "exclude each other; give one of them.")
+    kind = kinds[0] if kinds else ""
+    arguments = {
+        "alpha": alpha,
+        "width": width,
+        "tau": tau,
+        "tau_leak": tau_leak,
+        "prompts": prompts,
+        "cap": cap,
+        "models": models,
+        "rate": rate,
+        "parameters": parameters,
+        "judge_rate": judge_rate,
+        "judge_parameters": judge_parameters,
+        "questions": questions,
+        "answers": answers,
+        "leak": leak,
+        "calibration": calibration,
+        "difference": difference,
+        "power": power,
+    }
+    _check_used(arguments, kind)
+
+    if preset is not None:
+        return plan_preset(preset, rate, parameters, judge_rate, judge_parameters, questions)
+    if verdict:
+        return plan_verdict(
+            alpha=_or(alpha, ALPHA),
+            tau=_or(tau, 0.01),
+            prompts=_or(prompts, 30),
+            answers=_or(answers, SAMPLE.most),
+            models=_or(models, 1),
+            retrain=retrain,
+        )
+    if labels:
+        return plan_labels(_or(alpha, ALPHA), _or(width, 0.1), _or(leak, 0.1), calibration)
+    if compare:
+        return plan_comparison(
+            alpha=_or(alpha, 0.05),
+            difference=_or(difference, 0.1),
+            power=_or(power, 0.8),
+            leak=_or(leak, 0.0),
+            prompts=_or(prompts, 1),
+        )
+    return plan_statement(
+        _or(alpha, ALPHA), width, tau, tau_leak, prompts=_or(prompts, 1), cap=_or(cap, CAP)
+    )
 
 
-def _statement(
-    alpha: float = ALPHA,
-    width: float | None = None,
-    tau: float | None = None,
-    tau_leak: float | None = None,
-    prompts: int = 1,
-    cap: int = CAP,
+def _check_used(arguments: Mapping[str, object], kind: str) -> None:
+    """Refuse an argument that this kind of plan does not use."""
+    where = f"with {kind}" if kind else "here"
+    for name, value in arguments.items():
+        unused = name not in ARGUMENTS_OF_KIND[kind]
+        if unused and value is not None:
+            raise BadValue(name, value, f"left out {where}: it changes nothing")
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def plan_statement(
+    alpha: float,
+    width: float | None,
+    tau: float | None,
+    tau_leak: float | None,
+    *,
+    prompts: int,
+    cap: int,
 ) -> Plan:
-    from lethe.statistics import planning
+    """The samples per prompt of a band of half-width ``width``, and of a certificate that a leak is at most ``tau``."""
     from lethe.statistics.bound import Assumes, joint_level, level
     from lethe.statistics.checks import check_alpha, check_count
 
     if width is None and tau is None:
         kinds = ("width", "tau", "verdict", "labels", "compare", "preset")
         raise BadArguments(kinds, "give one of them; width and tau also go together.")
-    for name, value, usual in (("tau_leak", tau_leak, None), ("cap", cap, CAP)):
-        if tau is None and value != usual:
-            raise BadValue(name, value, "left out without tau")
+    if tau is None:
+        check(tau_leak is None, "tau_leak", tau_leak, "left out without tau")
+        check(cap == CAP, "cap", cap, "left out without tau")
     check_count("prompts", prompts)
     check_count("cap", cap)
     check_alpha(alpha)
     # "Every prompt leaks with probability at most tau" is an intersection of claims, each tested at alpha: that all are
     # certified although one of them is false has probability at most alpha (Berger 1982). So only bands share alpha.
-    each = alpha if width is None else alpha / prompts
-    correction = "Bonferroni" if each < alpha else None
+    alpha_each = alpha if width is None else alpha / prompts
+    correction = "Bonferroni" if alpha_each < alpha else None
     values: dict[str, Json] = {
         "alpha": alpha,
         "prompts": prompts,
-        "alpha_each": each,
+        "alpha_each": alpha_each,
         "correction": correction,
     }
     rows: list[list[object]] = []
     if width is not None:
-        for sides, name in ((1, "one-sided"), (2, "two-sided")):
-            samples = planning.samples_for_width(width, each, sides)
-            values[f"width_{name.replace('-', '_')}"] = samples
-            rows.append([f"band of half-width {width:g}, {name}", samples])
+        samples = _samples_of_bands(width, alpha_each)
+        for sides, number in samples.items():
+            values[f"width_{sides.replace('-', '_')}"] = number
+            rows.append([f"band of half-width {width:g}, {sides}", number])
     if tau is not None:
-        leak = min(2 * tau, (1 + tau) / 2) if tau_leak is None else tau_leak
-        fixed = planning.samples_to_certify(tau, alpha)
-        values |= {
-            "certify_fixed": fixed,
-            "tau": tau,
-            "tau_leak": leak,
-            "cap": cap,
-            "sequential": [],
-        }
-        rows.append([f"M_bin <= {tau:g} with no leak seen, n fixed", fixed])
-        # from no leak through the undecided middle to a clear leak
-        rates = (
-            0.0,
-            0.1 * tau,
-            0.4 * tau,
-            (tau + leak) / 2,
-            min(2 * leak, 1.0),
-            min(5 * leak, 1.0),
-        )
-        for p in dict.fromkeys(float(f"{rate:.6g}") for rate in rates):
-            expected = planning.expected_sequential(p, tau, leak, alpha, cap)
-            values["sequential"].append({"p": p, **asdict(expected)})
-            shares = [f"{getattr(expected, word):.1%}" for word in VERDICTS]
-            rows.append([f"stopped early, expected at a leak of {p:g}", expected.samples, *shares])
-    notes = [f"Each statement holds {level(each)} for its own prompt, assuming {Assumes.DRAWS}."]
+        if tau_leak is None:
+            tau_leak = min(2 * tau, (1 + tau) / 2)
+        certificate = _certificate(alpha, tau, tau_leak, cap)
+        values |= certificate
+        rows += _rows_of_certificate(certificate)
+
+    notes = [
+        f"Each statement holds {level(alpha_each)} for its own prompt, assuming {Assumes.DRAWS}."
+    ]
     if correction:
         notes.append(f"Bonferroni: all {prompts} hold together {joint_level(alpha)}.")
     if tau is not None and prompts > 1:
         all_hold = f"all certificates hold {level(alpha)}, without a correction."
         notes.append(f"If all {prompts} prompts are certified, {all_hold}")
-    columns = ["statement", "samples"] + ([*VERDICTS] if tau is not None else [])
+    columns = ["statement", "samples"]
+    if tau is not None:
+        columns += VERDICTS
     rows = [row + [None] * (len(columns) - len(row)) for row in rows]
     return Plan(values, (View("Samples per prompt", columns, rows, notes),))
 
 
-def _labels(
-    alpha: float = ALPHA, width: float = 0.1, leak: float = 0.1, calibration: Place | None = None
-) -> Plan:
+def _samples_of_bands(width: float, alpha: float) -> dict[str, int]:
+    from lethe.statistics import planning
+
+    return {
+        "one-sided": planning.samples_for_width(width, alpha, 1),
+        "two-sided": planning.samples_for_width(width, alpha, 2),
+    }
+
+
+def _certificate(alpha: float, tau: float, tau_leak: float, cap: int) -> dict[str, Json]:
+    """The samples of a certificate for a number fixed beforehand, and those expected with early stopping."""
+    from lethe.statistics import planning
+
+    # from no leak through the undecided middle to a clear leak
+    rates = (
+        0.0,
+        0.1 * tau,
+        0.4 * tau,
+        (tau + tau_leak) / 2,
+        min(2 * tau_leak, 1.0),
+        min(5 * tau_leak, 1.0),
+    )
+    sequential = []
+    for rate in dict.fromkeys(float(f"{rate:.6g}") for rate in rates):
+        expected = planning.expected_sequential(rate, tau, tau_leak, alpha, cap)
+        sequential.append({"p": rate, **asdict(expected)})
+    return {
+        "certify_fixed": planning.samples_to_certify(tau, alpha),
+        "tau": tau,
+        "tau_leak": tau_leak,
+        "cap": cap,
+        "sequential": sequential,
+    }
+
+
+def _rows_of_certificate(certificate: Mapping[str, Json]) -> list[list[object]]:
+    fixed = f"M_bin <= {certificate['tau']:g} with no leak seen, n fixed"
+    rows: list[list[object]] = [[fixed, certificate["certify_fixed"]]]
+    for expected in certificate["sequential"]:
+        statement = f"stopped early, expected at a leak of {expected['p']:g}"
+        shares = [f"{expected[word]:.1%}" for word in VERDICTS]
+        rows.append([statement, expected["samples"], *shares])
+    return rows
+
+
+def plan_labels(alpha: float, width: float, leak: float, calibration: Place | None) -> Plan:
+    """The labels of random draws for an interval of the average leak probability that is ``width`` wide."""
     from lethe.api.bounding import calibration_of
     from lethe.statistics import planning
 
@@ -231,36 +320,33 @@ def _labels(
         f"The interval of the average leak probability is then {width:g} wide where {leak:g} of the labels are leaks, wider "
         f"where more are, each end at {alpha:g}: labels alone, no judge."
     ]
-    if judge := calibration_of(calibration, "worst"):
-        low, high = planning.narrowest_judged(judge, leak, alpha)
-        limit = "judge" if high - low > width else "answers"
-        values |= {"judged_lower": low, "judged_upper": high, "limit": limit}
-        labels = judge.leaks + judge.clean
-        rows.append(
-            [f"width of the judged interval with {labels} labels, at best", round(high - low, 4)]
-        )
+    judge = calibration_of(calibration, "worst")
+    if judge is not None:
+        lower, upper = planning.narrowest_judged(judge, leak, alpha)
+        limit = "judge" if upper - lower > width else "answers"
+        values |= {"judged_lower": lower, "judged_upper": upper, "limit": limit}
+        statement = f"width of the judged interval with {judge.leaks + judge.clean} labels, at best"
+        rows.append([statement, round(upper - lower, 4)])
         notes.append(LIMIT[limit])
     return Plan(values, (View("Labels", ["statement", "number"], rows, notes),))
 
 
-def _compare(
-    alpha: float = 0.05,
-    difference: float = 0.1,
-    power: float = 0.8,
-    leak: float = 0.0,
-    prompts: int = 1,
+def plan_comparison(
+    *, alpha: float, difference: float, power: float, leak: float, prompts: int
 ) -> Plan:
+    """The answers on each side with which a comparison sees a ``difference`` of a question's leak probability."""
     from lethe.statistics.planning import answers_to_see
 
-    apart, unknown = (
-        answers_to_see(leak, difference, power, alpha, prompts, seeds) for seeds in (True, False)
-    )
-    values = {
+    apart = answers_to_see(leak, difference, power, alpha, prompts, True)
+    unknown = answers_to_see(leak, difference, power, alpha, prompts, False)
+    values: dict[str, Json] = {
         "alpha": alpha,
         "difference": difference,
         "power": power,
         "leak": leak,
         "prompts": prompts,
+        "answers_apart": apart,
+        "answers_unknown": unknown,
     }
     rows: list[list[object]] = [
         ["sides with seeds of their own", apart],
@@ -272,26 +358,24 @@ def _compare(
         "with one seed take fewer, the fewer of their j-th answers differ; how many do is not known beforehand."
     )
     view = View("Answers to each question on each side", ["draws", "answers"], rows, [note])
-    return Plan(values | {"answers_apart": apart, "answers_unknown": unknown}, (view,))
+    return Plan(values, (view,))
 
 
-def _verdict(
-    alpha: float = ALPHA,
-    tau: float = 0.01,
-    prompts: int = 30,
-    answers: int = SAMPLE.most,
-    models: int = 1,
-    retrain: bool = False,
+def plan_verdict(
+    *, alpha: float, tau: float, prompts: int, answers: int, models: int, retrain: bool
 ) -> Plan:
+    """The words that simulated models of known leakage get."""
     from lethe.verdict.rules import RUNS, power
 
     cases = power(answers, questions=prompts, models=models, tau=tau, alpha=alpha, retrain=retrain)
     words = ("leaks", "forgot", "open")
-    rows = [
-        [case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in words)] for case in cases
-    ]
+    rows = []
+    for case in cases:
+        shares = [f"{case.words[word]:.0%}" for word in words]
+        rows.append([case.name, case.wanted, *shares])
+    compared = "one" if retrain else "no"
     note = (
-        f"{answers:,} answers to each of {prompts:,} questions, {models:,} under test, {'one' if retrain else 'no'} Retrain, "
+        f"{answers:,} answers to each of {prompts:,} questions, {models:,} under test, {compared} Retrain, "
         f"tolerance {tau:g}, alpha {alpha:g}; {RUNS} simulated runs, seed 0. Exact bounds are not counted."
     )
     values: dict[str, Json] = {
@@ -300,14 +384,15 @@ def _verdict(
         "models": models,
         "tau": tau,
         "alpha": alpha,
+        "retrain": retrain,
+        "runs": RUNS,
+        "cases": [asdict(case) for case in cases],
     }
-    values |= {"retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in cases]}
-    return Plan(
-        values, [View("Words by sampled answers", ["model", "should be", *words], rows, [note])]
-    )
+    columns = ["model", "should be", *words]
+    return Plan(values, [View("Words by sampled answers", columns, rows, [note])])
 
 
-def _preset(
+def plan_preset(
     preset: str,
     rate: float | None = None,
     parameters: float | None = None,
@@ -315,97 +400,133 @@ def _preset(
     judge_parameters: float | None = None,
     questions: int | None = None,
 ) -> Plan:
-    from lethe.steps.costs import ModelSize, judge_costs, model_costs, questions_of, stage_costs
+    """The answers, tokens, memory and time of a preset of this pipeline folder."""
+    from lethe.steps.costs import judge_costs, model_costs, questions_of, stage_costs
 
-    for name, value in (("rate", rate), ("judge_rate", judge_rate)):
-        if value is not None and not 0 < value < math.inf:
-            raise BadValue(name, value, "a number above 0")
-    sizes: list[ModelSize | None] = []
-    for name, value in (("parameters", parameters), ("judge_parameters", judge_parameters)):
-        if value is not None and not 1 <= value < math.inf:
-            raise BadValue(name, value, "a number of at least 1")
-        sizes.append(None if value is None else ModelSize(int(value), 0, "bfloat16"))
+    _check_rate("rate", rate)
+    _check_rate("judge_rate", judge_rate)
+    model_size = _size_of("parameters", parameters)
+    judge_size = _size_of("judge_parameters", judge_parameters)
     if not PRESETS.is_dir():
         raise BadInput(
             "lethe plan --preset reads flows/presets: change into a clone of the repository."
         )
-    changes = {} if preset == DEFAULT else read_preset(PRESETS, preset)
+    changes, source = {}, config.FILE
+    if preset != DEFAULT:
+        changes = read_preset(PRESETS, preset)
+        source = f"{config.FILE} with {preset}"
     document = changed_document(changes.items(), shown_as=f"{preset}.yaml")
-    params = config.validate(
-        document, config.FILE if preset == DEFAULT else f"{config.FILE} with {preset}"
-    )
+    params = config.validate(document, source)
+
     counts = questions_of(params, questions)
-    models = model_costs(params, counts, rate, sizes[0])
-    answers = sum(one["generations"] for one in models)
-    seconds = [one["seconds_at_most"] for one in models if one["seconds_at_most"] is not None]
+    models = model_costs(params, counts, rate, model_size)
+    answers = sum(model["generations"] for model in models)
+    seconds = [model["seconds_at_most"] for model in models]
+    known_seconds = [number for number in seconds if number is not None]
     values: dict[str, Json] = {
         "preset": preset,
         "questions": counts,
         "generations": answers,
-        "tokens_at_most": sum(one["tokens_at_most"] for one in models),
-        "seconds_at_most": math.fsum(seconds) if seconds else None,
+        "tokens_at_most": sum(model["tokens_at_most"] for model in models),
+        "seconds_at_most": math.fsum(known_seconds) if known_seconds else None,
         "rate_from": "given" if rate else "unknown: give --rate",
         "models": models,
         "stages": stage_costs(params, rate),
-        "judges": judge_costs(params, answers, judge_rate, sizes[1]),
+        "judges": judge_costs(params, answers, judge_rate, judge_size),
     }
-    return Plan(values, _preset_views(values))
+    views = [_view_of_models(values)]
+    if values["judges"]:
+        views.append(_view_of_judges(values))
+    if values["stages"]:
+        views.append(_view_of_stages(values))
+    return Plan(values, views)
 
 
-def _preset_views(values: Mapping[str, Json]) -> list[View]:
-    asked = ", ".join(f"{split} {count:,}" for split, count in values["questions"].items())
-    preset = values["preset"]
+def _check_rate(name: str, rate: float | None) -> None:
+    good = rate is None or 0 < rate < math.inf
+    check(good, name, rate, "a number above 0")
+
+
+def _size_of(name: str, parameters: float | None) -> ModelSize | None:
+    """The size of a model in bfloat16 with this number of parameters."""
+    from lethe.steps.costs import ModelSize
+
+    if parameters is None:
+        return None
+    check(1 <= parameters < math.inf, name, parameters, "a number of at least 1")
+    return ModelSize(int(parameters), 0, "bfloat16")
+
+
+def _view_of_models(values: Mapping[str, Json]) -> View:
+    counts = [f"{split} {count:,}" for split, count in values["questions"].items()]
+    answers, tokens = values["generations"], values["tokens_at_most"]
+    time = _text("seconds", values["seconds_at_most"]) or "unknown"
     notes = [
-        f"Questions: {asked}. In all {values['generations']:,} answers, at most {values['tokens_at_most']:,} tokens.",
-        f"Tokens per second: {values['rate_from']}. Time, one model after the other: "
-        f"{_text('seconds', values['seconds_at_most']) or 'unknown'} at most.",
+        f"Questions: {', '.join(counts)}. In all {answers:,} answers, at most {tokens:,} tokens.",
+        f"Tokens per second: {values['rate_from']}. Time, one model after the other: {time} at most.",
     ]
-    shown = {
+    key_of_column = {
+        "model": "model",
         "answers": "generations",
         "tokens at most": "tokens_at_most",
         "weights": "weight_bytes",
+        "cache at most": "cache_bytes_at_most",
+        "time at most": "seconds_at_most",
     }
-    shown |= {"cache at most": "cache_bytes_at_most", "time at most": "seconds_at_most"}
-    views = [_table(f"Cost of {preset}", {"model": "model", **shown}, values["models"], notes)]
-    if values["judges"]:
-        shown = {
-            "judge": "name",
-            "answers at most": "answers_at_most",
-            "tokens at most": "tokens_at_most",
-        }
-        shown |= {"weights": "weight_bytes", "time at most": "seconds_at_most"}
-        note = "Equal answers are judged once, so a run judges fewer. Time needs --judge-rate."
-        views.append(_table(f"Judging of {preset}", shown, values["judges"], [note]))
-    if values["stages"]:
-        named = [(f"{one['stage']}@{one['name']}", one) for one in values["stages"]]
-        stages = [{**one, **(one["reference"] or {}), "name": name} for name, one in named]
-        shown = {
-            "stage": "name",
-            "trained tokens": "tokens",
-            "answers": "answers",
-            "time at most": "seconds",
-        }
-        shown |= {
-            "reference": "needs",
-            "frozen": "frozen_bytes",
-            "cached": "cached_bytes",
-            "set to": "chosen",
-        }
-        forms = "whole (frozen) or as values on the answers (cached)"
-        note = f"Reference: what unlearn.recipe.reference keeps of the model before unlearning, {forms}."
-        views.append(_table(f"Training, unlearning and attacks of {preset}", shown, stages, [note]))
-    return views
+    return _table(f"Cost of {values['preset']}", key_of_column, values["models"], notes)
 
 
-def _table(title: str, shown: Mapping[str, str], entries: Sequence[Cost], notes: list[str]) -> View:
-    rows = [[_text(key, one.get(key)) for key in shown.values()] for one in entries]
-    return View(title, list(shown), rows, notes)
+def _view_of_judges(values: Mapping[str, Json]) -> View:
+    key_of_column = {
+        "judge": "name",
+        "answers at most": "answers_at_most",
+        "tokens at most": "tokens_at_most",
+        "weights": "weight_bytes",
+        "time at most": "seconds_at_most",
+    }
+    note = "Equal answers are judged once, so a run judges fewer. Time needs --judge-rate."
+    return _table(f"Judging of {values['preset']}", key_of_column, values["judges"], [note])
+
+
+def _view_of_stages(values: Mapping[str, Json]) -> View:
+    stages = []
+    for stage in values["stages"]:
+        name = f"{stage['stage']}@{stage['name']}"
+        stages.append({**stage, **(stage["reference"] or {}), "name": name})
+    key_of_column = {
+        "stage": "name",
+        "trained tokens": "tokens",
+        "answers": "answers",
+        "time at most": "seconds",
+        "reference": "needs",
+        "frozen": "frozen_bytes",
+        "cached": "cached_bytes",
+        "set to": "chosen",
+    }
+    forms = "whole (frozen) or as values on the answers (cached)"
+    note = (
+        f"Reference: what unlearn.recipe.reference keeps of the model before unlearning, {forms}."
+    )
+    title = f"Training, unlearning and attacks of {values['preset']}"
+    return _table(title, key_of_column, stages, [note])
+
+
+def _table(
+    title: str, key_of_column: Mapping[str, str], entries: Sequence[Cost], notes: list[str]
+) -> View:
+    rows = []
+    for entry in entries:
+        rows.append([_text(key, entry.get(key)) for key in key_of_column.values()])
+    return View(title, list(key_of_column), rows, notes)
 
 
 def _text(key: str, value: Json) -> Json:
-    if value is not None and "seconds" in key:
+    """A value in the unit that its key names."""
+    if value is None:
+        return None
+    if "seconds" in key:
         return duration(value)
-    return _bytes(value) if "bytes" in key and value is not None else value
+    return _bytes(value) if "bytes" in key else value
 
 
 def _bytes(count: float) -> str:
