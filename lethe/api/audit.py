@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lethe.api.parameters import Place, Table
+from lethe.api.parameters import Place, Table, path_of
 from lethe.api.result import Measurement, View, frame
 from lethe.audits.kinds.guesses import (
     TRADEOFF,
@@ -67,16 +67,19 @@ class OneRunAudit(Measurement, canaries.OneRunAudit):
         )
 
     def views(self) -> list[View]:
-        title, level, *others = self.sentences()
-        notes = [level, *(f"{one.method}: {one.note}." for one in self.results), *others]
-        bounds = [(one, self.bound(one) or "family rejected") for one in self.results]
-        rows = [[one.method, bound, one.p_value, ", ".join(one.assumes)] for one, bound in bounds]
-        view = View(title, ["method", "epsilon at least", "p-value", "assumes"], rows, notes)
-        points = [list(row.values()) for row in self.curve or ()]
-        return [
-            view,
-            *([View("p-values by epsilon", list(self.curve[0]), points)] if self.curve else []),
-        ]
+        title, of_each, *others = self.sentences()
+        notes = [of_each]
+        rows = []
+        for result in self.results:
+            notes.append(f"{result.method}: {result.note}.")
+            bound = self.bound(result) or "family rejected"
+            rows.append([result.method, bound, result.p_value, ", ".join(result.assumes)])
+        notes += others
+        views = [View(title, ["method", "epsilon at least", "p-value", "assumes"], rows, notes)]
+        if self.curve:
+            points = [list(point.values()) for point in self.curve]
+            views.append(View("p-values by epsilon", list(self.curve[0]), points))
+        return views
 
     def rows(self) -> list[Result]:
         return rows_of(self)
@@ -84,16 +87,18 @@ class OneRunAudit(Measurement, canaries.OneRunAudit):
     def sentences(self) -> list[str]:
         errors = "error" if self.errors == 1 else "errors"
         guesses = "guess" if self.r == 1 else "guesses"
-        flags = dict.fromkeys(flag for result in self.results for flag in result.assumes)
+        bits = plural(self.n, "bit")
+        sides = f"Each lower bound on epsilon except {listing(not_conservative())}'s"
         lines = [
-            f"{self.errors} {errors} among {self.r} {guesses} of {plural(self.n, 'bit')}, "
-            f"{self.mechanism}, delta {self.delta:g}.",
-            f"Each lower bound on epsilon except {listing(not_conservative())}'s holds by itself {level(self.alpha)} "
-            "if its assumptions hold.",
+            f"{self.errors} {errors} among {self.r} {guesses} of {bits}, {self.mechanism}, delta {self.delta:g}.",
+            f"{sides} holds by itself {level(self.alpha)} if its assumptions hold.",
         ]
-        for flag in flags:
-            methods = ", ".join(one.method for one in self.results if flag in one.assumes)
-            lines.append(f"{flag} ({methods}): {ASSUMPTIONS[flag]}.")
+        methods_of_flag: dict[str, list[str]] = {}
+        for result in self.results:
+            for flag in result.assumes:
+                methods_of_flag.setdefault(flag, []).append(result.method)
+        for flag, methods in methods_of_flag.items():
+            lines.append(f"{flag} ({', '.join(methods)}): {ASSUMPTIONS[flag]}.")
         if self.verdict:
             lines.append(_claim(self.verdict))
         return lines
@@ -166,21 +171,24 @@ def one_run(
     """
     check_levels(delta, alpha)
     check(seed >= 0, "seed", seed, "a whole number of at least 0")
-    runs = _runs(n, [r] if isinstance(r, int) else list(r), errors, guesses, seed)
+    released = [r] if isinstance(r, int) else list(r)
+    runs = _runs(n, released, errors, guesses, seed)
     nulls: Family | Channel
-    if (tradeoff is None) == (mechanism == TRADEOFF):
-        problem = f"the mechanism {mechanism} takes no trade-off function; leave the argument out."
-        needed = "got none; the mechanism tradeoff needs a trade-off function."
-        raise BadArguments(("tradeoff",), needed if tradeoff is None else problem)
-    if tradeoff is None:
-        nulls = family_of(mechanism, q=q, steps=steps, delta0=delta0, delta=delta)
-    elif curve or (null, q, steps, delta0) != (None,) * 4:
-        names = ("null", "curve", "q", "steps", "delta0")
-        raise BadArguments(
-            names, "a trade-off function is a single null; leave these arguments out."
-        )
-    else:
+    if mechanism == TRADEOFF:
+        if tradeoff is None:
+            problem = "got none; the mechanism tradeoff needs a trade-off function."
+            raise BadArguments(("tradeoff",), problem)
+        if curve or (null, q, steps, delta0) != (None,) * 4:
+            problem = "a trade-off function is a single null; leave these arguments out."
+            raise BadArguments(("null", "curve", "q", "steps", "delta0"), problem)
         nulls = read_tradeoff(tradeoff if isinstance(tradeoff, tuple) else Path(tradeoff))
+    else:
+        if tradeoff is not None:
+            problem = (
+                f"the mechanism {mechanism} takes no trade-off function; leave the argument out."
+            )
+            raise BadArguments(("tradeoff",), problem)
+        nulls = family_of(mechanism, q=q, steps=steps, delta0=delta0, delta=delta)
     audit = canaries.audit_runs(
         runs,
         nulls,
@@ -202,9 +210,11 @@ def _runs(
     guesses: Table | None,
     seed: int,
 ) -> list[Counts]:
+    """The counts of each number of guesses to release, stated or counted in a table of guesses."""
     if not r:
         problem = "give r with guesses, or n, r and errors; choose r before looking at the guesses."
-        raise BadArguments(("r",) if guesses is not None else ("n", "r", "errors"), problem)
+        names = ("n", "r", "errors") if guesses is None else ("r",)
+        raise BadArguments(names, problem)
     if guesses is None:
         if n is None or errors is None:
             raise BadArguments(("n", "errors"), "give both, or give guesses.")
@@ -212,11 +222,13 @@ def _runs(
             raise BadValue("r", r, "one number with errors", "Several numbers need the guesses.")
         return [Counts(n, r[0], errors)]
     if n is not None or errors is not None:
-        raise BadArguments(
-            ("n", "errors"), "the guesses already contain both; leave these arguments out."
-        )
-    table = read_guesses(Path(guesses) if isinstance(guesses, (str, os.PathLike)) else guesses)
-    return [release(table.bits, table.guesses, table.scores, one, seed) for one in dict.fromkeys(r)]
+        problem = "the guesses already contain both; leave these arguments out."
+        raise BadArguments(("n", "errors"), problem)
+    table = read_guesses(path_of(guesses))
+    counts = []
+    for released in dict.fromkeys(r):
+        counts.append(release(table.bits, table.guesses, table.scores, released, seed))
+    return counts
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,11 +250,13 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
             "n_population",
             "threshold",
         )
-        return frame({"value": [getattr(self, name) for name in shown]}, index=list(shown))
+        values = [getattr(self, name) for name in shown]
+        return frame({"value": values}, index=list(shown))
 
     def _undefined(self) -> str | None:
         """Why the estimate is no number, if it is none."""
-        return rejected_fit(self.epsilon_star, self.fit.ks_p_values if self.fit else None)
+        p_values = None if self.fit is None else self.fit.ks_p_values
+        return rejected_fit(self.epsilon_star, p_values)
 
     def sentences(self) -> list[str]:
         estimate = self._undefined() or f"{self.epsilon_star:.4g}, which is not a bound"
@@ -253,12 +267,15 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
         return [f"Note: {self.note}."] if self.note else []
 
     def views(self) -> list[View]:
-        estimate = self._undefined() or ("infinite" if self.infinite else self.epsilon_star)
+        estimate: object = self._undefined()
+        if estimate is None:
+            estimate = "infinite" if self.infinite else self.epsilon_star
+        cut = "none" if self.cut is None else self.cut
         rows: list[list[object]] = [
             [f"Epsilon* at least, {self.bound.level()}; {self.bound.method}", self.bound],
             [f"Epsilon* ({self.method}, an estimate)", estimate],
             ["delta", self.delta],
-            ["cut", "none" if self.cut is None else self.cut],
+            ["cut", cut],
             ["losses: training, population", f"{self.n_train}, {self.n_population}"],
             ["threshold of the estimate", self.threshold],
             ["threshold of the lower bound", self.lower_threshold],
@@ -266,15 +283,19 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
         if self.fit:
             shown = ", ".join(f"{p:.3g}" for p in self.fit.ks_p_values.values())
             rows.append(["p-values of the fit (KS): training, population", shown])
-        return [
-            View(
-                "Epsilon*", ["", "value"], rows, [f"Assumes: {self.bound.assumes}.", *self._notes()]
-            )
-        ]
+        notes = [f"Assumes: {self.bound.assumes}.", *self._notes()]
+        return [View("Epsilon*", ["", "value"], rows, notes)]
 
     def rows(self) -> list[Result]:
-        rows, ends = Rows("model"), (self.epsilon_star, self.bound)
-        rows.add("model", "epsilon_star", "given answers", *ends, evidence=self.facts())
+        rows = Rows("model")
+        rows.add(
+            "model",
+            "epsilon_star",
+            "given answers",
+            self.epsilon_star,
+            self.bound,
+            evidence=self.facts(),
+        )
         return rows.rows
 
 
@@ -321,14 +342,25 @@ def epsilon_star(
     >>> 0 < audit.epsilon_lower <= audit.epsilon_star
     True
     """
-    given = dict(locals())
-    sides = [
-        read_losses(Path(side))
-        if isinstance(side, (str, os.PathLike))
-        else np.asarray(side, dtype=np.float64)
-        for side in (given.pop("train"), given.pop("population"))
-    ]
-    return EpsilonStarAudit(**vars(losses.audit(*sides, **given)))
+    audit = losses.audit(
+        _losses(train),
+        _losses(population),
+        delta=delta,
+        method=method,
+        cut=cut,
+        components=components,
+        alpha=alpha,
+        lower=lower,
+        train_complete=train_complete,
+    )
+    return EpsilonStarAudit(**vars(audit))
+
+
+def _losses(side: Place | ArrayLike) -> np.ndarray:
+    """The losses of one side, (records,), from a file or as an array."""
+    if isinstance(side, (str, os.PathLike)):
+        return read_losses(Path(side))
+    return np.asarray(side, dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -352,56 +384,61 @@ class SwapAudit(Measurement):
             "attack": whole.attack,
             "n_pairs": whole.n_pairs,
             "n_seeds": whole.n_seeds,
+            "advantage": whole.advantage,
         }
-        facts["advantage"] = whole.advantage
         rows.add("audit", "quality", "run", whole.value, *(whole.bounds() or ()), evidence=facts)
-        for name, one in whole.by_attack.items():
+        for name, attack in whole.by_attack.items():
             facts = {
-                "a_original": one.a_original,
-                "a_swapped": one.a_swapped,
-                "n_seeds": one.n_seeds,
+                "a_original": attack.a_original,
+                "a_swapped": attack.a_swapped,
+                "n_seeds": attack.n_seeds,
             }
-            rows.add(
-                "audit",
-                "advantage",
-                "run",
-                one.value,
-                *(one.bounds() or ()),
-                item=name,
-                evidence=facts,
-            )
+            ends = attack.bounds() or ()
+            rows.add("audit", "advantage", "run", attack.value, *ends, item=name, evidence=facts)
         return rows.rows
 
     def views(self) -> list[View]:
-        whole, attacks = self.quality, self.quality.by_attack
-        rows = [
-            [name, one.a_original, one.a_swapped, one.value, *(one.bounds() or (None, None))]
-            for name, one in attacks.items()
-        ]
-        covered = [one for one in attacks.values() if one.ci_low is not None]
-        without, notes = [name for name, one in attacks.items() if one.ci_low is None], []
+        rows = []
+        for name, attack in self.quality.by_attack.items():
+            ends = attack.bounds() or (None, None)
+            rows.append([name, attack.a_original, attack.a_swapped, attack.value, *ends])
+        title = (
+            f"Unlearning quality {self.quality.value:.4f} (strongest attack: {self.quality.attack})"
+        )
+        columns = ["attack", *self.to_frame().columns]
+        return [View(title, columns, rows, [*self._notes(), self.sentences()[-1]])]
+
+    def _notes(self) -> list[str]:
+        """The intervals of the attacks, and the attacks without."""
+        attacks = self.quality.by_attack
+        covered = [attack for attack in attacks.values() if attack.ci_low is not None]
+        without = [name for name, attack in attacks.items() if attack.ci_low is None]
+        notes = []
         if covered:
-            seeds, one = " or ".join(map(str, sorted({one.n_seeds for one in covered}))), covered[0]
+            seeds = " or ".join(map(str, sorted({attack.n_seeds for attack in covered})))
+            interval = covered[0]
             notes.append(
-                f"Intervals: {one.method} at {one.coverage} over {seeds} seeds; assumes {one.assumes}."
+                f"Intervals: {interval.method} at {interval.coverage} over {seeds} seeds; "
+                f"assumes {interval.assumes}."
             )
         if without:
             which = f" for {', '.join(without)}" if covered else ""
             notes.append(
                 f"No intervals{which}: an interval needs several seeds, and a half has a single one."
             )
-        title = f"Unlearning quality {whole.value:.4f} (strongest attack: {whole.attack})"
-        return [
-            View(title, ["attack", *self.to_frame().columns], rows, [*notes, self.sentences()[-1]])
-        ]
+        return notes
 
     def sentences(self) -> list[str]:
-        one = self.quality
-        lines = [f"Unlearning quality {one.value:.4f}; the strongest attack is {one.attack}."]
-        if ends := one.bounds():
-            low, high = (end.significant() for end in ends)
+        quality = self.quality
+        lines = [
+            f"Unlearning quality {quality.value:.4f}; the strongest attack is {quality.attack}."
+        ]
+        ends = quality.bounds()
+        if ends:
+            lower, upper = ends
             lines.append(
-                f"The quality is between {low} and {high} {ends[0].guarantee()} ({ends[0].method})."
+                f"The quality is between {lower.significant()} and {upper.significant()} "
+                f"{lower.guarantee()} ({lower.method})."
             )
         limit = "The quality is an upper limit for these attacks: a stronger attack can lower the quality."
         return [*lines, limit]
@@ -435,5 +472,4 @@ def swap(predictions: Table, *, alpha: float = 0.05) -> SwapAudit:
     """
     from lethe.audits.unlearning_game.swap import audit
 
-    place = Path(predictions) if isinstance(predictions, (str, os.PathLike)) else predictions
-    return SwapAudit(audit(place, alpha))
+    return SwapAudit(audit(path_of(predictions), alpha))

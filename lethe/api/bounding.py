@@ -16,6 +16,7 @@ from lethe.api.result import Measurement, View, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, check, plural
 from lethe.io.facts import DOCUMENTED
+from lethe.io.files import Json
 from lethe.io.judged_answers import judge_in, read_calibration
 from lethe.io.tables import read_table
 from lethe.labels.random_labels import Drawn, label_rows
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 AnyScores: TypeAlias = Annotated["Scores | pd.DataFrame | Place", Typed(Path)]
 STOPPED = "anytime_upper"  # the metric after a stop
+TABLES = (".csv", ".parquet", ".jsonl")
 SHOWN = 20  # prompts in a table for people
 QUANTITY = dict.fromkeys(("m_mu", "mean_upper", STOPPED), "the mean score") | {
     "m_bin": "the probability of a leak"
@@ -86,14 +88,12 @@ class Bounds(Measurement):
         recorded = self.stated.as_json()
         if self.log:
             recorded["log"] = self.log.facts()
-        return [
-            replace(row, evidence={**row.facts, **recorded}) if row.quantity == "settings" else row
-            for row in self.results
-        ]
+        return _with_settings(self.results, recorded)
 
     @cached_property
     def questions(self) -> dict[str, Numbers]:
-        return Results({"": tuple(row for row in self.results if row.split != ALONE)}).questions("")
+        rows = tuple(row for row in self.results if row.split != ALONE)
+        return Results({"": rows}).questions("")
 
     @cached_property
     def model(self) -> Numbers:
@@ -107,7 +107,10 @@ class Bounds(Measurement):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per prompt: its single numbers and those of each threshold and k."""
-        return frame({"prompt_id": item, **own.columns} for item, own in self.questions.items())
+        rows = []
+        for item, numbers in self.questions.items():
+            rows.append({"prompt_id": item, **numbers.columns})
+        return frame(rows)
 
     def worst(self) -> bounded.Worst:
         """Return the prompt with the largest bound, which covers the worst of the prompts; an error where there is none."""
@@ -120,13 +123,14 @@ class Bounds(Measurement):
     def worst_by_judge(self) -> bounded.Worst | None:
         """Return the prompt with the largest bound of the true leak probability; None where the judge does not fit."""
         bound = self.model.upper("leak_worst", "judged")
-        each = (
-            {item: own.upper("leak", "judged") for item, own in self.questions.items()}
-            if bound
-            else {}
-        )
-        uppers = {item: own.value for item, own in each.items() if own}
-        return bounded.Worst(max(uppers, key=uppers.__getitem__), bound) if bound else None
+        if bound is None:
+            return None
+        ends: dict[str, Bound] = {}
+        for item, numbers in self.questions.items():
+            end = numbers.upper("leak", "judged")
+            if end is not None:
+                ends[item] = end
+        return bounded.Worst(_largest(ends), bound)
 
     def worst_by_labels(self) -> bounded.Worst | None:
         """Return the prompt with the largest bound of the true leak probability by its labels alone.
@@ -139,7 +143,7 @@ class Bounds(Measurement):
             if end is None:
                 return None
             ends[item] = end
-        item = max(ends, key=lambda name: ends[name].value)
+        item = _largest(ends)
         return bounded.Worst(item, replace(ends[item], covers=Covers.WORST_PROMPT))
 
     def sentences(self) -> list[str]:
@@ -151,146 +155,210 @@ class Bounds(Measurement):
     @cached_property
     def _quantity(self) -> Mapping[str, str]:
         """The words for the quantity of a metric: of leaks, or of the score as recorded."""
-        return (
-            QUANTITY | {"m_bin": "the probability of a score of 1"} if self.unpointed else QUANTITY
-        )
+        if self.unpointed:
+            return QUANTITY | {"m_bin": "the probability of a score of 1"}
+        return QUANTITY
 
     def _of_bounds(self) -> list[str]:
-        model, of, worst = self.model, f"the {plural(len(self.questions), 'prompt')}", self.worst()
-        largest = f"The bound is that of {worst.prompt_id}."
+        prompts = f"the {plural(len(self.questions), 'prompt')}"
         if self.metric == STOPPED:
-            each = f"{replace(worst.bound, covers=Covers.ONE_PROMPT).guarantee(of)} ({worst.bound.method})"
-            return [
-                f"A stopping rule looked at the answers: {bounded.REASON}.",
-                f"Each bound of a prompt: {each}.",
-                f"{worst.bound.sentence(self._quantity[self.metric], of)} {largest}",
-            ]
-        lines = [
-            end.sentence(BY_LABELS, of)
-            for row in model.series("leak", "labelled")
-            for end in row.ends
-        ]
-        if end := next(iter(self.questions.values())).upper("score_betting"):
-            lines.append(f"Each bound of a prompt: {end.guarantee(of)}.")
-        lines.append(
-            f"{worst.bound.sentence(f'{self._quantity[self.metric]} ({self.metric})', of)} {largest}"
-        )
-        if pooled := model.upper("leak"):
-            lines.append(pooled.sentence(self._quantity["m_bin"], of))
-        lines += [
-            f"{self._quantity['m_mu'].capitalize()} is {least.significant()} to {most.significant()} {most.on(of)}, "
-            f"each side {most.level()}, assuming {most.assumes} ({most.method})."
-            for least, most in (row.ends for row in model.series("score_population"))
-        ]
-        for row in (*_asked(model, "leak_at_k_worst"), *_asked(model, "leak_at_k")):
-            (lower, upper), k = row.ends, f"{bounded.SHOWN_QUERIES:,}"
-            least = replace(lower, value=min(lower.value, BELOW_1))
-            lines.append(
-                f"Leak@{k}, the probability of a leak in {k} answers, is {_range((least, upper), of)} ({upper.method})."
-            )
-        lines += self._by_judge(of) + [
-            f"Share of prompts whose {self.metric} exceeds {self.settings.share_above:g}: {row.estimate:.3f} "
-            "(a count, no joint guarantee)."
-            for row in model.series("share_above")
-        ]
+            return self._after_a_stop(prompts)
         return [
-            *lines,
-            *self._together(of),
-            *(
-                f"Pass^{row.at:.10g}, the probability that all of {plural(int(row.at or 0), 'answer')} score 1, is "
-                f"{'' if row.estimate is None else f'{row.estimate:.3f} (estimate), '}{_range(row.ends, of)}."
-                for row in model.series("pass_hat_k")
-            ),
+            *self._of_prompts(prompts),
+            *self._of_the_average(prompts),
+            *self._of_queries(prompts),
+            *self._by_judge(prompts),
+            *self._of_share(),
+            *self._together(prompts),
+            *self._of_passes(prompts),
         ]
 
-    def _by_judge(self, of: str) -> list[str]:
-        rates = [
-            row
-            for name in ("sensitivity", "false_positive")
-            for row in self.model.series(name, "judged")
+    def _of_worst(self, prompts: str) -> str:
+        worst = self.worst()
+        name = self._quantity[self.metric]
+        if self.metric != STOPPED:
+            name = f"{name} ({self.metric})"
+        return f"{worst.bound.sentence(name, prompts)} The bound is that of {worst.prompt_id}."
+
+    def _after_a_stop(self, prompts: str) -> list[str]:
+        bound = self.worst().bound
+        guarantee = replace(bound, covers=Covers.ONE_PROMPT).guarantee(prompts)
+        return [
+            f"A stopping rule looked at the answers: {bounded.REASON}.",
+            f"Each bound of a prompt: {guarantee} ({bound.method}).",
+            self._of_worst(prompts),
         ]
-        if not rates or (judge := self.settings.calibration) is None:
+
+    def _of_prompts(self, prompts: str) -> list[str]:
+        lines = []
+        for row in self.model.series("leak", "labelled"):
+            lines += [end.sentence(BY_LABELS, prompts) for end in row.ends]
+        first = next(iter(self.questions.values()))
+        end = first.upper("score_betting")
+        if end:
+            lines.append(f"Each bound of a prompt: {end.guarantee(prompts)}.")
+        return [*lines, self._of_worst(prompts)]
+
+    def _of_the_average(self, prompts: str) -> list[str]:
+        lines = []
+        pooled = self.model.upper("leak")
+        if pooled:
+            lines.append(pooled.sentence(self._quantity["m_bin"], prompts))
+        for row in self.model.series("score_population"):
+            least, most = row.ends
+            lines.append(
+                f"{self._quantity['m_mu'].capitalize()} is {least.significant()} to {most.significant()} {most.on(prompts)}, "
+                f"each side {most.level()}, assuming {most.assumes} ({most.method})."
+            )
+        return lines
+
+    def _of_queries(self, prompts: str) -> list[str]:
+        queries = f"{bounded.SHOWN_QUERIES:,}"
+        lines = []
+        for row in (*_asked(self.model, "leak_at_k_worst"), *_asked(self.model, "leak_at_k")):
+            lower, upper = row.ends
+            lower = replace(lower, value=min(lower.value, BELOW_1))
+            lines.append(
+                f"Leak@{queries}, the probability of a leak in {queries} answers, is "
+                f"{_range(lower, upper, prompts)} ({upper.method})."
+            )
+        return lines
+
+    def _of_share(self) -> list[str]:
+        lines = []
+        for row in self.model.series("share_above"):
+            lines.append(
+                f"Share of prompts whose {self.metric} exceeds {self.settings.share_above:g}: {row.estimate:.3f} "
+                "(a count, no joint guarantee)."
+            )
+        return lines
+
+    def _of_passes(self, prompts: str) -> list[str]:
+        lines = []
+        for row in self.model.series("pass_hat_k"):
+            answers = plural(int(row.at or 0), "answer")
+            estimate = "" if row.estimate is None else f"{row.estimate:.3f} (estimate), "
+            lines.append(
+                f"Pass^{row.at:.10g}, the probability that all of {answers} score 1, is "
+                f"{estimate}{_range(*row.ends, prompts)}."
+            )
+        return lines
+
+    def _by_judge(self, prompts: str) -> list[str]:
+        judge = self.settings.calibration
+        sensitivity = self.model.row("sensitivity", "judged")
+        false_positive = self.model.row("false_positive", "judged")
+        if judge is None or sensitivity is None or false_positive is None:
             return []
-        least, most = rates[0].ends[0], rates[1].ends[1]
+        least, most = sensitivity.ends[0], false_positive.ends[1]
         lines = [
             f"The judge called {judge.leaks_called:,} of {judge.leaks:,} leaks a leak and {judge.clean_called:,} of "
             f"{judge.clean:,} clean answers, by a person's labels: sensitivity at least {least.percent()}, false positive "
             f"rate at most {most.percent()}, each {most.level()}."
         ]
-        if pooled := self.model.upper("leak", "judged"):
-            lines.append(pooled.sentence(TRUE_LEAK, of))
-        if (worst := self.worst_by_judge()) is None:
-            fits = {
-                item: own.estimate("judge_fits", "judged") for item, own in self.questions.items()
-            }
-            misfits = [item for item, fit in fits.items() if fit == 0]
-            return [
-                *lines,
-                f"The verdicts on {len(misfits)} of {of} do not fit the calibration (first: {misfits[0]}): no leak "
-                "probability explains them. The calibration describes other answers, so no prompt has a bound. Label "
-                "random draws of this run: `lethe label`.",
-            ]
-        return [
-            *lines,
-            f"{worst.bound.sentence(TRUE_LEAK, of)} The bound is that of {worst.prompt_id}.",
-            *(
-                f"Leak@{bounded.SHOWN_QUERIES:,} of true leaks is {_range(row.ends, of)}."
-                for row in _asked(self.model, "leak_at_k_worst", "judged")
-            ),
-        ]
+        pooled = self.model.upper("leak", "judged")
+        if pooled:
+            lines.append(pooled.sentence(TRUE_LEAK, prompts))
+        worst = self.worst_by_judge()
+        if worst is None:
+            return [*lines, self._misfit(prompts)]
+        largest = f"The bound is that of {worst.prompt_id}."
+        lines.append(f"{worst.bound.sentence(TRUE_LEAK, prompts)} {largest}")
+        for row in _asked(self.model, "leak_at_k_worst", "judged"):
+            leak_at_k = f"Leak@{bounded.SHOWN_QUERIES:,} of true leaks"
+            lines.append(f"{leak_at_k} is {_range(*row.ends, prompts)}.")
+        return lines
 
-    def _together(self, of: str) -> list[str]:
+    def _misfit(self, prompts: str) -> str:
+        """Why the calibration of a judge gives no bound."""
+        misfits = []
+        for item, numbers in self.questions.items():
+            if numbers.estimate("judge_fits", "judged") == 0:
+                misfits.append(item)
+        return (
+            f"The verdicts on {len(misfits)} of {prompts} do not fit the calibration (first: {misfits[0]}): no leak "
+            "probability explains them. The calibration describes other answers, so no prompt has a bound. Label "
+            "random draws of this run: `lethe label`."
+        )
+
+    def _together(self, prompts: str) -> list[str]:
         """What holds for all prompts together, if it was asked."""
-        if (row := self.model.row("together")) is None:
+        row = self.model.row("together")
+        if row is None:
             return []
-        (claim,), each = row.ends, self.questions.values()
-        bounds = [bound for own in each if (bound := own.upper("leak_together"))]
-        listed = sum(own.row("certified_together") is not None for own in each)
+        bounds = []
+        listed = 0
+        for numbers in self.questions.values():
+            bound = numbers.upper("leak_together")
+            if bound:
+                bounds.append(bound)
+            if numbers.row("certified_together") is not None:
+                listed += 1
         lines = []
         if bounds:
             largest = max(bounds, key=lambda bound: bound.value)
-            lines = [
-                f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."
-            ]
-        certified = (
-            f"Certified: {self.model.values['certified_together']} of {plural(listed, 'prompt')}."
-        )
-        return [*lines, f"{certified} {claim.sentence(self._quantity[row.facts['metric']], of)}"]
+            guarantee = f"{largest.guarantee(prompts)} ({largest.method})"
+            lines.append(f"Bounds for every prompt, all true together: {guarantee}.")
+        (claim,) = row.ends
+        certified = self.model.values["certified_together"]
+        sentence = claim.sentence(self._quantity[row.facts["metric"]], prompts)
+        return [*lines, f"Certified: {certified} of {plural(listed, 'prompt')}. {sentence}"]
 
     def views(self) -> list[View]:
-        columns, notes = AT_THE_STOP if self.metric == STOPPED else COLUMNS, self.sentences()
+        columns = COLUMNS
         if self.refused:
             columns = PLAIN
+        elif self.metric == STOPPED:
+            columns = AT_THE_STOP
         shown = list(self.questions.items())[:SHOWN]
-        rows = [[item, *(_shown(own, name) for name in columns.values())] for item, own in shown]
-        absent = sum(prompt.missing for prompt in self.prompts)
-        if absent and self.metric != STOPPED and not self.refused:
-            worst = self.settings.missing == "worst"
-            rule = (
-                "each counts against each bound" if worst else "left out, as if missing at random"
-            )
-            notes.append(
-                f"{plural(absent, 'missing score')}: {rule}; plain statistics are over the judged ones."
-            )
-        if more := len(self.questions) - len(rows):
+        rows = []
+        for item, numbers in shown:
+            rows.append([item, *(_shown(numbers, name) for name in columns.values())])
+        notes = [*self.sentences(), *self._of_missing()]
+        more = len(self.questions) - len(rows)
+        if more:
             notes.append(f"{plural(more, 'more prompt')}: see --json or to_frame().")
-        before = self.log.sentences() if self.log else []
-        return [View(self.source, ["prompt", *columns], rows, [*before, *notes])]
+        if self.log:
+            notes = [*self.log.sentences(), *notes]
+        return [View(self.source, ["prompt", *columns], rows, notes)]
+
+    def _of_missing(self) -> list[str]:
+        """What was made of missing scores, if there are any."""
+        absent = sum(prompt.missing for prompt in self.prompts)
+        if not absent or self.metric == STOPPED or self.refused:
+            return []
+        rule = "left out, as if missing at random"
+        if self.settings.missing == "worst":
+            rule = "each counts against each bound"
+        scores = plural(absent, "missing score")
+        return [f"{scores}: {rule}; plain statistics are over the judged ones."]
 
 
-def _shown(own: Numbers, name: str) -> object:
-    bound = own.bounds.get(name)
+def _largest(ends: Mapping[str, Bound]) -> str:
+    """The prompt with the largest end, the first of several."""
+    return max(ends, key=lambda item: ends[item].value)
+
+
+def _with_settings(rows: Sequence[Result], facts: Mapping[str, Json]) -> list[Result]:
+    """The rows with further facts in that of the settings."""
+    changed = []
+    for row in rows:
+        if row.quantity == "settings":
+            row = replace(row, evidence={**row.facts, **facts})
+        changed.append(row)
+    return changed
+
+
+def _shown(numbers: Numbers, name: str) -> object:
+    bound = numbers.bounds.get(name)
+    if bound is None:
+        return numbers.columns.get(name)
+    return possible(bound) if name == "tighter_sd_upper" else bound
+
+
+def _range(lower: Bound, upper: Bound, prompts: str) -> str:
     return (
-        (possible(bound) if name == "tighter_sd_upper" else bound)
-        if bound
-        else own.columns.get(name)
-    )
-
-
-def _range(ends: Sequence[Bound], of: str) -> str:
-    lower, upper = ends
-    return (
-        f"{lower.significant()} to {upper.significant()} {upper.on(of)}, each side {upper.level()}, "
+        f"{lower.significant()} to {upper.significant()} {upper.on(prompts)}, each side {upper.level()}, "
         f"assuming {upper.assumes}"
     )
 
@@ -383,68 +451,111 @@ def bounds(
         share_above=share_above,
         calibration=calibration_of(calibration, missing, scores),
     )
-    numbers = pass_at if isinstance(pass_at, str) else ",".join(map(str, pass_at))
-    parts = [part.strip() for part in numbers.split(",")] if pass_at or pass_at == "" else []
-    if not all(k.isdecimal() and 0 < len(k) < 10 and int(k) for k in parts):
-        raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
-    ks = tuple(dict.fromkeys(map(int, parts)))
-    log, source, stopped = None, "scores", False
-    known = licence.Source()
-    if isinstance(scores, (str, os.PathLike)):
-        source = str(scores)
-        read = scored.read_any_scores(Path(source), missing, score, filter, by, leak_is)
-        log = read.log
-        stopped = log.log.stopping == scored.EARLY if log else scored.could_stop(Path(source))
-        if log is None:
-            known = licence.of_drawing(scored.record_of_draws(Path(source)), ())
-    elif hasattr(scores, "columns"):
-        stopped = scored.says_stopped(scores)
-        read = scored.of_frame(scores, missing, score or DOCUMENTED, by, leak_is)
-    else:
-        stated = replace(LEAKS, leak_is=leak_is)
-        read = scored.ReadScores(scored.as_prompts(scores, missing), stated, missing)
-    read = read.pointed()
-    settings = replace(settings, missing=read.missing)
-    rows, prompts = Rows(Path(source).stem), tuple(read.prompts)
-    asked = [
-        *(["together"] if together != "none" else []),
-        *(["judged"] if calibration is not None else []),
-        *(["labelled"] if labels is not None else []),
-        *(["pass_hat_k", "leak_at_k"] if ks else []),
-    ]
-    result = partial(_licensed, settings, read, source, asked)
-    if stopped:
-        given = {
-            "together": together != "none" and together,
-            "calibration": calibration and "a file",
-        }
-        for name, value in (given | {"labels": labels, "pass_at": ks}).items():
-            if value:
-                legal = "none" if name == "together" else "left out"
-                raise BadValue(name, value, f"{legal} for a run that stopped early")
-        bounded.measure_stopped(rows, prompts, settings)
-        return result(rows.rows, known)
-    bounded.measure_file(rows, prompts, settings)
-    rate = bounded.counts_of([prompt.scores for prompt in prompts])
-    if ks and np.isnan(rate.leaks).any():
-        raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
+    ks = _numbers_of_answers(pass_at)
+    source = _read(scores, missing, score, filter, by, leak_is)
+    settings = replace(settings, missing=source.read.missing)
+    asked = []
+    if together != "none":
+        asked.append("together")
+    if calibration is not None:
+        asked.append("judged")
     if labels is not None:
-        known = known.joined(label_rows(rows, labels, _drawn(prompts, read.missing), alpha))
+        asked.append("labelled")
     if ks:
-        add = partial(rows.add, "model", split="forget")
-        bounded.band_rows(
-            add, "pass_hat_k", "sampled", pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks)
-        )
-        bounded.band_rows(
-            add, "leak_at_k", "sampled", rate.mean(alpha, [k for k in ks if k not in QUERIES])
-        )
-    return result(rows.rows, known)
+        asked += ["pass_hat_k", "leak_at_k"]
+    rows = Rows(Path(source.name).stem)
+    prompts = tuple(source.read.prompts)
+    if source.stopped:
+        check(together == "none", "together", together, "none for a run that stopped early")
+        left_out = "left out for a run that stopped early"
+        check(not calibration, "calibration", "a file", left_out)
+        check(not labels, "labels", labels, left_out)
+        check(not ks, "pass_at", ks, left_out)
+        bounded.measure_stopped(rows, prompts, settings)
+        return _licensed(settings, source, asked, rows.rows, source.known)
+    bounded.measure_file(rows, prompts, settings)
+    known = source.known
+    if ks:
+        _check_leaks(prompts, pass_at)
+    if labels is not None:
+        known = known.joined(label_rows(rows, labels, _drawn(prompts, settings.missing), alpha))
+    if ks:
+        _add_passes(rows, prompts, alpha, ks)
+    return _licensed(settings, source, asked, rows.rows, known)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The scores as they were read, the name of their file, and what is known of their draws."""
+
+    name: str
+    read: scored.ReadScores
+    stopped: bool
+    known: licence.Source
+
+
+def _read(
+    scores: AnyScores,
+    missing: Missing | None,
+    score: str | None,
+    filter: str | None,
+    by: str | None,
+    leak_is: Literal["high", "low"] | None,
+) -> _Source:
+    if isinstance(scores, (str, os.PathLike)):
+        place = Path(scores)
+        read = scored.read_any_scores(place, missing, score, filter, by, leak_is)
+        if read.log is not None:
+            stopped = read.log.log.stopping == scored.EARLY
+            return _Source(str(scores), read.pointed(), stopped, licence.Source())
+        known = licence.of_drawing(scored.record_of_draws(place), ())
+        return _Source(str(scores), read.pointed(), scored.could_stop(place), known)
+    if hasattr(scores, "columns"):
+        read = scored.of_frame(scores, missing, score or DOCUMENTED, by, leak_is)
+        stopped = scored.says_stopped(scores)
+        return _Source("scores", read.pointed(), stopped, licence.Source())
+    stated = replace(LEAKS, leak_is=leak_is)
+    read = scored.ReadScores(scored.as_prompts(scores, missing), stated, missing)
+    return _Source("scores", read.pointed(), stopped=False, known=licence.Source())
+
+
+def _numbers_of_answers(pass_at: str | Sequence[str | int]) -> tuple[int, ...]:
+    """The numbers k of ``pass_at``, once each; a text has them between commas."""
+    if not isinstance(pass_at, str) and not pass_at:
+        return ()
+    text = pass_at if isinstance(pass_at, str) else ",".join(map(str, pass_at))
+    numbers: list[int] = []
+    for part in text.split(","):
+        word = part.strip()
+        if not word.isdecimal() or len(word) >= 10 or int(word) == 0:
+            raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
+        numbers.append(int(word))
+    return tuple(dict.fromkeys(numbers))
+
+
+def _check_leaks(
+    prompts: Sequence[scored.PromptScores], pass_at: str | Sequence[str | int]
+) -> None:
+    leaks = bounded.counts_of([prompt.scores for prompt in prompts]).leaks
+    binary = not np.isnan(leaks).any()
+    check(binary, "pass_at", pass_at, "left out unless all scores are 0 or 1")
+
+
+def _add_passes(
+    rows: Rows, prompts: Sequence[scored.PromptScores], alpha: float, ks: Sequence[int]
+) -> None:
+    """Add pass^k, and leak@k at the same k, on average over the prompts."""
+    rate = bounded.counts_of([prompt.scores for prompt in prompts])
+    add = partial(rows.add, "model", split="forget")
+    passes = pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks)
+    bounded.band_rows(add, "pass_hat_k", "sampled", passes)
+    further = [k for k in ks if k not in QUERIES]  # the others have rows already
+    bounded.band_rows(add, "leak_at_k", "sampled", rate.mean(alpha, further))
 
 
 def _licensed(
     settings: bounded.MeasureSettings,
-    read: scored.ReadScores,
-    place: str,
+    source: _Source,
     asked: Sequence[str],
     rows: Sequence[Result],
     beside: licence.Source,
@@ -456,29 +567,28 @@ def _licensed(
     Where it is only unknown which end of a score is a leak, the bounds are those of the score as recorded, and what is said
     of leaks is left out.
     """
-    known = read.stated.source().joined(beside)
+    stated = source.read.stated
+    known = stated.source().joined(beside)
     known = replace(known, below_own_mean=licence.below_own_mean(rows))
-    refused, unpointed = licence.refusals(known), list[str]()
+    refused = licence.refusals(known)
+    unpointed: list[str] = []
     if refused and not licence.refusals(replace(known, score_means="leak")):
         refused, unpointed = [], refused
         rows = [row for row in rows if row.quantity not in OF_LEAKS]
     if refused:
         rows = licence.without_claims(rows)
-    record = {"refused": refused, "unpointed": unpointed, "asked": list(asked)}
     if refused or unpointed:
-        rows = [
-            replace(row, evidence={**row.facts, **record}) if row.quantity == "settings" else row
-            for row in rows
-        ]
+        record = {"refused": refused, "unpointed": unpointed, "asked": list(asked)}
+        rows = _with_settings(rows, record)
     return Bounds(
         settings,
-        tuple(read.prompts),
+        tuple(source.read.prompts),
         tuple(rows),
-        place,
-        read.log,
+        source.name,
+        source.read.log,
         refused=tuple(refused),
         unpointed=tuple(unpointed),
-        stated=read.stated,
+        stated=stated,
     )
 
 
@@ -496,17 +606,13 @@ def _drawn(prompts: Sequence[scored.PromptScores], missing: Missing | None) -> d
 
 
 def calibration_of(
-    given: Place | Calibration | None, missing: Missing | None, scores: object = None
+    source: Place | Calibration | None, missing: Missing | None, scores: object = None
 ) -> Calibration | None:
     """Return the judge's error as counts; the column ``judge`` of a table of ``scores`` must name the same judge."""
-    if given is None or isinstance(given, Calibration):
-        return given
-    if isinstance(scores, (str, os.PathLike)) and Path(scores).suffix in (
-        ".csv",
-        ".parquet",
-        ".jsonl",
-    ):
+    if source is None or isinstance(source, Calibration):
+        return source
+    if isinstance(scores, (str, os.PathLike)) and Path(scores).suffix in TABLES:
         scores = read_table(scores, text=["judge"])
     judge = judge_in("scores", scores) if hasattr(scores, "columns") else None
-    answers = read_calibration(given, missing or "worst", judge)
+    answers = read_calibration(source, missing or "worst", judge)
     return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)

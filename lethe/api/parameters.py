@@ -225,6 +225,13 @@ def file_of(rows: Rows, name: str) -> Path:
     return Path(name)
 
 
+def path_of(table: Table) -> Path | pd.DataFrame:
+    """A table as its readers take it: the path of a file, or the table itself."""
+    if isinstance(table, (str, os.PathLike)):
+        return Path(table)
+    return table
+
+
 def text_of(place: Place | None) -> str | None:
     """A path as settings keep it; a text may also be a prompt, or a word."""
     return None if place is None else os.fspath(place)

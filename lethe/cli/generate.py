@@ -129,6 +129,7 @@ def built(name: str, command: Command) -> TyperCommand:
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
     from lethe.api.result import Measurement
+    from lethe.cli.hooks import Answer, fresh
 
     function, hook = command.load()
     options = options_of(function, command)
@@ -143,14 +144,15 @@ def callback_of(command: Command) -> Callable[..., None]:
         values.pop("portable", None)  # `lethe.cli.app.main` has read it
         table = values.pop("table", None) if has_rows else None
         if table is not None:
-            from lethe.cli.hooks import fresh
-
             fresh("--table", table, (".parquet",))
         arguments = {name: value for name, value in values.items() if value not in (None, [])}
         for_hook = {name: arguments.pop(name) for name in hook_options if name in arguments}
         if wants_json:
             for_hook["as_json"] = as_json
-        answer = _answer(function, hook, arguments, for_hook)
+        if hook is None:
+            answer = Answer(function(**arguments))
+        else:
+            answer = hook(function, arguments, **for_hook)
         if table is not None:
             _write_rows(table, answer.result)
         _show(answer, as_json)
@@ -169,19 +171,6 @@ def _result_of(function: Callable[..., object]) -> type:
     annotation = function.__annotations__["return"].partition(" ")[0]
     result: type = function.__globals__[annotation]
     return result
-
-
-def _answer(
-    function: Callable[..., Shown],
-    hook: Callable[..., Answer] | None,
-    arguments: dict[str, Json],
-    for_hook: dict[str, Json],
-) -> Answer:
-    from lethe.cli.hooks import Answer
-
-    if hook is None:
-        return Answer(function(**arguments))
-    return hook(function, arguments, **for_hook)
 
 
 def _write_rows(table: Path, result: Shown) -> None:
