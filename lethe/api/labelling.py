@@ -49,20 +49,22 @@ class LabelledBounds(Measurement):
     @property
     def refused(self) -> tuple[str, ...]:
         """Why nothing may be claimed of the answers (`lethe.results.licence`); empty where it may."""
-        return reasons_of(Numbers([row for row in self.results if row.scope == "model"]))
+        rows = [row for row in self.results if row.scope == "model"]
+        return reasons_of(Numbers(rows))
 
     def worst(self) -> Worst:
         """Return the question with the largest upper bound, which covers the worst question; an error where there is none."""
         if self.refused:
             raise BadInput(f"{self.name}: no bound is stated. {' '.join(self.refused)}")
-        row = next(row for row in self.results if row.quantity == "leak_worst" and row.upper_bound)
+        worst = [row for row in self.results if row.quantity == "leak_worst" and row.upper_bound]
+        row = worst[0]
         return Worst(row.facts["prompt_id"], row.ends[-1])
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per question: the labelled mass and both ends."""
         rows = []
-        for item, mass, low, high in self._questions():
-            rows.append((item, mass, low and low.value, high and high.value))
+        for item, mass, lower, upper in self._questions():
+            rows.append((item, mass, lower and lower.value, upper and upper.value))
         return frame(rows, columns=["prompt_id", "mass", "lower", "upper"])
 
     def _questions(self) -> list[tuple[str | None, float | None, Bound | None, Bound | None]]:
@@ -81,46 +83,53 @@ class LabelledBounds(Measurement):
         return questions
 
     def sentences(self, of: str = "the prompts") -> list[str]:
-        facts, quantity = self.settings, QUANTITY["m_bin"]
-        if self.refused:
-            lines = [f"No bound is stated. {reason}" for reason in self.refused]
-        else:
+        lines = []
+        for reason in self.refused:
+            lines.append(f"No bound is stated. {reason}")
+        if not self.refused:
             worst = self.worst()
-            largest = f"{worst.bound.sentence(quantity, of)[:-1]}, {facts['said']}."
-            lines = [f"{largest} The bound is that of {worst.prompt_id}."]
-        averages = [row for row in self.results if (row.scope, row.quantity) == ("model", "leak")]
-        lines += [
-            f"{row.ends[1].sentence(quantity, of)[:-1]}, {facts['said']}."
-            for row in averages
-            if row.ends
-        ]
+            lines.append(f"{self._said(worst.bound, of)} The bound is that of {worst.prompt_id}.")
+        for row in self.results:
+            if row.scope == "model" and row.quantity == "leak" and row.ends:
+                lines.append(self._said(row.ends[1], of))
+        return lines + self._of_the_labels()
+
+    def _said(self, bound: Bound, of: str) -> str:
+        """The sentence of a bound, with how the labels that it rests on were drawn."""
+        sentence = bound.sentence(QUANTITY["m_bin"], of).removesuffix(".")
+        return f"{sentence}, {self.settings['said']}."
+
+    def _of_the_labels(self) -> list[str]:
+        """What is not labelled yet, or how the judge did; and targets under which labels were asked before."""
+        settings, lines = self.settings, []
+        target = f"{100 * settings['target']:g}%"
+        judge = settings["calibration"]
         if not self.finished:
-            some = f"some of the answers that cover {100 * facts['target']:g}% of the mass"
+            some = f"some of the answers that cover {target} of the mass"
             lines.append(
                 f"Labelling is not finished: {some}, or some of the random draws of the rest, have no label."
             )
-        elif judge := facts["calibration"]:
-            called = (
-                "{leaks_called} of {leaks} leaks a leak and {clean_called} of {clean} clean answers"
-            )
-            judged = f"On the random draws of the rest the judge called {called.format_map(judge)}"
-            lines.append(f"{judged}; no bound rests on the judge.")
-        if others := facts["earlier_targets"]:
+        elif judge:
             lines.append(
-                f"Labels were also requested under the target {', '.join(f'{100 * target:g}%' for target in others)}; the "
-                f"target is now {100 * facts['target']:g}%. The bounds hold only for a target fixed before a bound was seen."
+                f"On the random draws of the rest the judge called {judge['leaks_called']} of {judge['leaks']} leaks a leak "
+                f"and {judge['clean_called']} of {judge['clean']} clean answers; no bound rests on the judge."
+            )
+        earlier = [f"{100 * share:g}%" for share in settings["earlier_targets"]]
+        if earlier:
+            lines.append(
+                f"Labels were also requested under the target {', '.join(earlier)}; the target is now {target}. "
+                "The bounds hold only for a target fixed before a bound was seen."
             )
         return lines
 
     def views(self) -> list[View]:
-        rows, notes = self._questions(), self.sentences("the questions")
-        if len(rows) > SHOWN:
-            notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json or to_frame().")
-        return [
-            View(
-                self.name, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes
-            )
-        ]
+        rows = self._questions()
+        notes = self.sentences("the questions")
+        more = len(rows) - SHOWN
+        if more > 0:
+            notes.append(f"{plural(more, 'more question')}: see --json or to_frame().")
+        columns = ["question", "labelled mass", "leak >=", "leak <="]
+        return [View(self.name, columns, rows[:SHOWN], notes)]
 
 
 @documented
@@ -169,15 +178,23 @@ def label(
     check(rest >= 0, "rest", rest, "0 or more")
     place = Path(answers)
     name = place.name if place.is_dir() else place.stem
-    asked = Path(dataset) if dataset else DATASET if DATASET.is_file() else None
-    draws = read_draws(place, asked, Path(verdicts) if verdicts else None, column)
+    judged = Path(verdicts) if verdicts else None
+    draws = read_draws(place, _dataset(dataset), judged, column)
     queue = Queue(draws, mass, rest)
-    given = read_labels(Path(labels) if labels else LABELS / f"{name}.jsonl")
+    file = Path(labels) if labels else LABELS / f"{name}.jsonl"
+    known = read_labels(file)
     if ask is not None:
-        ask(queue, given)
+        ask(queue, known)
     rows = Rows(name)
-    settings = measure_labels(rows, draws, queue, given, alpha)
+    settings = measure_labels(rows, draws, queue, known, alpha)
     record = result(name, "model", "settings", "labelled", evidence=settings)
     about = record_of_draws(place / "forget.parquet" if place.is_dir() else place)
     licensed_rows = licensed(name, rows.rows, of_drawing(about, ()))
     return LabelledBounds(name, settings, (record, *licensed_rows))
+
+
+def _dataset(dataset: Place | None) -> Path | None:
+    """The file of the questions: by default that of a pipeline folder, where this is one."""
+    if dataset:
+        return Path(dataset)
+    return DATASET if DATASET.is_file() else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,8 +10,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.api import parameters as common
-from lethe.api.parameters import ModelOrPlace, Place, PlaceInPython, Rows, Tokenizer, rows_of
+from lethe.api.parameters import (
+    OF_A_SERVER,
+    ModelOrPlace,
+    Place,
+    PlaceInPython,
+    Rows,
+    Tokenizer,
+    documented,
+    file_of,
+    folder_of,
+    name_of,
+    origin_of,
+    rows_of,
+    source_of,
+    text_of,
+)
 from lethe.api.result import Measurement, View, frame, short
 from lethe.config.evaluating import EXACT, SAMPLE, Endpoint, ExtractSettings
 from lethe.errors import BadArguments, BadFile, BadInput, check, plural
@@ -31,8 +44,9 @@ if TYPE_CHECKING:
 
     from lethe.sampling.engine import Checkpoint
     from lethe.sampling.extraction import Window
-    from lethe.statistics.leak_trees import Certificates
+    from lethe.statistics.leak_trees import AnswerTree, Certificates
 
+REQUESTS = 500  # to a server, for a question
 COLUMNS = (
     "id",
     "lower",
@@ -68,16 +82,12 @@ class ExactBounds(Measurement):
         rows = []
         for tree in self.certificates.trees:
             row = {column: getattr(tree, column) for column in COLUMNS}
-            row |= {"verdict": self.certificates.verdicts[tree.id]}
-            row |= dict(zip(("queries_from", "queries_to"), tree.queries_until_half, strict=True))
+            row["verdict"] = self.certificates.verdicts[tree.id]
+            row["queries_from"], row["queries_to"] = tree.queries_until_half
             if self.refused:
                 row |= dict.fromkeys(CLAIMS)
-            rows.append(
-                {
-                    **row,
-                    "heaviest_leak": tree.heaviest_leaks[0].text if tree.heaviest_leaks else None,
-                }
-            )
+            row["heaviest_leak"] = _heaviest_leak(tree)
+            rows.append(row)
         return frame(rows).rename(columns={"id": "prompt_id"})
 
     def sentences(self) -> list[str]:
@@ -86,13 +96,15 @@ class ExactBounds(Measurement):
     def views(self) -> list[View]:
         rows: list[list[object]] = []
         for tree in self.certificates.trees:
-            likeliest = short(tree.heaviest_leaks[0].text) if tree.heaviest_leaks else None
+            text = _heaviest_leak(tree)
+            likeliest = None if text is None else short(text)
             if self.refused:
                 rows.append([tree.id, None, None, None, None, likeliest])
                 continue
-            ends = [tree.bounds["lower"], tree.bounds["upper"]]
+            lower, upper = tree.bounds["lower"], tree.bounds["upper"]
+            verdict = self.certificates.verdicts[tree.id]
             until = queries(tree.queries_until_half)
-            rows.append([tree.id, *ends, self.certificates.verdicts[tree.id], until, likeliest])
+            rows.append([tree.id, lower, upper, verdict, until, likeliest])
         head = ["question", "P(leak) >=", "P(leak) <=", "verdict"]
         head += ["queries until an even chance", "likeliest leak found"]
         title = f"{self.certificates.name}: {self.certificates.how.leak}"
@@ -104,7 +116,12 @@ class ExactBounds(Measurement):
         return [*rows_of(self.certificates), summary_of(self.certificates)]
 
 
-@common.documented
+def _heaviest_leak(tree: AnswerTree) -> str | None:
+    """The text of the likeliest leak that was found in an answer tree."""
+    return tree.heaviest_leaks[0].text if tree.heaviest_leaks else None
+
+
+@documented
 def exact(
     model: ModelOrPlace,
     data: Rows,
@@ -166,38 +183,43 @@ def exact(
     >>> tree.lower <= tree.upper, tree.bounds["lower"].level(), len(result.to_frame())
     (True, 'with certainty', 1)
     """
-    given = dict(locals())
     from lethe.models.checkpoints import lent
     from lethe.steps.exact import ExactSettings, certify, certify_served
 
-    given["prompt"] = None if prompt is None else str(prompt)
-    check(
-        target is None or not exact_only,
-        "target",
-        target,
-        "left out with exact_only, which draws no sample",
-    )
+    legal = "left out with exact_only, which draws no sample"
+    check(target is None or not exact_only, "target", target, legal)
     settings = ExactSettings(
-        **{name: given[name] for name in ExactSettings.model_fields if name in given}
+        rows=rows,
+        alpha=alpha,
+        target=target,
+        exact_only=exact_only,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        adaptive_threshold=adaptive_threshold,
+        max_new_tokens=max_new_tokens,
+        prompt=text_of(prompt),
+        scorer=scorer,
+        above=above,
+        tau=tau,
+        seed=seed,
+        dtype=dtype,
+        memory=memory,
     )
     if requests is not None and endpoint is None:
-        raise BadArguments(("requests", "endpoint"), common.OF_A_SERVER)
+        raise BadArguments(("requests", "endpoint"), OF_A_SERVER)
     check(requests is None or requests > 0, "requests", requests, "at least 1")
-    source = common.origin_of(model, tokenizer, {"endpoint": endpoint, "key_env": key_env})
+    source = origin_of(model, tokenizer, {"endpoint": endpoint, "key_env": key_env})
     questions = rows_of(data, "data")
     if not questions:
-        raise BadFile(
-            str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question"
-        )
+        raise BadFile(file_of(data, "data"), "holds no question")
+    name = name_of(source)
     if isinstance(source, Endpoint):
-        return ExactBounds(
-            certify_served(common.name_of(source), source, questions, settings, requests or 500)
-        )
+        most = requests or REQUESTS
+        return ExactBounds(certify_served(name, source, questions, settings, most))
     place = Path(scratch) if scratch else None
     with lent(source):
-        return ExactBounds(
-            certify(common.name_of(source), source, questions, settings, place, estimate=True)
-        )
+        return ExactBounds(certify(name, source, questions, settings, place, estimate=True))
 
 
 FIRST = 10  # windows in a terminal
@@ -221,7 +243,8 @@ class Extracted(Measurement):
     @cached_property
     def verdict(self) -> Verdict:
         """The word on verbatim extraction, with windows as questions."""
-        ends, *others = (each.verbatim_ends() for each in (self.extraction, *self.references))
+        ends = self.extraction.verbatim_ends()
+        others = [reference.verbatim_ends() for reference in self.references]
         return verdict_of(ends, others, self.settings.alpha, self.settings.tau)
 
     @cached_property
@@ -229,18 +252,18 @@ class Extracted(Measurement):
         """The word on near-verbatim extraction of the searched windows; None where none was searched."""
         if not self.extraction.searched:
             return None
-        ends, *others = (each.near_ends() for each in (self.extraction, *self.references))
+        ends = self.extraction.near_ends()
+        others = [reference.near_ends() for reference in self.references]
         return verdict_of(ends, others, self.settings.alpha, self.settings.tau)
 
     def headline(self) -> str:
         """Return the word on verbatim extraction and how many windows it is about, in one short line."""
-        beyond, total = (
-            " beyond the reference models" if self.references else "",
-            plural(len(self.p_z), "window"),
-        )
+        name = self.extraction.name
+        windows = plural(len(self.p_z), "window")
+        beyond = " beyond the reference models" if self.references else ""
         if self.verdict.word == "leaks":
-            return f"{self.extraction.name}: {self.verdict.leaking:,} of {total} can be extracted{beyond}"
-        return f"{self.extraction.name}: none of {total} is proved to be extractable{beyond}"
+            return f"{name}: {self.verdict.leaking:,} of {windows} can be extracted{beyond}"
+        return f"{name}: none of {windows} is proved to be extractable{beyond}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per window: its place, p_z with its ends, the ends of near-verbatim extraction, and the passage."""
@@ -251,22 +274,22 @@ class Extracted(Measurement):
             row = {"window": passage.id, "start": passage.start, "p_z": passage.p_z}
             row |= {"p_z_lower": lower, "p_z_upper": upper}
             row |= {"near_lower": near and near.lower, "near_upper": near and near.upper}
-            row |= {f"p_z_{each.name}": each.passages[place].p_z for each in self.references}
+            for reference in self.references:
+                row[f"p_z_{reference.name}"] = reference.passages[place].p_z
             rows.append({**row, "suffix": passage.suffix})
         return frame(rows)
 
     def sentences(self) -> list[str]:
-        settings, name, (first, length) = self.settings, self.extraction.name, longest_run(self.p_z)
+        settings, name = self.settings, self.extraction.name
         lines = [sentence(self.verdict, name, words=WORDS)]
         if self.near_verdict is not None:
             edits = plural(settings.distance, f"{settings.unit[:-1]} edit")
             lines.append(sentence(self.near_verdict, f"{name}, within {edits}", words=WORDS))
-        hits, windows = int((self.p_z >= EXTRACTABLE).sum()), plural(len(self.p_z), "window")
-        run = f"{plural(length, 'window')} from {self.extraction.passages[first].id}"
-        longest = f"the longest run with p_z of at least one half is {run}"
+        hits = int((self.p_z >= EXTRACTABLE).sum())
+        windows = plural(len(self.p_z), "window")
         lines.append(
             f"Verbatim: {hits:,} of {windows} have p_z of at least {EXTRACTABLE:g}; the largest is {self.p_z.max():.3g}; "
-            f"{longest if length else 'no window has p_z of at least one half'}."
+            f"{self._longest_run()}."
         )
         if not self.references:
             guessed = "a window that any model would guess counts as extractable"
@@ -275,50 +298,60 @@ class Extracted(Measurement):
         error = f"up to a logit error of {self.extraction.rounding.allowance:.2g} (measured, not proved)"
         return [*lines, f"p_z is exact for {law}, {error}."]
 
+    def _longest_run(self) -> str:
+        first, length = longest_run(self.p_z)
+        if not length:
+            return "no window has p_z of at least one half"
+        run = f"{plural(length, 'window')} from {self.extraction.passages[first].id}"
+        return f"the longest run with p_z of at least one half is {run}"
+
     def as_json(self) -> dict[str, object]:
-        references = [window_rows(each) for each in self.references]
+        references = list(map(window_rows, self.references))
         suffixes = [passage.suffix for passage in self.extraction.passages]
+        near_verdict = None if self.near_verdict is None else asdict(self.near_verdict)
         return {
             **views.extraction(window_rows(self.extraction), references, suffixes),
             "settings": self.settings.model_dump(),
             "tokens": self.tokens,
             "verdict": asdict(self.verdict),
-            "near_verdict": asdict(self.near_verdict) if self.near_verdict else None,
+            "near_verdict": near_verdict,
             "sentences": self.sentences(),
         }
 
     def views(self) -> list[View]:
-        rows = []
-        for place in (-self.p_z).argsort(kind="stable")[:FIRST].tolist():
-            passage = self.extraction.passages[place]
-            near = self.extraction.interval(passage)
-            row = [
-                passage.id,
-                f"{passage.p_z:.3g}",
-                f"{near.lower:.3g} to {near.upper:.3g}" if near else None,
-            ]
-            row += [f"{each.passages[place].p_z:.3g}" for each in self.references]
-            rows.append([*row, short(passage.suffix, 36)])
-        head = [
-            "window",
-            "p_z",
-            "nearly verbatim",
-            *[f"p_z of {each.name}" for each in self.references],
-            "suffix",
-        ]
-        shares = zip(QUERIES, discoverable(self.p_z), strict=True)
-        by_queries = [[f"{n:,}", *[f"{share:.1%}" for share in row]] for n, row in shares]
-        chances = ["queries", *[f"with chance {chance:g}" for chance in CHANCES]]
+        title = f"{self.extraction.name}: the windows that come out most easily"
+        head = ["window", "p_z", "nearly verbatim"]
+        head += [f"p_z of {reference.name}" for reference in self.references]
+        order = (-self.p_z).argsort(kind="stable")
+        rows = [self._row_of(place) for place in order[:FIRST].tolist()]
+        chances = ["queries", *(f"with chance {chance:g}" for chance in CHANCES)]
+        by_queries = []
+        for number, shares in zip(QUERIES, discoverable(self.p_z), strict=True):
+            by_queries.append([f"{number:,}", *(f"{share:.1%}" for share in shares)])
         return [
-            View(f"{self.extraction.name}: the windows that come out most easily", head, rows),
+            View(title, [*head, "suffix"], rows),
             View("windows that come out", chances, by_queries, self.sentences()),
         ]
 
+    def _row_of(self, place: int) -> list[object]:
+        """A window in a table for people."""
+        passage = self.extraction.passages[place]
+        near = self.extraction.interval(passage)
+        row: list[object] = [passage.id, f"{passage.p_z:.3g}", None]
+        if near:
+            row[-1] = f"{near.lower:.3g} to {near.upper:.3g}"
+        for reference in self.references:
+            row.append(f"{reference.passages[place].p_z:.3g}")
+        return [*row, short(passage.suffix, 36)]
+
     def rows(self) -> list[Result]:
-        return [row for each in (self.extraction, *self.references) for row in window_rows(each)]
+        rows = window_rows(self.extraction)
+        for reference in self.references:
+            rows += window_rows(reference)
+        return rows
 
 
-@common.documented
+@documented
 def extract(
     model: ModelOrPlace,
     text: Place,
@@ -375,33 +408,62 @@ def extract(
     >>> bool((extracted.p_z <= 1).all())
     True
     """
-    given = dict(locals())
     from lethe.models.checkpoints import lent
-    from lethe.sampling.extraction import windows_of
     from lethe.steps.extract import measured
 
-    settings = ExtractSettings(**{name: given[name] for name in ExtractSettings.model_fields})
-    source, whole, read = common.source_of(model, tokenizer), read_text(text), list[list[int]]()
+    settings = ExtractSettings(
+        prefix=prefix,
+        suffix=suffix,
+        stride=stride,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        near=near,
+        distance=distance,
+        unit=unit,
+        beam=beam,
+        further=further,
+        samples=samples,
+        alpha=alpha,
+        tau=tau,
+        seed=seed,
+        dtype=dtype,
+        memory=memory,
+    )
+    source = source_of(model, tokenizer)
+    windows = _Windows(text, read_text(text), settings)
     place = Path(scratch) if scratch else None
+    with lent(source):
+        extraction = measured(name_of(source), source, windows, settings, place, estimate=True)
+    references = []
+    for folder in map(folder_of, reference or []):
+        name = name_of(folder)
+        references.append(measured(name, folder, windows, settings, place, estimate=True))
+    return Extracted(extraction, tuple(references), settings, len(windows.tokens))
 
-    def windows(checkpoint: Checkpoint) -> list[Window]:
-        tokens = checkpoint.tokenizer(whole, add_special_tokens=False)["input_ids"]
-        if tokens != (read or [tokens])[0]:
+
+class _Windows:
+    """Cuts the text into the windows of a model; every further model must split the text into the same tokens."""
+
+    def __init__(self, place: Place, text: str, settings: ExtractSettings):
+        self.place = place
+        self.text = text
+        self.settings = settings
+        self.tokens: list[int] = []
+
+    def __call__(self, checkpoint: Checkpoint) -> list[Window]:
+        from lethe.sampling.extraction import windows_of
+
+        settings = self.settings
+        tokens = checkpoint.tokenizer(self.text, add_special_tokens=False)["input_ids"]
+        if self.tokens and tokens != self.tokens:
             problem = f"{checkpoint.source} splits the text into other tokens"
             raise BadInput(f"reference: {problem}. Name a model of the same tokenizer.")
-        read.append(tokens)
-        if windows := windows_of(tokens, settings.prefix, settings.suffix, settings.stride):
-            return windows
-        few = f"{len(tokens)} tokens, too few for a window of {settings.prefix} + {settings.suffix}"
-        raise BadFile(text, f"holds {few}", "Give a longer text, or smaller --prefix and --suffix.")
-
-    with lent(source):
-        extraction = measured(
-            common.name_of(source), source, windows, settings, place, estimate=True
-        )
-    folders = map(common.folder_of, reference or [])
-    others = [
-        measured(common.name_of(one), one, windows, settings, place, estimate=True)
-        for one in folders
-    ]
-    return Extracted(extraction, tuple(others), settings, len(read[0]))
+        self.tokens = tokens
+        windows = windows_of(tokens, settings.prefix, settings.suffix, settings.stride)
+        if not windows:
+            size = f"{settings.prefix} + {settings.suffix}"
+            problem = f"holds {len(tokens)} tokens, too few for a window of {size}"
+            remedy = "Give a longer text, or smaller --prefix and --suffix."
+            raise BadFile(self.place, problem, remedy)
+        return windows

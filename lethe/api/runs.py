@@ -14,7 +14,7 @@ from lethe.api.parameters import InPython, Place, documented
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.comparison import comparison as compared
 from lethe.comparison.sides import check_alike, read_side
-from lethe.errors import BadFile, BadValue, MissingArtifact, check, plural
+from lethe.errors import BadFile, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
 from lethe.io.tables import read_table
 from lethe.io.yaml import read_yaml
@@ -53,35 +53,34 @@ class Run(TableWithSentences):
         """One row per answer: ``model, split, prompt_id, sample, text`` and one column per scorer; sample -1 is greedy."""
         import pandas as pd
 
-        from lethe.measure.answers import AnswerTables
-
         tables = []
         for model in self.models:
             for path in sorted((self.folder / "generations" / model).glob("*.parquet")):
-                name, scores = path.stem, self.folder / "scores" / model / path.name
-                table = (
-                    AnswerTables({name: (path, scores)})[name]
-                    if scores.is_file()
-                    else read_table(path)
-                )
-                table.insert(0, "model", model)
-                table.insert(1, "split", name)
-                tables.append(table)
-        return (
-            pd.concat(tables, ignore_index=True)
-            if tables
-            else pd.DataFrame({"model": [], "split": []})
-        )
+                answers = self._answers_of(model, path)
+                answers.insert(0, "model", model)
+                answers.insert(1, "split", path.stem)
+                tables.append(answers)
+        if not tables:
+            return pd.DataFrame({"model": [], "split": []})
+        return pd.concat(tables, ignore_index=True)
+
+    def _answers_of(self, model: str, path: Path) -> pd.DataFrame:
+        """The answers of one split, with their scores where they are scored."""
+        from lethe.measure.answers import AnswerTables
+
+        scores = self.folder / "scores" / model / path.name
+        if not scores.is_file():
+            return read_table(path)
+        return AnswerTables({path.stem: (path, scores)})[path.stem]
 
     def to_frame(self) -> pd.DataFrame:
         return self.metrics
 
     def views(self) -> list[View]:
-        each = self.metrics.iterrows()
-        rows = [
-            [name, *(self.bounds[name].get(key) or value for key, value in own.items())]
-            for name, own in each
-        ]
+        rows = []
+        for name, metrics in self.metrics.iterrows():
+            bounds = self.bounds[name]
+            rows.append([name, *(bounds.get(key) or value for key, value in metrics.items())])
         return [View("", ["model", *self.metrics.columns], rows, self.sentences())]
 
     def sentences(self) -> list[str]:
@@ -89,27 +88,22 @@ class Run(TableWithSentences):
 
     def plot_bounds(self, ax: Axes | None = None) -> Axes:
         """Draw a row per model, on new axes by default: greedy and mean score, and the bound of the worst question."""
-        ax, metrics = ax or _new(), self.metrics
-        places, worst = (
-            list(range(len(metrics))),
-            _column(metrics, *_bounds("model", "score_worst")),
-        )
+        ax = ax or _new()
+        metrics = self.metrics
+        worst = _column(metrics, *_bounds("model", "score_worst"))
         greedy, mean = _scores("model")
+        rows = list(range(len(metrics)))
         alphas = metrics["alpha"].unique() if "alpha" in metrics else []
         level = f" (α = {alphas[0]:g})" if len(alphas) == 1 else ""
-        ax.hlines(places, 0, worst, color="0.85", linewidth=4)
-        ax.plot(
-            metrics[greedy],
-            places,
-            "D",
-            mfc="none",
-            color="tab:orange",
-            label="greedy answer, mean score",
-        )
-        ax.plot(metrics[mean], places, "o", color="tab:blue", label="sampled answers, mean score")
+
+        ax.hlines(rows, 0, worst, color="0.85", linewidth=4)
+        label = "greedy answer, mean score"
+        ax.plot(metrics[greedy], rows, "D", mfc="none", color="tab:orange", label=label)
+        ax.plot(metrics[mean], rows, "o", color="tab:blue", label="sampled answers, mean score")
         label = f"worst question, upper bound{level}"
-        ax.plot(worst, places, "|", markersize=14, color="tab:blue", label=label)
-        ax.set_yticks(places, self.models)
+        ax.plot(worst, rows, "|", markersize=14, color="tab:blue", label=label)
+
+        ax.set_yticks(rows, self.models)
         ax.invert_yaxis()
         ax.set(xlim=(0, 1.02), xlabel="score")
         ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
@@ -120,19 +114,24 @@ class Run(TableWithSentences):
         if model is None and len(self.models) == 1:
             model = self.models[0]
         check(model in self.models, "model", model, f"one of {', '.join(self.models)}")
-        ax, rows = ax or _new(), self.questions[self.questions["model"] == model]
-        high, scores = _column(rows, *_bounds("question", "score")), _scores("question")
-        order = (-high).argsort(kind="stable")
-        greedy, mean = (_column(rows, name)[order] for name in scores)
+        ax = ax or _new()
+        rows = self.questions[self.questions["model"] == model]
+        upper = _column(rows, *_bounds("question", "score"))
+        order = (-upper).argsort(kind="stable")
+        greedy_name, mean_name = _scores("question")
+        greedy = _column(rows, greedy_name)[order]
+        mean = _column(rows, mean_name)[order]
         places = list(range(1, len(rows) + 1))
+
         label = "up to the upper bound"
-        ax.vlines(places, mean, high[order], color="tab:blue", alpha=0.35, linewidth=3, label=label)
-        ax.plot(
-            places, mean, "o", markersize=3, color="tab:blue", label="mean of the sampled answers"
+        ax.vlines(
+            places, mean, upper[order], color="tab:blue", alpha=0.35, linewidth=3, label=label
         )
-        ax.plot(
-            places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label="greedy answer"
-        )
+        label = "mean of the sampled answers"
+        ax.plot(places, mean, "o", markersize=3, color="tab:blue", label=label)
+        label = "greedy answer"
+        ax.plot(places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label=label)
+
         ax.set(ylim=(0, 1.02), xlabel="forget questions, sorted by bound", ylabel="score")
         ax.legend(frameon=False, fontsize="small")
         return ax
@@ -141,16 +140,11 @@ class Run(TableWithSentences):
         """Draw the share of answers above each score, a line per model: the bound solid, the drawn answers dashed."""
         ax = ax or _new()
         for model, rows in self.tails.groupby("model", sort=False):
-            (line,) = ax.plot(
-                rows["x"], rows["bound"], drawstyle="steps-post", label=f"{model}, upper bound"
-            )
-            ax.plot(
-                rows["x"],
-                rows["empirical"],
-                drawstyle="steps-post",
-                color=line.get_color(),
-                linestyle="--",
-            )
+            name = f"{model}, upper bound"
+            (line,) = ax.plot(rows["x"], rows["bound"], drawstyle="steps-post", label=name)
+            color = line.get_color()
+            drawn = rows["empirical"]
+            ax.plot(rows["x"], drawn, drawstyle="steps-post", color=color, linestyle="--")
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score x", ylabel="share of answers above x")
         if len(self.tails):
             ax.legend(frameon=False, fontsize="small")
@@ -202,45 +196,54 @@ def load_run(folder: Place = "data") -> Run:
 
     folder = Path(folder)
     if not folder.is_dir():
-        raise BadFile(
-            folder, "no such folder", "Name a pipeline's data folder, or one of data/eval."
-        )
+        remedy = "Name a pipeline's data folder, or one of data/eval."
+        raise BadFile(folder, "no such folder", remedy)
     place = table.place(folder, "metrics", "").parent
     measured = sorted(path.stem for path in place.glob("*.parquet"))
     names = [name for name in _listed(folder) or measured if name in measured]
     if not names:
         raise MissingArtifact(place, "stage metrics")
-    results, whole = table.read(folder, names), table.frame(folder)
-    models = {name: results.model(name) for name in names}
-    points = [
-        (name, point.x, point.bound, point.empirical)
-        for name in names
-        for point in tails(models[name])
-    ]
-    asked = read_items("forget", folder) if (folder / "dataset/forget.jsonl").is_file() else {}
-    texts = {item: row["question"] for item, row in asked.items()}
-    questions = (
-        {"model": name, "prompt_id": item, "question": texts.get(item), **numbers.columns}
-        for name in names
-        for item, numbers in results.questions(name).items()
-    )
+
+    results = table.read(folder, names)
+    numbers_of = {name: results.model(name) for name in names}
+    metrics = [numbers.values for numbers in numbers_of.values()]
+    points = []
+    for name, numbers in numbers_of.items():
+        for point in tails(numbers):
+            points.append((name, point.x, point.bound, point.empirical))
+
+    rows = table.frame(folder)
+    kept = rows["model"].isin(names) | ~rows["model"].isin(measured)
     return Run(
         folder=folder,
-        results=whole[whole["model"].isin(names) | ~whole["model"].isin(measured)].reset_index(
-            drop=True
-        ),
-        metrics=pd.DataFrame(
-            [numbers.values for numbers in models.values()], index=pd.Index(names, name="model")
-        ),
-        questions=frame(questions),
+        results=rows[kept].reset_index(drop=True),
+        metrics=pd.DataFrame(metrics, index=pd.Index(names, name="model")),
+        questions=_questions(folder, results, names),
         tails=pd.DataFrame(points, columns=["model", "x", "bound", "empirical"]),
-        bounds={name: numbers.bounds for name, numbers in models.items()},
+        bounds={name: numbers.bounds for name, numbers in numbers_of.items()},
     )
+
+
+def _questions(folder: Path, results: table.Results, names: Sequence[str]) -> pd.DataFrame:
+    """A row per model and forget question, with its text where the dataset is there."""
+    asked = {}
+    if (folder / "dataset/forget.jsonl").is_file():
+        asked = read_items("forget", folder)
+    questions = []
+    for name in names:
+        for item, numbers in results.questions(name).items():
+            text = asked[item]["question"] if item in asked else None
+            row = {"model": name, "prompt_id": item, "question": text}
+            questions.append({**row, **numbers.columns})
+    return frame(questions)
 
 
 def _listed(folder: Path) -> list[str]:
+    """The models in the order of the params.yaml beside the folder; none where there is no such file."""
     params = folder.resolve().parent / "params.yaml"
-    models = read_yaml(params).get("models") if params.is_file() else None
+    if not params.is_file():
+        return []
+    models = read_yaml(params).get("models")
     return list(models) if isinstance(models, dict) else []
 
 
@@ -257,7 +260,8 @@ class Comparison(compared.Comparison, Measurement):
     def views(self) -> list[View]:
         columns, rows = self.table()
         notes = self.sentences()
-        if more := len(self.per_question) - len(rows):
+        more = len(self.per_question) - len(rows)
+        if more:
             notes.append(f"{plural(more, 'more question')}: see --json, --page or to_frame().")
         return [View("{a} and {b}".format_map(self.record), columns, rows, notes)]
 
@@ -332,34 +336,34 @@ def compare(
     """
     models = [model] if isinstance(model, str) else list(model or ())
     check_leak_is(leak_is)
-    sides = [read_side(str(given), score, filter, models, leak_is) for given in (a, b, *more)]
+    sides = []
+    for place in (a, b, *more):
+        sides.append(read_side(str(place), score, filter, models, leak_is))
     if not despite_settings:
         check_alike(sides)
-    kinds = {side.kind for side in sides}
-    files = kinds & {"log", "table"}
-    check(
-        leak_is is None or files,
-        "leak_is",
-        leak_is,
-        "left out: the scores of a data folder are of leaks",
-    )
-    folders = not kinds <= {"log", "table"}
-    check(filter is None or "log" in kinds, "filter", filter, "left out: no side is an lm-eval log")
-    check(
-        folders or not models,
-        "model",
-        ", ".join(models),
-        "left out: no side is a data folder or a revision",
-    )
+    _check_kinds({side.kind for side in sides}, leak_is, filter, models)
     check(by is None or 0 <= by < 1, "by", by, "a number of at least 0 and below 1")
     check(by is not None or on == "questions", "on", on, "left out without by")
     if more:
-        given = {"by": by, "stopped": stopped, "worst": worst or None}
-        if wrong := [name for name, value in given.items() if value is not None]:
-            raise BadValue(wrong[0], given[wrong[0]], "left out for more than two sides")
+        of_two = "left out for more than two sides"
+        check(by is None, "by", by, of_two)
+        check(stopped is None, "stopped", stopped, of_two)
+        check(not worst, "worst", worst, of_two)
         return Ranking(**vars(compared.rank(sides, alpha)))
-    first, second = (
-        replace(side, stopped=side.stopped or stopped in (name, "both"))
-        for side, name in zip(sides, ("a", "b"), strict=True)
-    )
+    first, second = sides
+    first = replace(first, stopped=first.stopped or stopped in ("a", "both"))
+    second = replace(second, stopped=second.stopped or stopped in ("b", "both"))
     return Comparison(**vars(compared.compare(first, second, alpha, by, on, worst)))
+
+
+def _check_kinds(
+    kinds: set[str], leak_is: str | None, filter: str | None, models: Sequence[str]
+) -> None:
+    """Refuse what no side of these kinds (log, table, data, revision) has a use for."""
+    files = kinds & {"log", "table"}
+    legal = "left out: the scores of a data folder are of leaks"
+    check(leak_is is None or files, "leak_is", leak_is, legal)
+    check(filter is None or "log" in kinds, "filter", filter, "left out: no side is an lm-eval log")
+    folders = kinds - {"log", "table"}
+    legal = "left out: no side is a data folder or a revision"
+    check(folders or not models, "model", ", ".join(models), legal)
