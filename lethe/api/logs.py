@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from lethe.api.parameters import Place, Rows, documented, rows_of
+from lethe.api.parameters import Place, Rows, documented, file_of, rows_of
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural, shortened
@@ -56,11 +55,14 @@ class Log(_log.Log, TableWithSentences):
     def sentences(self) -> list[str]:
         per_prompt = self.prompts["answers"]
         least, most = per_prompt.min(), per_prompt.max()
-        each = f"{'' if least == most else f'{least} to '}{plural(most, 'answer')} each"
-        missing = ", ".join(f"{count} {reason}" for reason, count in self.missing.items())
+        answers = (
+            plural(most, "answer") if least == most else f"{least} to {plural(most, 'answer')}"
+        )
+        prompts = plural(len(self.prompts), "prompt")
+        missing = [f"{count} {reason}" for reason, count in self.missing.items()]
         return self.lines(
-            ("answers", f"{len(self.answers)}: {plural(len(self.prompts), 'prompt')}, {each}"),
-            ("missing", missing or "nothing"),
+            ("answers", f"{len(self.answers)}: {prompts}, {answers} each"),
+            ("missing", ", ".join(missing) or "nothing"),
             ("refused", self.refusal),
             ("note", TURNED if self.inverted else None),
         )
@@ -85,11 +87,12 @@ class ScoredLog(scores.ScoredLog, TableWithSentences):
         return self.table
 
     def as_json(self) -> dict[str, object]:
-        read, keys = self.log.summary(), ("scored", "missing", "mean")
-        scores = {name: dict(zip(keys, counts, strict=True)) for name, *counts in self.rows()}
-        log = {key: read[key] for key in OF_A_LOG}
+        summary = self.log.summary()
+        scores = {}
+        for name, scored, missing, mean in self.rows():
+            scores[name] = {"scored": scored, "missing": missing, "mean": mean}
         return {
-            "log": log,
+            "log": {key: summary[key] for key in OF_A_LOG},
             "matched_by": self.matched_by,
             "scores": scores,
             "warnings": self.warnings(),
@@ -97,20 +100,17 @@ class ScoredLog(scores.ScoredLog, TableWithSentences):
         }
 
     def sentences(self) -> list[str]:
-        answers = f"{plural(len(self.log.answers), 'answer')} to {plural(len(self.log.prompts), 'prompt')}"
-        warnings = [f"warning   {one}" for one in self.warnings()]
-        turned = [f"{TURNED[0].upper()}{TURNED[1:]}."] if self.inverted else []
-        return [f"{self.log.tool}: {answers}, matched by {self.matched_by}.", *turned, *warnings]
+        answers = plural(len(self.log.answers), "answer")
+        prompts = plural(len(self.log.prompts), "prompt")
+        lines = [f"{self.log.tool}: {answers} to {prompts}, matched by {self.matched_by}."]
+        if self.inverted:
+            lines.append(f"{TURNED[0].upper()}{TURNED[1:]}.")
+        lines += [f"warning   {warning}" for warning in self.warnings()]
+        return lines
 
     def views(self) -> list[View]:
-        return [
-            View(
-                str(self.log.path),
-                ["scorer", "scored", "missing", "mean"],
-                self.rows(),
-                self.sentences(),
-            )
-        ]
+        columns = ["scorer", "scored", "missing", "mean"]
+        return [View(str(self.log.path), columns, self.rows(), self.sentences())]
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,80 +136,93 @@ class TofuLog(Measurement):
         return frame(self._terms(), columns=TERMS)
 
     @property
-    def given(self) -> Mapping[str, tofu.Term]:
+    def terms(self) -> Mapping[str, tofu.Term]:
+        """The terms of the model utility, and the truth ratio of the forget set."""
         return {**self.utility.terms, "forget_truth_ratio": self.truth}
 
     def _terms(self) -> list[list[object]]:
-        rows = (row for row in self.rows() if row.split)
-        return [
-            [row.names()[0], row.estimate, row.lower, row.upper, row.n, row.missing] for row in rows
-        ]
+        lines: list[list[object]] = []
+        for row in self.rows():
+            if row.split:
+                name = row.names()[0]
+                lines.append([name, row.estimate, row.lower, row.upper, row.n, row.missing])
+        return lines
 
     def rows(self) -> list[Result]:
         """Return the rows of `lethe.results.table`: every aggregate and every term with its interval."""
         rows = table.Rows(Path(self.path).stem)
-        record = {"rougeL_recall_mismatches": self.count, "mismatched_rows": self.mismatches}
-        facts: dict[str, dict[str, object]] = {
-            "model_utility": {"log": record | {"stored_differences": self.differences}}
+        log = {
+            "rougeL_recall_mismatches": self.count,
+            "mismatched_rows": self.mismatches,
+            "stored_differences": self.differences,
         }
-        facts |= {"forget_quality": {"test": asdict(self.quality)}} if self.quality else {}
-        values = {
-            "model_utility": self.utility.value,
-            **{name: term.value for name, term in self.given.items()},
-        }
-        for name, value in (
-            values | ({"forget_quality": self.quality.p_value} if self.quality else {})
-        ).items():
-            split = next(
-                (part for part in SPLITS if name in self.given and name.startswith(part)), None
-            )
-            ends: Sequence[Bound] = ()
-            evidence = facts.get(name, {})
-            if interval := self.intervals.get(name):
-                ends = interval.bounds()
-                evidence = evidence | {"alpha": interval.alpha}
-            quantity = name.removeprefix(f"{split}_")
-            about = {key: getattr(self.given.get(name), key, None) for key in ("n", "missing")}
-            rows.add(
-                "model",
-                quantity,
-                "given answers",
-                value,
-                *ends,
-                split=split,
-                evidence=evidence,
-                **about,
-            )
+        self._add(rows, "model_utility", self.utility.value, {"log": log})
+        for name, term in self.terms.items():
+            self._add(rows, name, term.value, n=term.n, missing=term.missing)
+        if self.quality:
+            test = asdict(self.quality)
+            self._add(rows, "forget_quality", self.quality.p_value, {"test": test})
         return rows.rows
+
+    def _add(
+        self,
+        rows: table.Rows,
+        name: str,
+        value: float | None,
+        evidence: Mapping[str, object] | None = None,
+        n: int | None = None,
+        missing: int | None = None,
+    ) -> None:
+        """Add the row of an aggregate, or of a term, whose name begins with its split."""
+        split = None
+        if name in self.terms:
+            split = next((split for split in SPLITS if name.startswith(split)), None)
+        facts = dict(evidence or {})
+        ends: Sequence[Bound] = ()
+        interval = self.intervals.get(name)
+        if interval:
+            ends = interval.bounds()
+            facts["alpha"] = interval.alpha
+        quantity = name.removeprefix(f"{split}_")
+        rows.add(
+            "model",
+            quantity,
+            "given answers",
+            value,
+            *ends,
+            split=split,
+            evidence=facts,
+            n=n,
+            missing=missing,
+        )
 
     def sentences(self) -> list[str]:
         lines = [f"model utility   {self.utility.value:.6f}{self._ends('model_utility')}"]
         if self.quality:
             test = f"KS statistic {self.quality.statistic:.4g}, exact"
-            lines.append(
-                f"forget quality  {self.quality.p_value:.4g} ({test}){self._ends('forget_quality')}"
-            )
+            ends = self._ends("forget_quality")
+            lines.append(f"forget quality  {self.quality.p_value:.4g} ({test}){ends}")
         lines.append(f"truth ratio     {self.truth.value:.4f}{self._ends('forget_truth_ratio')}")
-        lines += [
-            f"stored          {name} is {one['stored']:.6g} in the log, {one['recomputed']:.6g} from its rows"
-            for name, one in self.differences.items()
-        ]
-        if interval := next(iter(self.intervals.values()), None):
+        for name, values in self.differences.items():
+            stored = f"{name} is {values['stored']:.6g} in the log"
+            lines.append(f"stored          {stored}, {values['recomputed']:.6g} from its rows")
+        interval = next(iter(self.intervals.values()), None)
+        if interval:
             level = (
                 f"each by itself with probability {1 - interval.alpha:g}, for questions like these"
             )
-            lines.append(
-                f"intervals       {level}, if {interval.assumes}; --json names each method"
-            )
+            named = f"if {interval.assumes}; --json names each method"
+            lines.append(f"intervals       {level}, {named}")
+        recalls = plural(self.stored, "stored ROUGE-L recall")
         mismatches = plural(self.count, "mismatch", "mismatches")
-        return [
-            *lines,
-            f"ROUGE-L         {plural(self.stored, 'stored ROUGE-L recall')}, {mismatches}",
-        ]
+        lines.append(f"ROUGE-L         {recalls}, {mismatches}")
+        return lines
 
     def _ends(self, name: str) -> str:
         interval = self.intervals.get(name)
-        return f", interval {interval.lower:.4g} to {interval.upper:.4g}" if interval else ""
+        if interval is None:
+            return ""
+        return f", interval {interval.lower:.4g} to {interval.upper:.4g}"
 
     def views(self) -> list[View]:
         return [View(self.path, TERMS, self._terms(), self.sentences())]
@@ -243,7 +256,9 @@ def read_log(
     """
     log = Log(**vars(logs.read_log(file, filter, by)))
     check_leak_is(leak_is)
-    return replace(log, inverted=True, answers=_turned(log)) if leak_is == "low" else log
+    if leak_is != "low":
+        return log
+    return replace(log, inverted=True, answers=_turned(log))
 
 
 def _turned(log: Log) -> pd.DataFrame:
@@ -276,8 +291,8 @@ def score_log(
     """
     check_leak_is(leak_is)
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
-    source = str(data) if isinstance(data, (str, os.PathLike)) else "data"
     read = logs.read_log(log, filter, by)
+    source = str(file_of(data, "data"))
     scored_log = ScoredLog(**vars(scores.score_log(read, rows_of(data, "data"), names, source)))
     if leak_is != "low":
         return scored_log
@@ -302,20 +317,21 @@ def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS
     check_alpha(alpha)
     log = tofu.read_log(Path(file))
     ratios = log["forget"].truth_ratio
-    again = tofu.read_log(Path(retain), ["forget"])["forget"].truth_ratio if retain else None
-    quality = None if again is None else tofu.forget_quality(ratios, again)
+    quality = None
+    if retain:
+        of_retrain = tofu.read_log(Path(retain), ["forget"])["forget"].truth_ratio
+        quality = tofu.forget_quality(ratios, of_retrain)
     sets = {name: vars(log[name]) for name in tofu.UTILITY_SETS}
-    utility, terms, truth = (
-        tofu.model_utility(sets),
-        tofu.utility_values(sets),
-        tofu.forget_truth(ratios),
-    )
+    utility = tofu.model_utility(sets)
+    values_of_term = tofu.utility_values(sets)
+    truth = tofu.forget_truth(ratios)
     intervals = {
-        "model_utility": tofu.of_utility(terms, alpha),
+        "model_utility": tofu.of_utility(values_of_term, alpha),
         "forget_quality": quality and tofu.of_quality(quality, alpha),
         "forget_truth_ratio": tofu.of_mean(tofu.closeness(ratios), alpha),
-        **{name: tofu.of_mean(values, alpha) for name, values in terms.items()},
     }
+    for name, values in values_of_term.items():
+        intervals[name] = tofu.of_mean(values, alpha)
     return TofuLog(
         path=str(file),
         utility=utility,
@@ -357,15 +373,21 @@ def score(
     >>> lethe.score(["She paints.", "A PAINTER, they say."], "keyword_leak", keywords=["painter"]).tolist()
     [0.0, 1.0]
     """
-    for name, given in (("texts", texts), ("keywords", keywords)):
-        if isinstance(given, str):
-            raise BadValue(name, given, "a list of texts", "Put a single text into a list.")
-    row = {"answer": answer, "keywords": list(keywords) if keywords is not None else None, **item}
-    row = {key: value for key, value in row.items() if value is not None}
+    for name, words in (("texts", texts), ("keywords", keywords)):
+        if isinstance(words, str):
+            raise BadValue(name, words, "a list of texts", "Put a single text into a list.")
+    row: dict[str, object] = {}
+    if answer is not None:
+        row["answer"] = answer
+    if keywords is not None:
+        row["keywords"] = list(keywords)
+    for key, value in item.items():
+        if value is not None:
+            row[key] = value
     try:
         values = load(scorer)(list(texts), row)
     except ValidationError as error:
-        needs = ", ".join(str(one["loc"][-1]) for one in error.errors())
+        needs = ", ".join(str(problem["loc"][-1]) for problem in error.errors())
         remedy = f"It needs {needs}: give it an entry under judges in params.yaml."
         raise BadValue("scorer", scorer, "a scorer without a model of its own", remedy) from None
     if np.isnan(values).all() and any(isinstance(text, str) and text.strip() for text in texts):
