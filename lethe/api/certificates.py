@@ -42,11 +42,11 @@ PLAIN = "qa"  # the package's own template, whose place is another on every mach
 
 @dataclass(frozen=True, repr=False)
 class Certificate(certificate.Certificate, TableWithSentences):
-    """The result of `certify` and `verify`; ``write`` writes the file. ``own``: whether this call drew the last audit;
+    """The result of `certify` and `verify`; ``write`` writes the file. ``drew``: whether this call drew the last audit;
     ``repeated``: whether the repeated draws of each auditor gave the stored leaks.
     """
 
-    own: bool = True
+    drew: bool = True
     repeated: Mapping[str, bool] = field(default_factory=dict)
 
     @property
@@ -58,42 +58,45 @@ class Certificate(certificate.Certificate, TableWithSentences):
         return replace(self, audits=(audit,), repeated={})
 
     def write(self, path: Path) -> None:
-        if wrong := [name for name, same in self.repeated.items() if not same]:
-            raise BadInput(
-                f"{path}: not written, since {wrong[0]}'s draws, repeated, give other leaks than stated."
-            )
+        for name, same in self.repeated.items():
+            if not same:
+                problem = (
+                    f"not written, since {name}'s draws, repeated, give other leaks than stated"
+                )
+                raise BadInput(f"{path}: {problem}.")
         super().write(path)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per question: its answers, the leaks among them, and the logarithm of its e-value."""
         leaks, n = self.counts()
-        return frame(
-            {"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()}
-        )
+        logs = self.log_e_values()
+        return frame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": logs})
 
     def sentences(self) -> list[str]:
         lines = [self.statement()]
-        if self.own:
+        if self.drew:
             lines.append(f"Your own draws alone: {self.alone(self.audits[-1]).sentence()}")
         if not all(self.repeated.values()):
             lines.append(
                 "All auditors: Not joined: some draws are not as stated. Trust your own draws alone."
             )
-        elif len(self.audits) > 1 or not self.own:
+        elif len(self.audits) > 1 or not self.drew:
             lines.append(f"All auditors: {self.sentence()}")
-        same = {True: "the same leaks", False: "other leaks than the file states"}
-        return lines + [
-            f"The draws of {name}, repeated: {same[own]}." for name, own in self.repeated.items()
-        ]
+        for name, same in self.repeated.items():
+            leaks = "the same leaks" if same else "other leaks than the file states"
+            lines.append(f"The draws of {name}, repeated: {leaks}.")
+        return lines
 
     def as_json(self) -> dict[str, object]:
-        own = self.alone(self.audits[-1]) if self.own else None
-        alone = own and {
-            "auditor": own.audits[0].auditor,
-            "log_e_value": own.log_e(),
-            "verdict": own.verdict,
-        }
-        return self.as_dict() | {"own": alone, "repeated": dict(self.repeated)}
+        alone = None
+        if self.drew:
+            last = self.alone(self.audits[-1])
+            alone = {
+                "auditor": last.audits[0].auditor,
+                "log_e_value": last.log_e(),
+                "verdict": last.verdict,
+            }
+        return {**self.as_dict(), "own": alone, "repeated": dict(self.repeated)}
 
     def views(self) -> list[View]:
         return [View("", notes=self.sentences())]
@@ -147,51 +150,69 @@ def certify(
     >>> len(certificate.audits), certificate.tau
     (1, 0.2)
     """
-    given = dict(locals())
     from lethe.data.rows import read_rows
     from lethe.models.checkpoints import default_prompt
-    from lethe.sampling.engine import Options, checkpoint
-    from lethe.scoring import applies
 
     source = _source(model, endpoint, key_env)
-    for name, value in (("engine", engine), ("dtype", dtype)):
-        check(
-            not endpoint or value == "auto",
-            name,
-            value,
-            "auto for a served model: the server draws",
-        )
-    chat = prompt is None and default_prompt(source) == "chat"
-    given["served"] = str(model) if endpoint else None
-    given["prompt"] = ("chat" if chat else PLAIN) if prompt is None else str(prompt)
-    how = How(**{name: given[name] for name in How.model_fields})
+    if endpoint:
+        server_draws = "auto for a served model: the server draws"
+        check(engine == "auto", "engine", engine, server_draws)
+        check(dtype == "auto", "dtype", dtype, server_draws)
+    if prompt is None:
+        prompt = "chat" if default_prompt(source) == "chat" else PLAIN
+    how = How(
+        prompt=str(prompt),
+        scorer=scorer,
+        engine=engine,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        max_new_tokens=max_new_tokens,
+        dtype=dtype,
+        endpoint=endpoint,
+        served=str(model) if endpoint else None,
+    )
     rows = read_rows(Path(data))
     _check(auditor, draws)
     check_alpha(alpha)
     check_share("tau", tau)
     hashes = facts(source, rows, how)
-    if unread := [row["id"] for row in rows if not applies(scorer, row)]:
-        which = f"question {unread[0]!r} ({len(unread)} of {len(rows)} such questions)"
-        remedy = "Add keywords, leave these questions out, or use another scorer."
-        every = "every answer would count as a leak, so no certificate is possible"
-        raise BadInput(f"{scorer} can judge no answer to {which}: {every}. {remedy}")
+    _check_judged(rows, scorer)
     drawing = _Drawing(source, rows, how)
-    if (
-        not endpoint
-    ):  # the statement is about the engine that draws, whatever "auto" takes elsewhere
-        opened = getattr(drawing.engine, "checkpoint", None) or checkpoint(
-            Path(model), Options(dtype=dtype)
-        )
-        how = how.model_copy(update={"engine": drawing.engine.name, "dtype": opened.dtype})
+    if not endpoint:
+        how = _as_drawn(how, drawing, Path(model))
     claim = certificate.Certificate(
         questions=tuple(row["id"] for row in rows),
         tau=tau,
         alpha=alpha,
-        hashes=hashes | {"engine": digest(how.drawing())},
+        hashes={**hashes, "engine": digest(how.drawing())},
         settings={"prompt": how.prompt, "scorer": scorer, "engine": how.drawing()},
         sources={"model": str(model), "data": str(data)},
     )
     return Certificate(**vars(_with_audit(claim, drawing, draws, auditor)))
+
+
+def _check_judged(rows: Sequence[Row], scorer: str) -> None:
+    """Refuse questions whose answers the scorer cannot judge."""
+    from lethe.scoring import applies
+
+    unread = [row["id"] for row in rows if not applies(scorer, row)]
+    if not unread:
+        return
+    which = f"question {unread[0]!r} ({len(unread)} of {len(rows)} such questions)"
+    why = "every answer would count as a leak, so no certificate is possible"
+    remedy = "Add keywords, leave these questions out, or use another scorer."
+    raise BadInput(f"{scorer} can judge no answer to {which}: {why}. {remedy}")
+
+
+def _as_drawn(how: How, drawing: _Drawing, model: Path) -> How:
+    """The settings with the engine and the number format that draw, whatever "auto" takes elsewhere."""
+    from lethe.sampling.engine import Options, checkpoint
+
+    opened = getattr(drawing.engine, "checkpoint", None)
+    if opened is None:
+        opened = checkpoint(model, Options(dtype=how.dtype))
+    return how.model_copy(update={"engine": drawing.engine.name, "dtype": opened.dtype})
 
 
 @documented
@@ -238,48 +259,50 @@ def verify(
     """
     from lethe.data.rows import read_rows
 
-    for name, value, zero in (
-        ("redraw", redraw, ""),
-        ("draws", draws, " (0: check the hashes alone)"),
-    ):
-        check(value >= 0, name, value, f"a whole number of at least 0{zero}")
+    check(redraw >= 0, "redraw", redraw, "a whole number of at least 0")
+    check(draws >= 0, "draws", draws, "a whole number of at least 0 (0: check the hashes alone)")
     _check(auditor, max(draws, 1))
     claim = read_certificate(Path(file))
     for other in add:
         claim = merged(claim, read_certificate(Path(other)), Path(other))
-    stated = claim.settings
+    how = _stated(claim, prompt)
+    if redraw and how.endpoint:
+        raise BadInput("--redraw: a server draws other answers each time; leave it out.")
+    of_model = Path(model or claim.sources.get("model", ""))
+    of_data = Path(data or claim.sources.get("data", ""))
+    if not how.endpoint:
+        _check_exists(of_model, "model")
+    _check_exists(of_data, "data")
+    legal = "the number format in which the certificate's model draws"
+    check(how.dtype != "auto", "dtype", "auto", legal)
+    rows = read_rows(of_data)
+    source = _source(how.served or of_model, how.endpoint, key_env)
+    check_facts(claim, facts(source, rows, how), Path(file))
+    if not (draws or redraw):
+        return Certificate(**vars(claim), drew=False)
+    drawing = _Drawing(source, rows, how)
+    grown = _with_audit(claim, drawing, draws, auditor) if draws else claim
+    repeated = _repeated(claim.audits, redraw, drawing)
+    return Certificate(**vars(grown), drew=draws > 0, repeated=repeated)
+
+
+def _stated(claim: certificate.Certificate, prompt: Place | None) -> How:
+    """How a certificate says that answers are drawn and scored, with another place of its ``prompt`` if one is given."""
+    settings = claim.settings
     try:
-        how = How(
-            prompt=str(prompt or stated["prompt"]), scorer=stated["scorer"], **stated["engine"]
+        return How(
+            prompt=str(prompt or settings["prompt"]),
+            scorer=settings["scorer"],
+            **settings["engine"],
         )
     except (KeyError, TypeError) as error:
         raise BadInput(f"The certificate's settings are broken ({error}).") from None
-    if redraw and how.endpoint:
-        raise BadInput("--redraw: a server draws other answers each time; leave it out.")
-    places = [
-        Path(given or claim.sources.get(key, ""))
-        for key, given in (("model", model), ("data", data))
-    ]
-    for name, place in zip(("model", "data"), places, strict=True):
-        if (not place.exists() or place == Path()) and not (how.endpoint and name == "model"):
-            raise BadFile(
-                place, "no such file or folder", f"Name the {name} on this machine with --{name}."
-            )
-    check(
-        how.dtype != "auto",
-        "dtype",
-        "auto",
-        "the number format in which the certificate's model draws",
-    )
-    rows, source = read_rows(places[1]), _source(how.served or places[0], how.endpoint, key_env)
-    check_facts(claim, facts(source, rows, how), Path(file))
-    if not (draws or redraw):
-        return Certificate(**vars(claim), own=False)
-    drawing = _Drawing(source, rows, how)
-    grown = _with_audit(claim, drawing, draws, auditor) if draws else claim
-    return Certificate(
-        **vars(grown), own=draws > 0, repeated=_repeated(claim.audits, redraw, drawing)
-    )
+
+
+def _check_exists(place: Path, name: str) -> None:
+    if not place.exists() or place == Path():
+        remedy = f"Name the {name} on this machine with --{name}."
+        raise BadFile(place, "no such file or folder", remedy)
 
 
 class How(Direct, Drawing):
@@ -293,8 +316,13 @@ class How(Direct, Drawing):
     served: str | None = None  # the server's name of the model
 
     def drawing(self) -> dict[str, object]:
-        more = ("endpoint", "served") if self.endpoint else ("dtype",) * (self.dtype != "float32")
-        return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields, *more)}
+        """What a certificate states of the engine and its answers."""
+        names = ["engine", *Drawing.model_fields]
+        if self.endpoint:
+            names += ["endpoint", "served"]
+        elif self.dtype != "float32":
+            names.append("dtype")
+        return {name: getattr(self, name) for name in names}
 
 
 def _check(auditor: str, draws: int) -> None:
@@ -303,11 +331,11 @@ def _check(auditor: str, draws: int) -> None:
 
 
 def _source(model: Place, endpoint: str | None, key_env: str | None) -> Path | Endpoint:
-    served = {
-        key: value
-        for key, value in (("endpoint", endpoint), ("key_env", key_env))
-        if value is not None
-    }
+    served: dict[str, object] = {}
+    if endpoint is not None:
+        served["endpoint"] = endpoint
+    if key_env is not None:
+        served["key_env"] = key_env
     return served_by(served, str(model)) if served else Path(model)
 
 
@@ -325,11 +353,10 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
         )
     if not rows:
         raise BadInput("The rows hold no question.")
-    references = [
-        {key: value for key, value in row.items() if key not in ("question", "context")}
-        for row in rows
-    ]
-    asked = [{key: row.get(key) for key in ("id", "question", "context")} for row in rows]
+    references, asked = [], []
+    for row in rows:
+        references.append({key: row[key] for key in row if key not in ("question", "context")})
+        asked.append({key: row.get(key) for key in ("id", "question", "context")})
     # The hash of the tokenizer covers its chat template.
     template = "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
     settings = {"name": how.scorer, "params": scorer_params(how.scorer), "text": RULE}
@@ -367,15 +394,17 @@ def _with_audit(
 
 def _repeated(audits: Sequence[Audit], count: int, drawing: _Drawing) -> dict[str, bool]:
     """Repeat the draws of ``count`` audits, those with the most draws first: whether each gives the stored leaks."""
-    audits = sorted(audits, key=lambda audit: -sum(audit.draws))[:count]
-    for audit in audits:
+    most_drawn = sorted(audits, key=lambda audit: -sum(audit.draws))[:count]
+    for audit in most_drawn:
         if audit.engine != drawing.engine.name:
             both = f"{audit.auditor} drew with {audit.engine}, and this machine draws with {drawing.engine.name}"
             remedy = "Repeat these draws where that engine runs."
             raise BadInput(f"--redraw: {both}, which gives other answers from one seed. {remedy}")
-    return {
-        audit.auditor: drawing.leaks(audit.seed, audit.draws)[1] == audit.leaks for audit in audits
-    }
+    same_of_auditor = {}
+    for audit in most_drawn:
+        _, leaks = drawing.leaks(audit.seed, audit.draws)
+        same_of_auditor[audit.auditor] = leaks == audit.leaks
+    return same_of_auditor
 
 
 def counted(
@@ -389,21 +418,28 @@ def counted(
     ``leaks_in`` counts the leaks of the questions at some places, in so many answers from a first one; ``watched`` shows the
     rounds.
     """
-    counts, leaks = [0] * len(draws), [0] * len(draws)
-    going = list(range(len(draws)))
+    counts = [0] * len(draws)
+    leaks = [0] * len(draws)
+    open_places = list(range(len(draws)))
 
     def rounds() -> Iterator[int]:
-        while going:
-            yield counts[going[0]]  # all that go on have equally many answers
+        while open_places:
+            yield counts[open_places[0]]  # all that are open have equally many answers
 
     for start in watched(rounds()):
-        for size in sorted({min(BATCH, draws[place] - start) for place in going}):
-            places = [place for place in going if min(BATCH, draws[place] - start) == size]
+        places_of_size: dict[int, list[int]] = {}
+        for place in open_places:
+            size = min(BATCH, draws[place] - start)
+            places_of_size.setdefault(size, []).append(place)
+        for size, places in sorted(places_of_size.items()):
             for place, more in zip(places, leaks_in(places, start, size), strict=True):
-                counts[place], leaks[place] = start + size, leaks[place] + more
-        going[:] = [
-            at for at in going if counts[at] < draws[at] and not done(leaks[at], counts[at])
-        ]
+                counts[place] = start + size
+                leaks[place] += more
+        still_open = []
+        for place in open_places:
+            if counts[place] < draws[place] and not done(leaks[place], counts[place]):
+                still_open.append(place)
+        open_places[:] = still_open
     return tuple(counts), tuple(leaks)
 
 
@@ -428,11 +464,10 @@ class _Drawing:
             return
         from lethe.sampling.endpoint import EndpointEngine
 
-        self.folder = tempfile.TemporaryDirectory(
-            prefix="lethe-"
-        )  # of the answers, which counts replace
+        # It holds the answers, which counts replace.
+        self.folder = tempfile.TemporaryDirectory(prefix="lethe-")
         self.engine = engine = EndpointEngine(model, Path(self.folder.name), how.prompt == "chat")
-        self._refuse({"probes": [asdict(one) for one in engine.probes.each]})
+        self._refuse({"probes": list(map(asdict, engine.probes.each))})
 
     def check_drawn(self) -> None:
         """Refuse the draws of a server that changed while it drew, or that drew the last answers otherwise than the first."""
@@ -443,13 +478,14 @@ class _Drawing:
 
     def _refuse(self, served: Mapping[str, Json]) -> None:
         """Refuse the answers of a server of which nothing may be claimed (`lethe.results.licence`)."""
-        if reasons := refusals(of_drawing({"served": served}, ())):
-            sentences = "; ".join(
-                f"{one['name']}: {one['sentence']}"
-                for one in served["probes"]
-                if one["needed"] and one["passed"] is False
-            )
-            raise BadInput(f"No certificate: {' '.join(reasons)} ({sentences}.)")
+        reasons = refusals(of_drawing({"served": served}, ()))
+        if not reasons:
+            return
+        failed = []
+        for probe in served["probes"]:
+            if probe["needed"] and probe["passed"] is False:
+                failed.append(f"{probe['name']}: {probe['sentence']}")
+        raise BadInput(f"No certificate: {' '.join(reasons)} ({'; '.join(failed)}.)")
 
     def leaks(
         self,
@@ -460,31 +496,38 @@ class _Drawing:
         """`counted` for the answers of a seed."""
         from lethe.sampling.forecast import announce
 
-        announce(self.engine, self.prompts, self._settings(max(draws), seed))
-        watched = partial(
-            progress,
-            label="draw",
-            unit=f"rounds of {BATCH} answers",
-            total=math.ceil(max(draws) / BATCH),
-        )
-        # A server's engine shows its own progress.
-        return counted(
-            partial(self._leaks, seed), draws, done, iter if self.how.endpoint else watched
-        )
+        most = max(draws)
+        announce(self.engine, self.prompts, self._settings(most, seed))
+        leaks_in = partial(self._leaks, seed)
+        if self.how.endpoint:  # a server's engine shows its own progress
+            return counted(leaks_in, draws, done)
+        unit = f"rounds of {BATCH} answers"
+        watched = partial(progress, label="draw", unit=unit, total=math.ceil(most / BATCH))
+        return counted(leaks_in, draws, done, watched)
 
     def _settings(self, n: int, seed: int, first: int = 0) -> Settings:
         from lethe.sampling.engine import Settings
 
-        drawing = {name: getattr(self.how, name) for name in Drawing.model_fields}
-        return Settings(**drawing, n=n, greedy=False, seed=seed, first_sample=first)
+        how = self.how
+        return Settings(
+            temperature=how.temperature,
+            top_p=how.top_p,
+            top_k=how.top_k,
+            max_new_tokens=how.max_new_tokens,
+            n=n,
+            greedy=False,
+            seed=seed,
+            first_sample=first,
+        )
 
     def _leaks(self, seed: int, places: Sequence[int], first: int, size: int) -> list[int]:
         from lethe.scoring import Question
 
         asked = [self.prompts[place] for place in places]
         drawn = self.engine.answer(asked, self._settings(size, seed, first))
-        answers = {done.prompt_id: done.texts for done in drawn}
+        texts_of = {answers.prompt_id: answers.texts for answers in drawn}
         rows = [self.rows[place] for place in places]
-        scored = self.scorer.score([Question(list(answers[row["id"]]), row) for row in rows])
+        questions = [Question(list(texts_of[row["id"]]), row) for row in rows]
+        scored = self.scorer.score(questions)
         # An answer that the scorer cannot judge counts as a leak.
         return [int(np.nan_to_num(scores, nan=1.0).sum()) for scores in scored]
