@@ -184,18 +184,23 @@ Prefix = Annotated[
 ]
 
 
+Positions = Literal["answer", "all"]  # of the tokens whose entropy counts
+
+
 class Entropy(fields.Section):
     """Entropy optimisation on top of any unlearning loss.
 
     Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5: the entropy given
     the true tokens of the answer (``prefix`` true). ``greedy`` and ``sampled`` are this project's variants: the forget
-    entropy is conditioned on the model's own tokens. The retain entropy is as published.
+    entropy is conditioned on the model's own tokens. The retain entropy is as published. ``positions`` all takes the tokens
+    of the question too, as the authors' code does, which also counts padding up to 256 tokens.
     """
 
     forget: fields.Weight
     retain: Annotated[fields.Real, Field(le=0)]
     ramp: fields.Share = 0.0
     prefix: Prefix = "true"
+    positions: Positions = "answer"
 
 
 class MethodParams(fields.Section):

@@ -207,9 +207,13 @@ class Forward:
     def entropy(self) -> torch.Tensor:
         """The mean over rows of the mean next-token entropy on answer positions, in nats (Scholten, Günnemann and
         Schwinn, "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5)."""
+        return self.entropy_at(self.labels != IGNORED)
+
+    def entropy_at(self, counted: torch.Tensor) -> torch.Tensor:
+        """The mean over rows of the mean next-token entropy, in nats, at the positions (B, T-1) that are ``counted``."""
         log_p = self.logits.float().log_softmax(-1)
-        entropies = -(log_p.exp() * log_p).sum(-1) * (self.labels != IGNORED)
-        return (entropies.sum(-1) / self.tokens).mean()
+        entropies = -(log_p.exp() * log_p).sum(-1) * counted
+        return (entropies.sum(-1) / counted.sum(-1)).mean()
 
 
 def forward(model: PreTrainedModel, batch: Batch) -> Forward:

@@ -2,8 +2,9 @@
 
 L = gamma F(forget) + w R(retain) + entropy.forget * ramp * H(forget) + entropy.retain * H(retain), where the method
 defines F and may redefine w and R, and H is the mean token entropy on answers, or for `entropy.prefix` greedy or sampled on
-the model's own continuations of the forget questions. Source: Scholten, Günnemann and Schwinn,
-"A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", equation of L_EO.
+the model's own continuations of the forget questions; `entropy.positions` all adds the tokens of the questions. Source:
+Scholten, Günnemann and Schwinn, "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models",
+equation of L_EO.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from lethe.config.schema import Entropy, UnlearnRecipe
+from lethe.config.schema import Entropy, Positions, UnlearnRecipe
 from lethe.identity import digest, module_of
 from lethe.io.artifacts import Row
 from lethe.models.checkpoints import StepRecord
@@ -194,14 +195,22 @@ def with_entropy(
         return values
     total, values = values["loss"], dict(values)
     asked = step.forget if own is None else own
-    values["entropy_forget"] = asked.forward.entropy * asked.share("rows")
+    values["entropy_forget"] = _entropy_of(asked, entropy.positions) * asked.share("rows")
     # Full weight at once locks in a memorised answer.
     ramp = min(1.0, step.number / (entropy.ramp * step.steps)) if entropy.ramp else 1.0
     total = total + entropy.forget * ramp * values["entropy_forget"]
     if entropy.retain and step.retain is not None:
-        values["entropy_retain"] = step.retain.forward.entropy * step.retain.share("rows")
+        share = step.retain.share("rows")
+        values["entropy_retain"] = _entropy_of(step.retain, entropy.positions) * share
         total = total + entropy.retain * values["entropy_retain"]
     return {**values, "loss": total}
+
+
+def _entropy_of(rows: Rows, positions: Positions) -> torch.Tensor:
+    """The mean entropy at the positions that predict a token of the answer, or of the whole row without its padding."""
+    if positions == "answer":
+        return rows.forward.entropy
+    return rows.forward.entropy_at(rows.batch.mask[:, 1:])
 
 
 class Pool:

@@ -26,6 +26,7 @@ from tests.benchmarks import marks
 COLUMNS = {
     "greedy_mean": "greedy answer: mean score",
     "mean": "sampled answers: mean score",
+    "ed_score": "sampled answers: ED",
     "m_mu_worst": "worst question, mean score: at most",
     "binary_any": "questions with a leaking answer",
     "m_bin_worst": "worst question leaks: at most",

@@ -29,6 +29,7 @@ REFERENCES = {"base": ("#1c1d1f", "--"), "retrain": ("#6b7280", ":")}
 COLUMNS = 3
 METHODS = {  # the columns of the methods
     "binary_mean": "sampled answers that leak",
+    "ed_score": "ED",
     "m_bin_worst": "M_bin of the worst question",
     "retain_greedy": "greedy score on retain questions",
 }

@@ -265,6 +265,7 @@ def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures)
     html = section(render(run).html, "methods")
     assert "0.2" in html
     assert "0.4" in html
+    assert re.search(r"\bED\b", html)
     cells = next(line for line in methods_of(run).splitlines() if line.startswith("npo |")).split(
         " | "
     )

@@ -14,7 +14,8 @@ from lethe.errors import BadInput, BadValue
 from lethe.models.encoding import IGNORED, Encoder, Example, collate
 from lethe.models.likelihood import block_output, forward, number_of_blocks
 from lethe.registry import METHODS
-from lethe.unlearning.loop import continued
+from lethe.unlearning import protocol
+from lethe.unlearning.loop import continued, with_entropy
 from lethe.unlearning.methods.preferred_answers import alternatives
 from lethe.unlearning.protocol import Before, Run, Step
 from tests.lethe.unlearning import oracles
@@ -383,6 +384,40 @@ def test_the_word_true_is_the_default():
     value["unlearn"]["methods"]["npo_entropy"]["entropy"]["prefix"] = "nearest"
     with pytest.raises(BadInput, match=r"entropy\.prefix"):
         config.validate(value)
+
+
+def plain_entropy_of_rows(model, examples):
+    """The mean over rows of the mean entropy before each token of question and answer but the first, a row a pass."""
+    means = []
+    for example in examples:
+        ids = torch.tensor([example.prompt + example.answer])
+        p = model(input_ids=ids).logits[0, :-1].softmax(-1)
+        means.append(-(p * p.log()).sum(-1).mean())
+    return torch.stack(means).mean()
+
+
+def test_all_positions_are_those_of_question_and_answer_without_the_padding(tiny):
+    rows = rows_of(tiny[1])[:4]
+    step = Step(0, 1, 0, protocol.Rows(tiny[0].eval(), collate(rows, 0)), None)
+    values = {"loss": torch.zeros(())}
+    of_rows = float(plain_entropy_of_rows(tiny[0], rows).detach())
+
+    found = with_entropy(values, step, Entropy.model_validate({**TERMS, "positions": "all"}))
+    published = with_entropy(values, step, Entropy.model_validate(TERMS))
+
+    assert len({len(row.prompt + row.answer) for row in rows}) > 1
+    assert float(found["entropy_forget"].detach()) == pytest.approx(of_rows, rel=1e-5)
+    assert float(published["entropy_forget"].detach()) != pytest.approx(of_rows, rel=1e-3)
+
+
+def test_all_positions_taken_in_parts_add_up_to_the_step(tiny):
+    entropy = {**TERMS, "positions": "all"}
+
+    whole, once = unlearned(tiny, entropy=entropy)
+    parts, again = unlearned(tiny, entropy=entropy, compute={"accumulate": 3})
+
+    assert once[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
+    assert far(whole, parts) < 5e-3
 
 
 @pytest.mark.parametrize("prefix", ["greedy", "sampled"])
