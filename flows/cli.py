@@ -24,6 +24,7 @@ STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "epsilon-star-simulation": "simulation",
     "one-run-figures": "one_run_figures",
     "tofu-table-1": "tofu_table",
+    "harry-potter-55": "harry_potter",
     "seeds": "seeds",
     "theorems": "theorems",
     "papers": "papers",

@@ -304,6 +304,36 @@ def tofu_table(
         print_json({"done": done})
 
 
+def harry_potter(
+    model: Annotated[Path, typer.Option(help="The model's folder, SmolLM2-135M-Instruct.")] = Path(
+        "data/models/smollm2-135m-instruct"
+    ),
+    data: Annotated[
+        Path, typer.Option(help="The folder with hp_qa_en.csv, the 55 published questions.")
+    ] = Path("data/source"),
+    work: Annotated[Path, typer.Option(help="The folder of answers, which may be lost.")] = Path(
+        "data/studies/harry-potter-55"
+    ),
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many steps. [default: all]")
+    ] = None,
+    keep: KeepFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Ask the 55 published questions about Harry Potter 1,024 times each, five questions a step (Fig. 3a).
+
+    Each step writes an outcome of its own, and the next start skips the steps that have one.
+
+    Example: `lethe study harry-potter-55 --keep --steps 1`
+    """
+    from studies.harry_potter import Place, read_design, run
+
+    place = Place(model.absolute(), data.absolute(), work.absolute())
+    done = run(read_design(), place, keep, steps)
+    if as_json:
+        print_json({"done": done})
+
+
 def papers(
     write: Annotated[
         Path | None, typer.Option(help="Write the page here, as docs/papers.md.")

@@ -198,17 +198,11 @@ class Work:
         params = self.design.params(step.forget, n=n)
         self._write_asked(root, step)
         source = Model(path=str(folder))
-        sample.run(step.model, params.sample, source, root, scratch=ANSWERS)
-        reason = {"schema": SCHEMA_VERSION, "reason": NO_LIKELIHOOD}
-        place = root / "likelihood" / step.model / NO_TABLES
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_json(place, reason)
-        score.run(step.model, params.score, root)
-        metrics.run(step.model, params.metrics, root)
+        drawn(step.model, params, source, root)
         # The ends of all models, and of all blocks of one, hold together.
         together = len(self.design.models) * (1 if look else self.design.blocks)
         means = _means(step.model, params, source, root, params.metrics.alpha / together)
-        values = self._measured(step, root, "metrics") | {"n": n, "means": means}
+        values = measured(step.model, root, "metrics") | {"n": n, "means": means}
         return values | {"model": checkpoints.content(folder)}
 
     def _bounded(self, step: Step, folder: Path) -> dict[str, Json]:
@@ -217,19 +211,31 @@ class Work:
         self._write_asked(root, step)
         source = Model(path=str(folder))
         exact.run(step.model, params.exact, params.sample, source, params.score.keyword_match, root)
-        return self._measured(step, root, "exact") | {"model": checkpoints.content(folder)}
+        return measured(step.model, root, "exact") | {"model": checkpoints.content(folder)}
 
-    def _measured(self, step: Step, root: Path, stage: str) -> dict[str, Json]:
-        rows = table.read_rows(table.place(root, stage, step.model))
-        kept = [
-            _plain(row)
-            for row in rows
-            if row.scope == "question" and (row.quantity, row.basis) in KEPT
-        ]
-        numbers = table.Numbers([row for row in rows if row.scope == "model"]).values
-        shown = {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
-        questions = [row["id"] for row in read_split("forget", root / "dataset")]
-        return {"questions": questions, "rows": kept, "numbers": shown}
+
+def drawn(name: str, params: Params, source: Model, root: Path) -> None:
+    """Draw the answers of a model to the questions below ``root``, score and measure them; finished questions are kept."""
+    sample.run(name, params.sample, source, root, scratch=ANSWERS)
+    reason = {"schema": SCHEMA_VERSION, "reason": NO_LIKELIHOOD}
+    place = root / "likelihood" / name / NO_TABLES
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_json(place, reason)
+    score.run(name, params.score, root)
+    metrics.run(name, params.metrics, root)
+
+
+def measured(name: str, root: Path, stage: str) -> dict[str, Json]:
+    """The questions of a stage's results, their rows that are kept, and the numbers of the model."""
+    rows = table.read_rows(table.place(root, stage, name))
+    kept = []
+    for row in rows:
+        if row.scope == "question" and (row.quantity, row.basis) in KEPT:
+            kept.append(_plain(row))
+    numbers = table.Numbers([row for row in rows if row.scope == "model"]).values
+    shown = {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
+    questions = [row["id"] for row in read_split("forget", root / "dataset")]
+    return {"questions": questions, "rows": kept, "numbers": shown}
 
 
 def _folder_name(step: Step) -> str:

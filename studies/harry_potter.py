@@ -1,0 +1,133 @@
+"""`lethe study harry-potter-55`: the published questions about Harry Potter, a block of questions a step (Fig. 3a).
+
+A step writes an outcome of its own, and the next start skips it; a killed step keeps its finished questions.
+"""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lethe import config
+from lethe.config.evaluating import Model
+from lethe.config.fields import Count, Section, Share
+from lethe.config.load import changed_document, read_preset
+from lethe.config.schema import Params
+from lethe.data.rows import load_splits
+from lethe.errors import BadInput
+from lethe.instruction_set import in_use
+from lethe.io.artifacts import write_splits
+from lethe.io.files import Json
+from lethe.models import checkpoints
+from lethe.progress import tell
+from lethe.results.table import Result
+from studies import outcome
+from studies.tofu_table.design import PRESETS, ROOT
+from studies.tofu_table.work import drawn, measured
+
+NAME = "harry-potter-55"
+WHOLE = "share"  # the step that joins all blocks
+
+
+class Design(Section):
+    """The preset: ``questions`` are asked ``answers`` times, ``block`` of them a step; ``settings`` change params.yaml."""
+
+    questions: Count
+    answers: Count
+    block: Count
+    above: Share
+    settings: dict[str, object]
+
+    @property
+    def steps(self) -> list[str]:
+        blocks = -(-self.questions // self.block)
+        return [*(f"block-{number}" for number in range(1, blocks + 1)), WHOLE]
+
+    def params(self, data: Path) -> Params:
+        changes = {**self.settings, "data.source": str(data), "sample.n": self.answers}
+        return config.validate(changed_document(changes.items(), ROOT / config.FILE), NAME)
+
+
+def read_design() -> Design:
+    return config.validate(read_preset(PRESETS, NAME), f"{NAME}.yaml", Design)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The model's folder, the folder of the published CSV, the folder of work; each absolute."""
+
+    model: Path
+    data: Path
+    work: Path
+
+
+def run(design: Design, place: Place, keep: bool, limit: int | None = None) -> list[str]:
+    """Do the steps that have no outcome yet, at most ``limit`` of them, and return their names."""
+    done: list[str] = []
+    for step in design.steps:
+        outcomes = read_outcomes(keep)
+        if step in outcomes or len(done) == limit:
+            continue
+        tell(f"{NAME}: {step}")
+        params = design.params(place.data)
+        study = outcome.Study(
+            f"{NAME}/{step}", f"lethe study {NAME}", [params.sample.seed], {"preset": NAME}, keep
+        )
+        values = whole(design, outcomes) if step == WHOLE else _asked(design, place, step)
+        study.finish(values)
+        done.append(step)
+    return done
+
+
+def read_outcomes(keep: bool) -> dict[str, Mapping[str, Json]]:
+    """The values of the steps that are done, by their names."""
+    folder: Path = (outcome.FOLDER if keep else outcome.ELSEWHERE.absolute()) / NAME
+    return {path.stem: outcome.read(path)["values"] for path in sorted(folder.glob("*.json"))}
+
+
+def _asked(design: Design, place: Place, step: str) -> dict[str, Json]:
+    """Draw, score and measure the answers to one block of questions."""
+    began = time.monotonic()
+    params = design.params(place.data)
+    rows = load_splits(params.data)["forget"]
+    if len(rows) != design.questions:
+        raise BadInput(
+            f"{place.data} holds {len(rows)} questions, and the design {design.questions}."
+        )
+    first = design.steps.index(step) * design.block
+    root = Path(step)
+    place.work.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(place.work):
+        write_splits(
+            {"forget": rows[first : first + design.block]}, "harry_potter", root / "dataset"
+        )
+        drawn("model", params, Model(path=str(place.model)), root)
+        values = measured("model", root, "metrics")
+    return {
+        **values,
+        "model": checkpoints.content(place.model),
+        "seconds": round(time.monotonic() - began),
+        "machine": in_use(),
+    }
+
+
+def whole(design: Design, outcomes: Mapping[str, Mapping[str, Json]]) -> dict[str, Json]:
+    """The share of all questions whose M_bin is above the threshold, and how many leak by greedy decoding and by sampling."""
+    rows = []
+    for step in design.steps[:-1]:
+        rows += [Result(**row) for row in outcomes[step]["rows"]]
+    sampled = [row for row in rows if (row.quantity, row.basis) == ("leak", "sampled")]
+    greedy = [row.estimate for row in rows if (row.quantity, row.basis) == ("leak", "greedy")]
+    bounds = np.array([row.upper for row in sampled], dtype=np.float64)
+    shares = np.array([row.estimate for row in sampled], dtype=np.float64)
+    return {
+        "questions": len(sampled),
+        "answers": design.answers,
+        "share of M_bin above": float(np.mean(bounds > design.above)),
+        "share with a sampled leak": float(np.mean(shares > 0)),
+        "share with a greedy leak": float(np.mean(greedy)),
+        "models": sorted({outcomes[step]["model"] for step in design.steps[:-1]}),
+    }
