@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Typers = Any  # what Typer hands on: its context, whose class is its own, and the arguments of its classes
 # A sentence of a parameter that no command line needs.
 IN_PYTHON = re.compile(r" In Python\b.*?\.(?= |$)")
-OF_A_HOOK = ("call", "given", "as_json")  # parameters of every hook that are no options
+OF_A_HOOK = ("call", "arguments", "as_json")  # parameters of every hook that are no options
 
 
 class Command:

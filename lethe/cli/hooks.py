@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lethe.api import bounding, certificates, evaluating, labelling, logs, probabilities, runs
     from lethe.api.result import View
+    from lethe.io.artifacts import Row
     from lethe.io.logs._log import Log
     from lethe.io.tries import Try
     from lethe.labels.labels import Labels
@@ -38,7 +39,8 @@ BESIDE_THE_GATE = ("together", "pass_at", "calibration")  # of `lethe bounds`, w
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
 END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input
 
-Given = dict[str, Json]  # what was typed, by the parameters of the public function, which checks it
+Values = dict[str, Json]
+Arguments = Values  # what was typed, by the parameters of the public function, which checks it
 ReadKey = Callable[[], str]
 
 
@@ -64,16 +66,18 @@ def fresh(name: str, path: Path, endings: tuple[str, ...], *inputs: Path) -> Pat
     """Return the path of a file to write: it has one of the endings, and it is none of the inputs."""
     if path.suffix.lower() not in endings or path.is_dir():
         raise BadValue(name, str(path), f"a file that ends in {' or '.join(endings)}")
-    for one in inputs:
-        if path.exists() and one.exists() and path.samefile(one):
-            raise BadValue(name, str(path), f"another file than {one}")
+    for read in inputs:
+        if path.exists() and read.exists() and path.samefile(read):
+            raise BadValue(name, str(path), f"another file than {read}")
     return path
 
 
 def write_rows(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as CSV or Parquet, by the ending of the path."""
     from lethe.io.tables import write_csv, write_parquet
 
-    (write_csv if path.suffix.lower() == ".csv" else write_parquet)(path, table)
+    write = write_csv if path.suffix.lower() == ".csv" else write_parquet
+    write(path, table)
 
 
 def gate_of(
@@ -83,27 +87,42 @@ def gate_of(
     name: str | None = None,
     why: str = "",
     about: str = "this model and data",
-) -> Given:
+) -> Values:
     """Whether a bound at the level of the try certifies that every question leaks at most ``tau``; closed, for the reason
     ``why``, without a bound.
     """
-    facts: Given = {"tau": tau, "closed": True, "bound": None, "alpha": attempt.level}
-    facts |= {"prompt_id": None, "tries": attempt.as_json()}
     if bound is None:
-        return facts | {"reason": f"The gate is closed: {why.rstrip('.')}."}
-    closed, named = bound.value > tau, f" ({name})" if name else ""
-    reason = (
-        f"The gate is {'closed: it is not shown' if closed else 'open: it is shown'} that every question leaks at most "
-        f"{tau:g}; the bound is {bound.significant()}{named}, {bound.guarantee('the questions')} ({bound.method}). "
-        f"{attempt.sentence(about)}"
-    )
-    return facts | {"closed": closed, "bound": bound.value, "prompt_id": name, "reason": reason}
+        return {
+            "tau": tau,
+            "closed": True,
+            "bound": None,
+            "alpha": attempt.level,
+            "prompt_id": None,
+            "tries": attempt.as_json(),
+            "reason": f"The gate is closed: {why.rstrip('.')}.",
+        }
+    closed = bound.value > tau
+    state = "closed: it is not shown" if closed else "open: it is shown"
+    named = f" ({name})" if name else ""
+    guarantee = f"{bound.guarantee('the questions')} ({bound.method})"
+    return {
+        "tau": tau,
+        "closed": closed,
+        "bound": bound.value,
+        "alpha": attempt.level,
+        "prompt_id": name,
+        "tries": attempt.as_json(),
+        "reason": (
+            f"The gate is {state} that every question leaks at most {tau:g}; "
+            f"the bound is {bound.significant()}{named}, {guarantee}. {attempt.sentence(about)}"
+        ),
+    }
 
 
 def gated(
     result: Shown,
-    gate: Given | None,
-    written: Given | None = None,
+    gate: Values | None,
+    written: Values | None = None,
 ) -> Answer:
     """An answer with what was ``written`` elsewhere, and the gate if one was asked."""
     written = written or {}
@@ -128,7 +147,7 @@ def check_gate(fail_above: float | None) -> None:
 
 def bounds(
     call: Callable[..., bounding.Bounds],
-    given: Given,
+    arguments: Arguments,
     to: Literal["inspect", "mlflow"] | None = None,
     out: Path | None = None,
     fail_above: float | None = None,
@@ -140,60 +159,66 @@ def bounds(
     to : inspect: write each prompt's bound as a record for its precomputed_scores to --out; mlflow: log a run in MLflow.
     out : The .json file of --to inspect. [default: SCORES.bounds.json]
     """
-    source = given["scores"]
+    source = arguments["scores"]
     check_gate(fail_above)
     check(to == "inspect" or out is None, "out", str(out), "left out unless --to is inspect")
-    result = call(**given)
-    check(
-        to is None or result.metric != "anytime_upper",
-        "to",
-        to,
-        "left out for a run that stopped early",
-    )
-    because = " ".join(result.refused)
-    if result.refused and to == "inspect":
-        raise BadInput(f"{source}: no bound to write. {because}")
-    written: Given = {}
+    result = call(**arguments)
+    fixed = result.metric != "anytime_upper"
+    check(to is None or fixed, "to", to, "left out for a run that stopped early")
+    written: Values = {}
     if to == "inspect":
-        from lethe.io.files import write_json
-        from lethe.measure.scores import bound_records
-
-        place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
-        write_json(place, bound_records(result.questions, result.metric, result.stated))
-        written = {"inspect": str(place)}
+        written["inspect"] = _write_records(result, source, out)
     elif to == "mlflow":
-        from lethe.tracking import FromFile, log_file
-
-        counts = {"questions": len(result.prompts), "answers": sum(one.n for one in result.prompts)}
-        counts["missing"] = sum(one.missing for one in result.prompts)
-        params = {
-            "alpha": result.settings.alpha,
-            **({"refused": because} if result.refused else {}),
-            **result.stated.as_json(),
-            **parameters_of(result.log.log if result.log else None),
-        }
-        logged = log_file(
-            FromFile(source.name, counts, result.model.bounds, params, result.to_frame())
-        )
-        written = {"mlflow": logged}
+        written["mlflow"] = _log_bounds(result, source)
     if fail_above is None:
         return gated(result, None, written)
-    return gated(result, _gate_of_scores(call, given, result, fail_above), written)
+    return gated(result, _gate_of_scores(call, arguments, result, fail_above), written)
+
+
+def _write_records(result: bounding.Bounds, source: Path, out: Path | None) -> str:
+    """Write each prompt's bound as a record for Inspect; return the file."""
+    from lethe.io.files import write_json
+    from lethe.measure.scores import bound_records
+
+    if result.refused:
+        raise BadInput(f"{source}: no bound to write. {' '.join(result.refused)}")
+    place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
+    write_json(place, bound_records(result.questions, result.metric, result.stated))
+    return str(place)
+
+
+def _log_bounds(result: bounding.Bounds, source: Path) -> str:
+    """Log a run in MLflow; return the sentence that says where."""
+    from lethe.tracking import FromFile, log_file
+
+    counts = {
+        "questions": len(result.prompts),
+        "answers": sum(prompt.n for prompt in result.prompts),
+        "missing": sum(prompt.missing for prompt in result.prompts),
+    }
+    params: dict[str, object] = {"alpha": result.settings.alpha}
+    if result.refused:
+        params["refused"] = " ".join(result.refused)
+    params |= result.stated.as_json()
+    if result.log:
+        params |= parameters_of(result.log.log)
+    bounds = result.model.bounds
+    return log_file(FromFile(source.name, counts, bounds, params, result.to_frame()))
 
 
 def _gate_of_scores(
-    call: Callable[..., bounding.Bounds], given: Given, result: bounding.Bounds, tau: float
-) -> Given:
+    call: Callable[..., bounding.Bounds], arguments: Arguments, result: bounding.Bounds, tau: float
+) -> Values:
     """The gate on scores, or on a person's labels of the answers; verdicts with a calibration open none."""
     from lethe.io import tries
 
     log = result.log.log if result.log else None
     named = [log.tool, log.task, log.model] if log else []
     prompts = sorted(prompt.prompt_id for prompt in result.prompts)
-    tested = ["bounds", named, given.get("score"), prompts, bool(given.get("labels"))]
+    tested = ["bounds", named, arguments.get("score"), prompts, bool(arguments.get("labels"))]
     draws: list[object] = [prompt.scores.tolist() for prompt in result.prompts]
-    if given.get("labels"):
-        draws.append(given["labels"].read_text(encoding="utf-8"))
+    if arguments.get("labels"):
+        draws.append(arguments["labels"].read_text(encoding="utf-8"))
     attempt = tries.begin(tested, draws, result.settings.alpha)
     about = "this model and data"
     if log is None or log.model is None:
@@ -202,35 +227,36 @@ def _gate_of_scores(
         )
     if result.refused:
         return gate_of(tau, attempt, None, why=" ".join(result.refused))
-    if result.unpointed and not given.get("labels"):
+    if result.unpointed and not arguments.get("labels"):
         return gate_of(tau, attempt, None, why=" ".join(result.unpointed))
 
     judge = result.settings.calibration
     if judge and result.worst_by_judge() is None:
-        why = MISFIT.format(given["calibration"], judge.judge or "the judge")
+        why = MISFIT.format(arguments["calibration"], judge.judge or "the judge")
         return gate_of(tau, attempt, None, why=why)
-    if judge and not given.get("labels"):
+    if judge and not arguments.get("labels"):
         return gate_of(tau, attempt, None, why=JUDGED)
 
-    plain = {name: value for name, value in given.items() if name not in BESIDE_THE_GATE}
+    plain = {name: arguments[name] for name in arguments if name not in BESIDE_THE_GATE}
     at_level = call(**{**plain, "alpha": attempt.level})
-    if not given.get("labels"):
+    if not arguments.get("labels"):
         worst = at_level.worst()
         return gate_of(tau, attempt, worst.bound, worst.prompt_id, about=about)
     by_labels = at_level.worst_by_labels()
     if by_labels is None:
-        ends = [own.upper("leak", "labelled") for own in result.questions.values()]
+        questions = result.questions.values()
+        ends = [numbers.upper("leak", "labelled") for numbers in questions]
         return gate_of(tau, attempt, None, why=without_bound(ends.count(None)))
     return gate_of(tau, attempt, by_labels.bound, by_labels.prompt_id, about=about)
 
 
-def parameters_of(log: Log | None) -> dict[str, object]:
-    return {"tool": log.tool, "task": log.task, "model": log.model, **log.sampling} if log else {}
+def parameters_of(log: Log) -> dict[str, object]:
+    return {"tool": log.tool, "task": log.task, "model": log.model, **log.sampling}
 
 
 def compare(
     call: Callable[..., runs.Comparison],
-    given: Given,
+    arguments: Arguments,
     fail_on: Literal["worse"] | None = None,
     require: Literal["not-worse"] | None = None,
     fail_above: float | None = None,
@@ -248,19 +274,20 @@ def compare(
     """
     if page is not None:
         fresh("page", page, (".html", ".htm"))
-    if require and "by" not in given:
+    if require and "by" not in arguments:
         raise BadValue(
             "require", require, "given with --by D, the largest difference that is allowed"
         )
     check_gate(fail_above)
     gates = {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
     asked = {name: value for name, value in gates.items() if value is not None}
-    sides = [given.pop("a"), given.pop("b"), *given.pop("more", ())]
-    if asked and len(sides) > 2:
-        raise BadValue(
-            next(iter(asked)), next(iter(asked.values())), "left out for more than two sides"
-        )
-    comparison = call(*sides, **given, **({"worst": True} if fail_above is not None else {}))
+    sides = [arguments.pop("a"), arguments.pop("b"), *arguments.pop("more", ())]
+    if len(sides) > 2:
+        for name, value in asked.items():
+            raise BadValue(name, value, "left out for more than two sides")
+    if fail_above is not None:
+        arguments["worst"] = True
+    comparison = call(*sides, **arguments)
     if page is not None:
         from lethe.io.files import write_text
         from lethe.report.pages import comparison_page
@@ -268,42 +295,63 @@ def compare(
         write_text(page, comparison_page(comparison))
     if comparison.record["refused"] or (asked and comparison.record["unpointed"]):
         return _refused_comparison(comparison, fail_above, bool(asked), page)
-    error, named = None, " ".join(f"{name} {value}" for name, value in asked.items())
-    if named and not comparison.per_question:
-        reasons = "; ".join(
-            dict.fromkeys(one["reason"] for one in comparison.record["not_compared"])
-        )
-        error = BadInput(f"{named}: no question could be compared ({reasons}).")
-    json: Given = {"page": str(page)} if page else {}
-    notes = [f"The page is {page}."] if page else []
-    if not asked or error:
-        return Answer(comparison, json, notes, error=error)
-    attempt, at_level = _tried(call, sides, given, comparison, worst=fail_above is not None)
+    json: Values = {}
+    notes = []
+    if page is not None:
+        json["page"] = str(page)
+        notes.append(f"The page is {page}.")
+    if not asked:
+        return Answer(comparison, json, notes)
+    if not comparison.per_question:
+        gates_asked = " ".join(f"{name} {value}" for name, value in asked.items())
+        reasons = dict.fromkeys(entry["reason"] for entry in comparison.record["not_compared"])
+        problem = f"no question could be compared ({'; '.join(reasons)})"
+        return Answer(comparison, json, notes, error=BadInput(f"{gates_asked}: {problem}."))
+    attempt, at_level = _tried(call, sides, arguments, comparison)
     json["tries"] = attempt.as_json()
     notes.append(attempt.sentence(SIDES))
+    closed = _gates_of_sides(comparison, at_level, attempt, asked, json, notes)
+    return Answer(comparison, json, notes, int(closed))
+
+
+def _gates_of_sides(
+    comparison: runs.Comparison,
+    at_level: runs.Comparison,
+    attempt: Try,
+    asked: Mapping[str, Json],
+    json: Values,
+    notes: list[str],
+) -> bool:
+    """Whether a gate that was asked for is closed; adds to ``json`` and ``notes`` what each says."""
     closed = []
-    if fail_on:
+    if "--fail-on" in asked:
         closed.append(at_level.worse)
         notes.append(_whether_worse(at_level, attempt))
-    if require and (claim := at_level.of_all("not_worse")):
-        problem = _not_proved(claim.facts, comparison.record["not_compared"])
-        closed.append(bool(problem))
-        notes += [problem] if problem else []
-    if fail_above is not None and (row := at_level.of_all("score_worst")):
-        json["gate"] = gate_of(fail_above, attempt, row.upper_bound, about=SIDES)
-        closed.append(json["gate"]["closed"])
-        notes.append(f"B: {json['gate']['reason']}")
-    return Answer(comparison, json, notes, int(any(closed)))
+    if "--require" in asked:
+        problem = _not_proved(at_level, comparison.record["not_compared"])
+        if problem:
+            closed.append(True)
+            notes.append(problem)
+    worst = at_level.of_all("score_worst")
+    if "--fail-above" in asked and worst:
+        gate = gate_of(asked["--fail-above"], attempt, worst.upper_bound, about=SIDES)
+        json["gate"] = gate
+        closed.append(gate["closed"])
+        notes.append(f"B: {gate['reason']}")
+    return any(closed)
 
 
-def _not_proved(claim: Mapping[str, Json], not_compared: Sequence[Mapping[str, Json]]) -> str:
+def _not_proved(comparison: runs.Comparison, not_compared: Sequence[Mapping[str, Json]]) -> str:
     """Why the gate --require not-worse is closed; empty where it is open."""
+    row = comparison.of_all("not_worse")
+    if row is None:
+        return ""
     absent = [entry for entry in not_compared if entry["id"] is not None]
     if absent:
         some = plural(len(absent), "question")
         return f"--require not-worse: nothing is proved of {some} that could not be compared."
-    if not claim["holds"]:
-        by = f"worse by at most {claim['by']:g}"
+    if not row.facts["holds"]:
+        by = f"worse by at most {row.facts['by']:g}"
         return f"The gate is closed: at the level of this try B is not proved {by}."
     return ""
 
@@ -311,29 +359,35 @@ def _not_proved(claim: Mapping[str, Json], not_compared: Sequence[Mapping[str, J
 def _tried(
     call: Callable[..., runs.Comparison],
     sides: Sequence[Json],
-    given: Given,
+    arguments: Arguments,
     comparison: runs.Comparison,
-    worst: bool,
 ) -> tuple[Try, runs.Comparison]:
     """The try of the gates on these draws, and the comparison at its level."""
     from lethe.io import tries
 
-    record, rows = comparison.record, comparison.rows()
-    questions = sorted(str(row.item) for row in rows if row.scope == "question")
-    draws = [[row.item, row.quantity, row.estimate, row.facts.get("p_value")] for row in rows]
-    if row := comparison.of_all("score_worst"):
-        draws.append([row.upper])
-    attempt = tries.begin(["compare", record["metric"], questions], draws, record["alpha"])
-    return attempt, call(*sides, **{**given, "alpha": attempt.level, "worst": worst})
+    questions: list[str] = []
+    draws: list[list[object]] = []
+    for row in comparison.rows():
+        draws.append([row.item, row.quantity, row.estimate, row.facts.get("p_value")])
+        if row.scope == "question":
+            questions.append(str(row.item))
+    worst = comparison.of_all("score_worst")
+    if worst:
+        draws.append([worst.upper])
+    record = comparison.record
+    tested = ["compare", record["metric"], sorted(questions)]
+    attempt = tries.begin(tested, draws, record["alpha"])
+    return attempt, call(*sides, **{**arguments, "alpha": attempt.level})
 
 
 def _whether_worse(comparison: runs.Comparison, attempt: Try) -> str:
-    worse, where = [str(row.item) for row in comparison.with_outcome("worse")], "on average"
-    if worse:
-        more = ", …" if len(worse) > 1 else ""
-        where = f"on {plural(len(worse), 'question')} ({worse[0]}{more})"
     state = "open: B is not shown to be worse at the level of this try"
     if comparison.worse:
+        worse = [str(row.item) for row in comparison.with_outcome("worse")]
+        where = "on average"
+        if worse:
+            more = ", …" if len(worse) > 1 else ""
+            where = f"on {plural(len(worse), 'question')} ({worse[0]}{more})"
         state = f"closed: B is worse {where}"
     wrong = f"it closes without a true difference with probability at most {attempt.level:g}"
     return f"The gate is {state}; {wrong}."
@@ -347,13 +401,16 @@ def _refused_comparison(
 ) -> Answer:
     """The answer where nothing may be claimed of a side: every gate that was asked for is closed."""
     record = comparison.record
-    because, alpha = " ".join([*record["refused"], *record["unpointed"]]), record["alpha"]
-    json: Given = {"page": str(page)} if page else {}
-    notes = [f"The page is {page}."] if page else []
+    because = " ".join([*record["refused"], *record["unpointed"]])
+    json: Values = {}
+    notes = []
+    if page is not None:
+        json["page"] = str(page)
+        notes.append(f"The page is {page}.")
     if fail_above is not None:
         from lethe.io.tries import Try
 
-        json["gate"] = gate_of(fail_above, Try(1, alpha), None, why=because)
+        json["gate"] = gate_of(fail_above, Try(1, record["alpha"]), None, why=because)
     if asked:
         notes.append(f"The gate is closed: {because}")
     return Answer(comparison, json, notes, int(asked))
@@ -361,7 +418,7 @@ def _refused_comparison(
 
 def certify(
     call: Callable[..., certificates.Certificate],
-    given: Given,
+    arguments: Arguments,
     out: Path = Path("certificate.json"),
 ) -> Answer:
     """Write the certificate.
@@ -372,14 +429,14 @@ def certify(
     """
     if fresh("out", out, (".json",)).exists():
         raise BadValue("out", str(out), "a new file", "`lethe verify` adds to a certificate.")
-    certificate = call(**given)
+    certificate = call(**arguments)
     certificate.write(out)
     note = f"The certificate is {out}; lethe verify {out} --draws 200 adds to it."
     return Answer(certificate, {"file": str(out)}, [note])
 
 
 def verify(
-    call: Callable[..., certificates.Certificate], given: Given, out: Path | None = None
+    call: Callable[..., certificates.Certificate], arguments: Arguments, out: Path | None = None
 ) -> Answer:
     """Write the grown certificate.
 
@@ -387,20 +444,20 @@ def verify(
     ----------
     out : Write here instead of to FILE.
     """
-    file = given["file"]
+    file = arguments["file"]
     if (
         out is not None
         and fresh("out", out, (".json",)).exists()
         and not (file.exists() and out.samefile(file))
     ):
         raise BadValue("out", str(out), "a new file", "Join two certificates with --add.")
-    certificate = call(**given)
+    certificate = call(**arguments)
     notes = [f"The hashes agree: {', '.join(certificate.hashes)}."]
     if not all(certificate.repeated.values()):
         return Answer(certificate, {"file": None}, [*notes, "No certificate is written."], 1)
     certificate.write(out or file)
     notes.append(f"The certificate is {out or file}.")
-    if given.get("add"):
+    if arguments.get("add"):
         notes.append(
             "Only the join of all copies has the level: a copy left out is a draw left out."
         )
@@ -408,38 +465,49 @@ def verify(
 
 
 def evaluate(
-    call: Callable[..., evaluating.Evaluation], given: Given, fail_above: float | None = None
+    call: Callable[..., evaluating.Evaluation],
+    arguments: Arguments,
+    fail_above: float | None = None,
 ) -> Answer:
     """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them."""
     check_gate(fail_above)
     from lethe.models import hub
     from lethe.steps.evaluate import Interrupted, evaluated_model
 
-    model: Path = given["model"]
-    place = f"{model} at {given['endpoint']}" if "endpoint" in given else str(model.resolve())
-    if "endpoint" in given:
+    model: Path = arguments["model"]
+    place = str(model.resolve())
+    family = model.resolve().parent.name
+    if "endpoint" in arguments:
+        place = f"{model} at {arguments['endpoint']}"
+        family = "other"
         model = Path(str(model).replace("/", "-"))
-    elif not model.exists() and (named := hub.hub_name(model)):
-        model = named.folder  # to which the public function fetches it, once all else is checked
-        place = str(model.resolve())
-    name = given["name"] if "name" in given else model.resolve().name.replace("@", "-")
+    elif not model.exists():
+        named = hub.hub_name(model)
+        if named is not None:  # the public function fetches it, once all else is checked
+            model = named.folder
+            place = str(model.resolve())
+            family = model.resolve().parent.name
+    name = arguments.get("name")
+    if name is None:
+        name = model.resolve().name.replace("@", "-")
+        folder = Path("data/eval", name)
+        other = evaluated_model(folder)
+        if other not in (None, place):
+            remedy = f"Give this one a name of its own: --name, for example {family}-{name}."
+            raise BadInput(f"{folder} holds the evaluation of {other}. {remedy}")
     folder = Path("data/eval", name)
-    if "name" not in given and (other := evaluated_model(folder)) not in (None, place):
-        example = f"{'other' if 'endpoint' in given else model.resolve().parent.name}-{name}"
-        remedy = f"Give this one a name of its own: --name, for example {example}."
-        raise BadInput(f"{folder} holds the evaluation of {other}. {remedy}")
     try:
-        evaluation = call(**{**given, "name": name}, folder=folder)
+        evaluation = call(**{**arguments, "name": name}, folder=folder)
     except KeyboardInterrupt:
         raise Interrupted(folder / "answers") from None
     if fail_above is None:
         return Answer(evaluation)
-    return gated(evaluation, _gate_of_answers(evaluation, given, folder, fail_above))
+    return gated(evaluation, _gate_of_answers(evaluation, arguments, folder, fail_above))
 
 
 def _gate_of_answers(
-    evaluation: evaluating.Evaluation, given: Given, folder: Path, tau: float
-) -> Given:
+    evaluation: evaluating.Evaluation, arguments: Arguments, folder: Path, tau: float
+) -> Values:
     """The gate on sampled answers, or on a person's labels of them; a calibration of the scorer opens none."""
     from lethe.results import table
     from lethe.results.ends import Ends
@@ -447,12 +515,12 @@ def _gate_of_answers(
     attempt, values = evaluation.attempt, evaluation.numbers.values
     if evaluation.refused:
         return gate_of(tau, attempt, None, why=" ".join(evaluation.refused))
-    if given.get("calibration") and not given.get("labels"):
+    if arguments.get("calibration") and not arguments.get("labels"):
         why = JUDGED
         if values.get("judge_fits") is False:
-            why = MISFIT.format(given["calibration"], given.get("scorer", "keyword_leak"))
+            why = MISFIT.format(arguments["calibration"], arguments.get("scorer", "keyword_leak"))
         return gate_of(tau, attempt, None, why=why)
-    basis = "labelled" if given.get("labels") else "sampled"
+    basis = "labelled" if arguments.get("labels") else "sampled"
     worst = evaluation.numbers.upper("leak_worst", basis)
     if worst is None:
         raise BadInput(
@@ -464,9 +532,13 @@ def _gate_of_answers(
     if unjudged:
         return gate_of(tau, attempt, None, why=without_bound(unjudged))
 
-    every = table.read(folder, [evaluation.models[0]]).rows(evaluation.models[0])
-    rows = [row for row in every if row.basis == basis and row.upper is not None]
-    items = [str(row.item) for row in rows if row.scope == "question" and row.quantity == "leak"]
+    (model,) = evaluation.models
+    rows, items = [], []
+    for row in table.read(folder, [model]).rows(model):
+        if row.basis == basis and row.upper is not None:
+            rows.append(row)
+            if row.scope == "question" and row.quantity == "leak":
+                items.append(str(row.item))
     uppers = Ends.of_rows(rows, items).upper(attempt.level)
     largest = int(uppers.argmax())
     bound = replace(worst, value=float(uppers[largest]), alpha=attempt.level)
@@ -475,7 +547,7 @@ def _gate_of_answers(
 
 def sample(
     call: Callable[..., evaluating.Samples],
-    given: Given,
+    arguments: Arguments,
     data: Path | None = None,
     out: Path | None = None,
     scorer: str | None = None,
@@ -497,45 +569,55 @@ def sample(
         if data is None:
             raise BadValue("scorer", scorer, "given with --data, whose rows say what a leak is")
         check_scorer(scorer, above)
-    if (data is None) == ("prompts" not in given):
+    if (data is None) == ("prompts" not in arguments):
         raise BadInput(
             "lethe sample: give PROMPTS, or the questions of a file with --data, and not both."
         )
+    inputs = [] if data is None else [data]
     if out is not None:
-        fresh("out", out, (".parquet", ".csv"), *([data] if data else []))
+        fresh("out", out, (".parquet", ".csv"), *inputs)
+    rows: dict[str, Row] = {}
     if data is not None:
         rows = {row["id"]: row for row in read_rows(data)}
-        given["prompts"] = {name: row["question"] for name, row in rows.items()}
-    samples = call(**given)
-    table, json, notes = samples.to_frame(), {}, []
+        arguments["prompts"] = {name: row["question"] for name, row in rows.items()}
+    samples = call(**arguments)
+    table = samples.to_frame()
+    json: Values = {}
+    notes = []
     if scorer is not None:
-        each = [leaks(scorer, above, own.texts, rows[own.prompt_id]) for own in samples.answers]
-        table[scorer] = [score for scores, _ in each for score in scores]
+        scores, judged = [], []
+        for answers in samples.answers:
+            of_prompt = leaks(scorer, above, answers.texts, rows[answers.prompt_id])
+            scores += list(of_prompt[0])
+            judged += list(of_prompt[1])
+        table[scorer] = scores
         drawn = table["sample"] >= 0
-        table["leak"] = [one for _, judged in each for one in judged]
-        json = {"leaks": table[drawn].groupby("prompt_id", sort=False)["leak"].sum().to_dict()}
-        notes = [
-            f"{name}: {count:,.0f} sampled answers leak ({leak_of(scorer, above)})."
-            for name, count in json["leaks"].items()
-        ]
-    if out is None:
-        return Answer(samples, json, notes)
-    write_rows(out, table)
-    return Answer(samples, {"file": str(out), **json}, [*notes, f"The answers are in {out}."])
+        table["leak"] = judged
+        json["leaks"] = table[drawn].groupby("prompt_id", sort=False)["leak"].sum().to_dict()
+        for name, count in json["leaks"].items():
+            leak = leak_of(scorer, above)
+            notes.append(f"{name}: {count:,.0f} sampled answers leak ({leak}).")
+    if out is not None:
+        write_rows(out, table)
+        json = {"file": str(out), **json}
+        notes.append(f"The answers are in {out}.")
+    return Answer(samples, json, notes)
 
 
 def exact(
-    call: Callable[..., probabilities.ExactBounds], given: Given, fail_above: float | None = None
+    call: Callable[..., probabilities.ExactBounds],
+    arguments: Arguments,
+    fail_above: float | None = None,
 ) -> Answer:
     """Keep finished questions, so that an interrupted call resumes, and gate on them."""
     check_gate(fail_above)
-    result = call(**given, scratch=SCRATCH)
+    result = call(**arguments, scratch=SCRATCH)
     if fail_above is None:
         return Answer(result)
-    return gated(result, _gate_of_trees(result, given, fail_above))
+    return gated(result, _gate_of_trees(result, arguments, fail_above))
 
 
-def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) -> Given:
+def _gate_of_trees(result: probabilities.ExactBounds, arguments: Arguments, tau: float) -> Values:
     from lethe.io import tries
     from lethe.models.checkpoints import content
     from lethe.results.ends import Ends
@@ -543,7 +625,7 @@ def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) 
 
     certificates = result.certificates
     trees, rows = certificates.trees, result.rows()
-    model = given["model"]
+    model = arguments["model"]
     named = content(model) if model.is_dir() else str(model)
     questions = sorted([*(tree.id for tree in trees), *certificates.skipped])
     evidence = [row.facts for row in rows if row.scope == "question"]
@@ -564,7 +646,7 @@ def _gate_of_trees(result: probabilities.ExactBounds, given: Given, tau: float) 
 
 
 def extract(
-    call: Callable[..., probabilities.Extracted], given: Given, page: Path | None = None
+    call: Callable[..., probabilities.Extracted], arguments: Arguments, page: Path | None = None
 ) -> Answer:
     """Keep finished windows, so that an interrupted call resumes, and write a page.
 
@@ -573,8 +655,8 @@ def extract(
     page : Also write the text as a strip of colour, with its passages, to this .html file; a .png beside it has the strip.
     """
     if page is not None:
-        fresh("page", page, (".html", ".htm"), given["text"])
-    extracted = call(**given, scratch=SCRATCH)
+        fresh("page", page, (".html", ".htm"), arguments["text"])
+    extracted = call(**arguments, scratch=SCRATCH)
     if page is None:
         return Answer(extracted)
     from lethe.report.pages import write_extraction
@@ -589,18 +671,20 @@ def extract(
 
 
 def label(
-    call: Callable[..., labelling.LabelledBounds], given: Given, as_json: bool = False
+    call: Callable[..., labelling.LabelledBounds], arguments: Arguments, as_json: bool = False
 ) -> Answer:
     """Ask a person at the terminal, unless JSON is wanted."""
-    labels = given.get("labels")
+    labels = arguments.get("labels")
     if as_json and labels is not None and not labels.is_file():
         raise BadFile(
             labels, "is no file", "Label first (without --json), or name the file of labels."
         )
-    return Answer(call(**given) if as_json else call(**given, ask=label_at_terminal))
+    return Answer(call(**arguments) if as_json else call(**arguments, ask=label_at_terminal))
 
 
-def read_log(call: Callable[..., logs.Log], given: Given, table: Path | None = None) -> Answer:
+def read_log(
+    call: Callable[..., logs.Log], arguments: Arguments, table: Path | None = None
+) -> Answer:
     """Write the answers of a log.
 
     Parameters
@@ -610,16 +694,16 @@ def read_log(call: Callable[..., logs.Log], given: Given, table: Path | None = N
         control character becomes an escape.
     """
     if table is None:
-        return Answer(call(**given))
-    fresh("table", table, (".csv",), given["file"])
-    result = call(**given)
+        return Answer(call(**arguments))
+    fresh("table", table, (".csv",), arguments["file"])
+    result = call(**arguments)
     write_rows(table, result.answers)
     return Answer(result, notes=[f"The answers are in {table}."])
 
 
 def score_log(
     call: Callable[..., logs.ScoredLog],
-    given: Given,
+    arguments: Arguments,
     table: Path | None = None,
     to: Literal["table", "inspect", "mlflow"] = "table",
 ) -> Answer:
@@ -631,9 +715,9 @@ def score_log(
     to : table; inspect: records for its precomputed_scores; mlflow: the table, and a run in MLflow with the means.
     """
     endings = (".json",) if to == "inspect" else (".parquet", ".csv")
-    out = table or Path(f"{given['log'].name}.scores{endings[0]}")
-    fresh("table", out, endings, given["log"], given["data"])
-    result = call(**given)
+    out = table or Path(f"{arguments['log'].name}.scores{endings[0]}")
+    fresh("table", out, endings, arguments["log"], arguments["data"])
+    result = call(**arguments)
     if to == "inspect":
         from lethe.io.files import write_json
         from lethe.measure.scores import score_records
@@ -646,23 +730,28 @@ def score_log(
         from lethe.tracking import FromFile, log_file
 
         numbers: dict[str, float] = {}
-        for name, *counts in result.rows():
-            keys = zip(("scored", "missing", "mean"), counts, strict=True)
-            numbers |= {f"{name}_{key}": value for key, value in keys if value is not None}
-        run = log_file(
-            FromFile(result.log.path.name, numbers, {}, parameters_of(result.log), result.table)
-        )
-    place = (
-        f"The records are in {out}: inspect score {given['log']} --scorer precomputed_scores -S scores={out}"
-        if to == "inspect"
-        else f"The scores are in {out}: lethe bounds {out} --score {result.scorers[0]} --missing worst"
-    )
-    return Answer(result, {"table": str(out), "mlflow": run}, [place, *([run] if run else [])])
+        for name, scored, missing, mean in result.rows():
+            numbers[f"{name}_scored"] = scored
+            numbers[f"{name}_missing"] = missing
+            if mean is not None:
+                numbers[f"{name}_mean"] = mean
+        log = result.log
+        run = log_file(FromFile(log.path.name, numbers, {}, parameters_of(log), result.table))
+    if to == "inspect":
+        scores = f"--scorer precomputed_scores -S scores={out}"
+        notes = [f"The records are in {out}: inspect score {arguments['log']} {scores}"]
+    else:
+        bounds = f"lethe bounds {out} --score {result.scorers[0]} --missing worst"
+        notes = [f"The scores are in {out}: {bounds}"]
+    if run is not None:
+        notes.append(run)
+    return Answer(result, {"table": str(out), "mlflow": run}, notes)
 
 
 def label_at_terminal(queue: Queue, labels: Labels) -> None:
     place = visible(str(labels.path))
-    if unused := queue.unused(labels):
+    unused = queue.unused(labels)
+    if unused:
         others = "that this run and target do not ask for, kept and not used"
         typer.echo(f"{place} has {plural(unused, 'label')} {others}.")
     if queue.ahead(labels) is not None:
@@ -678,18 +767,20 @@ def ask(
 ) -> None:
     """Show one answer after the other and keep the label of each key, until nothing is left or a key ends it."""
     questions = queue.draws.questions
-    while (ahead := queue.ahead(labels)) is not None:
-        place = (
-            f"a random draw of the rest, which bounds the average ({plural(queue.rest, 'draw')})"
-        )
+    while True:
+        ahead = queue.ahead(labels)
+        if ahead is None:
+            return
+        draws = plural(queue.rest, "draw")
+        place = f"a random draw of the rest, which bounds the average ({draws})"
         if ahead.asked.part == "mass":
-            place = (
-                f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
-            )
+            covered = f"{100 * ahead.covered:.1f}% of the mass"
+            place = f"{covered} is labelled, until {100 * queue.target:g}%"
+        answer = ahead.answer
         show(
             f"\n--- {place}\n"
-            f"Question: {visible(questions.get(ahead.answer.prompt_id, ahead.answer.prompt_id))}\n"
-            f"Answer ({ahead.count} of {plural(ahead.draws, 'draw')}): {visible(ahead.answer.text) or '(empty)'}\n"
+            f"Question: {visible(questions.get(answer.prompt_id, answer.prompt_id))}\n"
+            f"Answer ({ahead.count} of {plural(ahead.draws, 'draw')}): {visible(answer.text) or '(empty)'}\n"
             "y a leak, n no leak, u undo, q stop"
         )
         while True:
