@@ -82,8 +82,9 @@ class Model(fields.Section):
                 raise ValueError(
                     f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}"
                 )
-            own = {key: value[key] for key in value if key in Endpoint.model_fields}
-            return {key: value[key] for key in value if key not in own} | {"served": own}
+            served = {key: value[key] for key in value if key in Endpoint.model_fields}
+            others = {key: value[key] for key in value if key not in served}
+            return {**others, "served": served}
         return value
 
 
@@ -194,14 +195,16 @@ class Score(fields.Section):
             return entries
         checked: list[str | dict[str, ScorerParams]] = []
         for entry in entries:
-            alone = not (isinstance(entry, dict) and len(entry) == 1)
-            name, values = (entry, None) if alone else next(iter(entry.items()))
+            name, values = entry, None
+            if isinstance(entry, dict) and len(entry) == 1:
+                ((name, values),) = entry.items()
             if not isinstance(name, str) or not (name in SCORERS or name in JUDGES):
                 raise ValueError(f"one of {', '.join([*SCORERS, *JUDGES])}")
             params = scorer_params(name, values)
             checked.append(name if values is None else {name: params})
         names = [_scorer_name(entry) for entry in checked]
-        if doubled := sorted({name for name in names if names.count(name) > 1}):
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
             raise ValueError(f"a list with each scorer once ({', '.join(doubled)} is listed twice)")
         return checked
 
@@ -214,11 +217,10 @@ class Score(fields.Section):
         """Map every scorer's name to its parameters, in the order of ``names``."""
         params_of = {}
         for entry in self.scorers:
-            name, params = (
-                (entry, scorer_params(entry))
-                if isinstance(entry, str)
-                else next(iter(entry.items()))
-            )
+            if isinstance(entry, str):
+                name, params = entry, scorer_params(entry)
+            else:
+                ((name, params),) = entry.items()
             if "keyword_match" in type(params).model_fields.keys() - params.model_fields_set:
                 params = params.model_copy(update={"keyword_match": self.keyword_match})
             params_of[name] = params
@@ -251,11 +253,12 @@ class JudgeEntry(fields.Section):
         if not isinstance(value, dict) or isinstance(value.get("params"), ScorerParams):
             return value
         common = {key: value[key] for key in ("judge", "labelled") if key in value}
-        own, name = {key: value[key] for key in value if key not in common}, common.get("judge", "")
-        exists = isinstance(name, str) and name in JUDGES
-        return common | {
-            "params": JUDGES[name].Params.model_validate(own) if exists else ScorerParams()
-        }
+        others = {key: value[key] for key in value if key not in common}
+        name = common.get("judge", "")
+        params = ScorerParams()
+        if isinstance(name, str) and name in JUDGES:
+            params = JUDGES[name].Params.model_validate(others)
+        return {**common, "params": params}
 
     @model_validator(mode="after")
     def _has_a_model(self) -> Self:
@@ -323,21 +326,26 @@ def check_together(
 ) -> None:
     """Check that scorers and judges fill every measured column, 0 and 1 where needed, and that readers agree on answers."""
     judges = judges or {}
-    columns = [column for name in score.names for column in columns_of(name)]
-    columns += [name + ending for name, entry in judges.items() for ending in entry.endings]
-    if doubled := sorted({column for column in columns if columns.count(column) > 1}):
+    columns: list[str] = []
+    for name in score.names:
+        columns += columns_of(name)
+    for name, entry in judges.items():
+        columns += [name + ending for ending in entry.endings]
+    doubled = sorted({column for column in columns if columns.count(column) > 1})
+    if doubled:
         raise ValueError(
             f"{', '.join(doubled)} is a column of two scorers or judges: rename the entry of judges"
         )
     for key in ("leak", "binary", "utility"):
-        if (scorer := getattr(metrics, key)) not in (None, *columns):
+        scorer = getattr(metrics, key)
+        if scorer not in (None, *columns):
             listed = ", ".join(columns)
             raise ValueError(
                 f"metrics.{key} is {scorer!r}, which score.scorers does not list ({listed})"
             )
     if metrics.binary is not None and not is_binary(metrics.binary, score.params, judges):
         legal = [name for name in judges if is_binary(name, {}, judges)]
-        legal += [name for kind in (JUDGES, SCORERS) for name in sorted(kind) if is_binary(name)]
+        legal += filter(is_binary, [*sorted(JUDGES), *sorted(SCORERS)])
         stated = f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1"
         raise ValueError(f"{stated}; metrics.binary must be one of {', '.join(legal)} or null")
     if metrics.labels.folder not in (None, LABELS) and sample.stop != "fixed":
@@ -351,7 +359,10 @@ def check_together(
 
 
 def columns_of(scorer: str) -> list[str]:
-    return [scorer + ending for ending in (JUDGES[scorer].COLUMNS if scorer in JUDGES else ("",))]
+    """The columns that a scorer fills; a judge has an ending for each."""
+    if scorer not in JUDGES:
+        return [scorer]
+    return [scorer + ending for ending in JUDGES[scorer].COLUMNS]
 
 
 def is_binary(
@@ -364,8 +375,11 @@ def is_binary(
         entry = judges[column]
         return bool(JUDGES[entry.judge].binary(entry.params))
     if column in JUDGES:
-        own, member = (params or {}).get(column), JUDGES[column]
-        return bool(getattr(member, "BINARY", False) if own is None else member.binary(own))
+        member = JUDGES[column]
+        chosen = (params or {}).get(column)
+        if chosen is None:
+            return bool(getattr(member, "BINARY", False))
+        return bool(member.binary(chosen))
     return column in SCORERS and bool(getattr(SCORERS[column], "BINARY", False))
 
 

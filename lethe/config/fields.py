@@ -1,6 +1,6 @@
 """Types for the sections of params.yaml: ranges, names, the section of a registry's member; pydantic's errors in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
@@ -16,7 +16,7 @@ from pydantic import (
     create_model,
 )
 
-from lethe.errors import BadInput, BadParam, BadValue, ParamsClash
+from lethe.errors import BadInput, BadParam, BadValue, ParamsClash, plural
 from lethe.io.files import Json
 from lethe.registry import Member
 
@@ -191,9 +191,9 @@ class MemberOf:
     def model(self, value: Mapping[str, object]) -> type[Section] | None:
         """Return the model of the section ``value``; None where the tag names no member."""
         name = value.get(self.tag)
-        return (
-            self.registry[name].Params if isinstance(name, str) and name in self.registry else None
-        )
+        if isinstance(name, str) and name in self.registry:
+            return self.registry[name].Params
+        return None
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> core.CoreSchema:
         return core.core_schema.no_info_plain_validator_function(self._checked)
@@ -217,7 +217,7 @@ class MemberOf:
 
     def _in_short(self, error: ValidationError, value: Mapping[str, object]) -> Exception:
         problems = error.errors()
-        missing = [str(one["loc"][0]) for one in problems if one["type"] == "missing"]
+        missing = [str(item["loc"][0]) for item in problems if item["type"] == "missing"]
         of_all = {key for key, field in self.base.model_fields.items() if field.is_required()}
         if not self.needs or len(missing) < len(problems) or of_all.intersection(missing):
             return error
@@ -230,7 +230,7 @@ def bad_param(
     """Return the first problem in Lethe's words, unknown keys first, as one may be a misspelt key; and the others' keys."""
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     first, location = problems[0], _location(problems[0])
-    key, *others = dict.fromkeys(".".join(_location(one)) for one in problems)
+    key, *others = dict.fromkeys(".".join(_location(item)) for item in problems)
     also = f" (also wrong: {', '.join(others)})" if others else ""
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
@@ -282,12 +282,13 @@ def _legal(problem: core.ErrorDetails, walk: "_Walk") -> str:
     ):
         dot = ", '.'" if "." in context.get("pattern", "") else ""
         return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
+    section = f"the keys {keys}" if keys else "a section of keys"
     if kind == "dict_type":
-        return f"a dictionary of names, each with {f'the keys {keys}' if keys else 'a section of keys'}"
+        return f"a dictionary of names, each with {section}"
     if kind == "model_type":
-        return f"the keys {keys}" if keys else "a section of keys"
+        return section
     if kind == "too_short":
-        return f"at least {context['min_length']} {'entry' if context['min_length'] == 1 else 'entries'}"
+        return f"at least {plural(context['min_length'], 'entry', 'entries')}"
     if kind in LEGAL:
         return LEGAL[kind].format(**context)
     # the whole legal range of a number, such as "above 0 and at most 0.5", not only the violated end
@@ -319,22 +320,34 @@ class _Walk:
         member: MemberOf | None = None
         kinds: dict[str, type[Section]]
         for part in location:
-            self.keys_above, value = self.keys, value.get(part) if isinstance(value, dict) else None
-            if field := getattr(section, "model_fields", {}).get(part):
+            self.keys_above = self.keys
+            value = value.get(part) if isinstance(value, dict) else None
+            field = getattr(section, "model_fields", {}).get(part)
+            if field:
                 metadata = [*field.metadata, *_parts(field.annotation)]
-                # a pydantic Field holds its constraints
-                parts = [own for one in metadata for own in getattr(one, "metadata", None) or [one]]
-                self.range = {
-                    name: getattr(own, name) for own in parts for name in ENDS if hasattr(own, name)
-                }
+                self.range = _range(metadata)
                 section = _section_of(field.annotation)
-                member = next((one for one in metadata if isinstance(one, MemberOf)), None)
+                member = next((mark for mark in metadata if isinstance(mark, MemberOf)), None)
             elif part in (kinds := getattr(section, "sections", dict)()):  # of `Data`
                 section = kinds[part]
             elif member is not None:  # the name of an entry: the keys are those of the named member
-                section, member = (isinstance(value, dict) and member.model(value)) or None, None
+                section = member.model(value) if isinstance(value, dict) else None
+                member = None
             # any other name in a dictionary: ``section`` is already the model of the values
             self.keys = _keys(section)
+
+
+def _range(metadata: Sequence[object]) -> dict[str, object]:
+    """The ends of a number's range, by pydantic's names."""
+    ends = {}
+    for mark in metadata:
+        for constraint in getattr(mark, "metadata", None) or [
+            mark
+        ]:  # a pydantic Field holds several
+            for name in ENDS:
+                if hasattr(constraint, name):
+                    ends[name] = getattr(constraint, name)
+    return ends
 
 
 def _keys(section: object) -> list[str]:
