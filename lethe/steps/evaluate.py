@@ -132,7 +132,22 @@ def evaluate(
             answers = plural(params.sample.most, "answer")
             questions = plural(len(splits["forget"]), "forget question")
             print(f"{name}: {answers} to each of {questions}; finished ones are in {scratch}")
-            params = _run_stages(name, source, settings, params, root, scratch)
+            likelihood.run(name, params.sample, params.models[name], root, source=source)
+            sample.run(
+                name,
+                params.sample,
+                params.models[name],
+                root,
+                scratch=scratch,
+                source=source,
+                estimate=True,
+                parts=params.score.parts,
+            )
+            if isinstance(source, Endpoint) and settings.thinking is None:
+                params = _marked(params, root)
+            verdicts = scratch / "verdicts"
+            score.run(name, params.score, root, verdicts=verdicts, warned=["forget"])
+            metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
             report_params = params.report.model_copy(update={"look": attempt.number})
             params = params.model_copy(update={"report": report_params})
             if page:
@@ -151,34 +166,6 @@ def evaluate(
         numbers=model.numbers,
         attempt=attempt,
     )
-
-
-def _run_stages(
-    name: str,
-    source: Origin,
-    settings: EvaluationSettings,
-    params: EvaluationParams,
-    root: Path,
-    scratch: Path,
-) -> EvaluationParams:
-    """Run the stages from likelihood to metrics; return the params with the marks of a server's thinking."""
-    model = params.models[name]
-    likelihood.run(name, params.sample, model, root, source=source)
-    sample.run(
-        name,
-        params.sample,
-        model,
-        root,
-        scratch=scratch,
-        source=source,
-        estimate=True,
-        parts=params.score.parts,
-    )
-    if isinstance(source, Endpoint) and settings.thinking is None:
-        params = _marked(params, root)
-    score.run(name, params.score, root, verdicts=scratch / "verdicts", warned=["forget"])
-    metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
-    return params
 
 
 def _begin(
