@@ -181,7 +181,8 @@ def one_run(
         if curve or (null, q, steps, delta0) != (None,) * 4:
             problem = "a trade-off function is a single null; leave these arguments out."
             raise BadArguments(("null", "curve", "q", "steps", "delta0"), problem)
-        nulls = read_tradeoff(tradeoff if isinstance(tradeoff, tuple) else Path(tradeoff))
+        points = tradeoff if isinstance(tradeoff, tuple) else Path(tradeoff)
+        nulls = read_tradeoff(points)
     else:
         if tradeoff is not None:
             problem = (

@@ -160,6 +160,7 @@ def certify(
         check(dtype == "auto", "dtype", dtype, server_draws)
     if prompt is None:
         prompt = "chat" if default_prompt(source) == "chat" else PLAIN
+    served = str(model) if endpoint else None
     how = How(
         prompt=str(prompt),
         scorer=scorer,
@@ -170,7 +171,7 @@ def certify(
         max_new_tokens=max_new_tokens,
         dtype=dtype,
         endpoint=endpoint,
-        served=str(model) if endpoint else None,
+        served=served,
     )
     rows = read_rows(Path(data))
     _check(auditor, draws)

@@ -443,6 +443,7 @@ def evaluate(
     from lethe.sampling.answer_tree.asking import check_scorer
     from lethe.steps import evaluate as step
 
+    marks = None if thinking is None else list(thinking)
     # What is out of range is refused before any file is read.
     if scorer is not None:
         check_scorer(scorer, above)
@@ -460,7 +461,7 @@ def evaluate(
         memory=memory,
         scorer=scorer,
         above=above,
-        thinking=None if thinking is None else list(thinking),
+        thinking=marks,
         tau=tau,
         seed=seed,
         skip_too_long=skip_too_long,
@@ -486,7 +487,8 @@ def evaluate(
         name = name_of(source)
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
-        scratch = Path(temporary if isinstance(source, InMemory) else root) / "answers"
+        kept = temporary if isinstance(source, InMemory) else root
+        scratch = Path(kept) / "answers"
         found = step.evaluate(
             name,
             source,
@@ -499,6 +501,7 @@ def evaluate(
         )
         run = load_run(root)
         answers = run.answers  # read before a temporary folder is gone
+    report = None if folder is None else root / "report" / "index.html"
     evaluation = Evaluation(
         folder=run.folder,
         results=run.results,
@@ -509,7 +512,7 @@ def evaluate(
         verdict=found.verdict,
         forgetting=found.forgetting,
         utility=found.utility,
-        report=None if folder is None else root / "report" / "index.html",
+        report=report,
         tau=found.tau,
         skipped=found.skipped,
         refused=found.refused,

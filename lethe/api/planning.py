@@ -411,7 +411,8 @@ def plan_preset(
         raise BadInput(
             "lethe plan --preset reads flows/presets: change into a clone of the repository."
         )
-    changes, source = {}, config.FILE
+    changes: dict[str, object] = {}
+    source = config.FILE
     if preset != DEFAULT:
         changes = read_preset(PRESETS, preset)
         source = f"{config.FILE} with {preset}"

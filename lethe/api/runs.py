@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from lethe.io.artifacts import Row
+
 
 @dataclass(frozen=True, repr=False)
 class Run(TableWithSentences):
@@ -226,7 +228,7 @@ def load_run(folder: Place = "data") -> Run:
 
 def _questions(folder: Path, results: table.Results, names: Sequence[str]) -> pd.DataFrame:
     """A row per model and forget question, with its text where the dataset is there."""
-    asked = {}
+    asked: Mapping[str, Row] = {}
     if (folder / "dataset/forget.jsonl").is_file():
         asked = read_items("forget", folder)
     questions = []

@@ -286,7 +286,8 @@ def typed(annotation: Any) -> Any:
         return (lists or kinds)[0]
     if origin is Sequence:
         (item,) = get_args(annotation)
-        return list[typed(item)]  # type: ignore[misc]
+        kind = typed(item)
+        return list[kind]  # type: ignore[valid-type]
     return annotation
 
 

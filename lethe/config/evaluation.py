@@ -47,7 +47,7 @@ class EvaluationSettings(fields.Direct, Drawing):
     @field_validator("thinking")
     @classmethod
     def _two_marks_or_none(cls, marks: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if marks in (None, UNMARKED):
+        if marks is None or marks == UNMARKED:
             return marks
         if len(marks) != 2 or "" in marks:
             raise ValueError("two marks, the first before the thinking, or one empty text")
@@ -56,9 +56,10 @@ class EvaluationSettings(fields.Direct, Drawing):
     @property
     def parts(self) -> Parts | None:
         """The marks of thinking that were given; None where none were, or everything is answer."""
-        if self.thinking in (None, UNMARKED):
+        if self.thinking is None or self.thinking == UNMARKED:
             return None
-        return Parts(thinking=self.thinking)
+        first, second = self.thinking
+        return Parts(thinking=(first, second))
 
     @property
     def report(self) -> Report:
