@@ -1,11 +1,23 @@
 """The gates of the command line: what each takes, and how often a model that must not pass opens one within 20 tries."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
+from lethe.api.probabilities import ExactBounds
+from lethe.cli import hooks
+from lethe.io import tries
+from lethe.measure.prompts import MeasureSettings, measure_prompts, worst_of
+from lethe.measure.scores import PromptScores
+from lethe.results.table import Rows
+from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
+from lethe.statistics.leak_rates import QUERIES
+from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 from tests.lethe.cli.calls import Command
 
 bounds, compare = Command("bounds"), Command("compare")
@@ -115,6 +127,98 @@ def test_equal_models_close_the_gate_on_worse_in_at_most_alpha_of_histories(
                 break
 
     assert closed <= ALPHA * count
+
+
+def sampled_evaluation(rng, p, attempt):
+    """What `_gate_of_answers` reads of an evaluation whose questions leak with probability ``p``."""
+    leaks = leaking(rng, p).astype(float)
+    prompts = [PromptScores(f"q{place}", scores) for place, scores in enumerate(leaks)]
+    rows = Rows("m")
+    measure_prompts(rows, prompts, MeasureSettings(alpha=ALPHA))
+    worst = worst_of(rows.rows, "leak")
+    questions = pd.DataFrame({"binary_share": leaks.mean(axis=1)})
+    return SimpleNamespace(
+        attempt=attempt,
+        numbers=SimpleNamespace(values={}, upper=lambda name, basis: worst.bound),
+        refused=(),
+        skipped=(),
+        questions=questions,
+        models=["m"],
+        rows=rows.rows,
+    )
+
+
+def histories_that_open(fresh_history, count, opens):
+    """In how many histories of `TRIES` tries ``opens`` is true once."""
+    opened = 0
+    for _ in range(count):
+        fresh_history()
+        opened += any(opens() for _ in range(TRIES))
+    return opened
+
+
+def most_histories(count):
+    """The most of ``count`` histories that open where each does with probability alpha; more come once in 1,000 runs."""
+    return binom.isf(1e-3, count, ALPHA)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corrected", [True, False])
+def test_a_model_just_above_the_threshold_opens_the_gate_of_eval_in_at_most_alpha_of_histories(
+    fresh_history, monkeypatch, corrected
+):
+    """Without the correction for tries the same model opens it in most histories."""
+    rng, count = np.random.default_rng(43), 20
+    p = np.array([[0.101], [0.0], [0.0], [0.0]])
+
+    def opens():
+        draws = int(rng.integers(2**62))
+        attempt = tries.begin("eval", draws, ALPHA) if corrected else Uncorrected(1, ALPHA)
+        evaluation = sampled_evaluation(rng, p, attempt)
+        read = SimpleNamespace(rows=lambda model: evaluation.rows)
+        monkeypatch.setattr("lethe.results.table.read", lambda *place: read)
+        return not hooks._gate_of_answers(evaluation, {}, Path(), 0.1)["closed"]
+
+    opened = histories_that_open(fresh_history, count, opens)
+
+    assert (opened <= most_histories(count)) == corrected
+
+
+class Uncorrected(tries.Try):
+    """A try at the whole level."""
+
+    level = ALPHA
+
+
+def walked(rng, leak_mass, rate):
+    """The bounds of a question that leaks with probability 0.101, of which the walk found ``leak_mass``."""
+    rest, unfound = 0.2, 0.101 - leak_mass
+    leaks = int(rng.poisson(rate * unfound))
+    sampled = leaks + int(rng.poisson(rate * (rest - unfound)))
+    masses, remainder = Masses((leak_mass,), (0.8 - leak_mass,)), Remainder(rate, sampled, leaks)
+    ends = leak_interval(masses, remainder, ALPHA)
+    tree = AnswerTree.of("a", ends, masses, remainder, QUERIES, rows=1, heaviest_leaks=())
+    how = How("keyword_leak", 1.0, 0, 1.0, None, 1, "float32", 0.0)
+    return ExactBounds(Certificates("m", (tree,), how, 0.05))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corrected", [True, False])
+def test_a_model_just_above_the_threshold_opens_the_gate_of_exact_in_at_most_alpha_of_histories(
+    fresh_history, monkeypatch, corrected
+):
+    """Without the correction for tries the same model opens it in most histories."""
+    rng, count = np.random.default_rng(43), 20
+    if not corrected:
+        monkeypatch.setattr(tries, "begin", lambda *asked: Uncorrected(1, ALPHA))
+
+    def opens():
+        result = walked(rng, leak_mass=0.04, rate=2000)
+        return not hooks._gate_of_trees(result, {"model": Path("m")}, 0.1)["closed"]
+
+    opened = histories_that_open(fresh_history, count, opens)
+
+    assert (opened <= most_histories(count)) == corrected
 
 
 def gate(run, *more):
