@@ -90,12 +90,12 @@ class FirstToken:
         prepare_vllm("transformers")
         import torch
 
-        context = context_of(checkpoints.load_config(self.folder))
+        folder = checkpoints.whole(self.folder)
+        context = context_of(checkpoints.load_config(folder))
         on_cpu = not torch.cuda.is_available()
         context = on_cpu_at_most(context) if on_cpu else context
-        return start_vllm(
-            self.folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS
-        ), context
+        started = start_vllm(folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS)
+        return started, context
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
         """Read the first token after each prompt, given as token ids; the prompts form one batch."""
@@ -216,8 +216,9 @@ def start_vllm(
     """Start vLLM on a model folder; ``alone``: in this process, which on a CPU saves starting two."""
     from vllm import LLM
 
+    if dtype == "auto":
+        dtype = "float32" if on_cpu else _stored_format(folder)
     if on_cpu:
-        dtype = "float32" if dtype == "auto" else dtype
         more["enforce_eager"] = True
     if on_cpu and alone:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -232,6 +233,12 @@ def start_vllm(
         disable_log_stats=True,
         **more,
     )
+
+
+def _stored_format(folder: Path) -> str:
+    """The number format that the checkpoint names, as transformers takes it; vLLM's own "auto" halves a float32 model."""
+    named = checkpoints.load_config(folder).dtype
+    return "auto" if named is None else str(named).removeprefix("torch.")
 
 
 def on_cpu_at_most(context: int | None) -> int:

@@ -234,7 +234,7 @@ class ModelPredictor:
 
     def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
         options = options or Options()
-        self.checkpoint: Checkpoint = checkpoint(source)
+        self.checkpoint: Checkpoint = checkpoint(source, options)
         self.forward = Forward(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
             raise NoKeys(source)

@@ -2,7 +2,9 @@
 
 import copy
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from lethe.errors import BadFile
 from lethe.models.agreement import LIMIT, agreement, prompts_within
 from lethe.models.checkpoints import InMemory
 from lethe.models.encoding import Example
-from lethe.models.first_token import FirstToken
+from lethe.models.first_token import FirstToken, start_vllm
 from lethe.models.likelihood import answer_tokens
 from lethe.registry import ENGINES
 from lethe.sampling.engine import (
@@ -356,3 +358,29 @@ def test_likelihoods_of_a_model_whose_batches_are_wrong_are_read_one_at_a_time(l
     for example, found in zip(examples, tokens, strict=True):
         expected = np.log(by_whole_pass(model, example.prompt)[example.answer[0]])
         np.testing.assert_allclose(found.log_probs, [expected], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "on_cpu", "taken"),
+    [
+        ("auto", False, "bfloat16"),
+        ("auto", True, "float32"),
+        ("float16", False, "float16"),
+        ("float16", True, "float16"),
+    ],
+)
+def test_vllm_takes_the_number_format_that_the_other_engines_take(
+    llama, tmp_path, monkeypatch, asked, on_cpu, taken
+):
+    """Its own "auto" would halve the numbers of a float32 checkpoint on a GPU."""
+    (tmp_path / "config.json").write_text(
+        json.dumps(json.loads((llama / "config.json").read_text()) | {"dtype": "bfloat16"})
+    )
+    made = []
+    monkeypatch.setitem(
+        sys.modules, "vllm", SimpleNamespace(LLM=lambda **settings: made.append(settings))
+    )
+
+    start_vllm(tmp_path, asked, context=64, on_cpu=on_cpu, alone=False)
+
+    assert [settings["dtype"] for settings in made] == [taken]
