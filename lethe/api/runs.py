@@ -13,6 +13,7 @@ import numpy as np
 from lethe.api.parameters import InPython, Place, documented
 from lethe.api.result import Measurement, TableWithSentences, View, frame
 from lethe.comparison import comparison as compared
+from lethe.comparison import ranking as ranked
 from lethe.comparison.sides import check_alike, read_side
 from lethe.errors import BadFile, MissingArtifact, check, plural
 from lethe.io.artifacts import read_items
@@ -269,7 +270,7 @@ class Comparison(compared.Comparison, Measurement):
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(compared.Ranking, Measurement):
+class Ranking(ranked.Ranking, Measurement):
     """The result of `compare` for several runs: ranks and pairs that differ, over these questions and others like these."""
 
     VIEW = "compare"
@@ -351,7 +352,7 @@ def compare(
         check(by is None, "by", by, of_two)
         check(stopped is None, "stopped", stopped, of_two)
         check(not worst, "worst", worst, of_two)
-        return Ranking(**vars(compared.rank(sides, alpha)))
+        return Ranking(**vars(ranked.rank(sides, alpha)))
     first, second = sides
     first = replace(first, stopped=first.stopped or stopped in ("a", "both"))
     second = replace(second, stopped=second.stopped or stopped in ("b", "both"))

@@ -1,15 +1,17 @@
-"""A comparison of two runs: which differences hold over all questions together, with intervals; and the ranks of several."""
+"""A comparison of two runs: which differences hold over all questions together, with intervals."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import combinations
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from lethe.comparison.sides import NotCompared, Pair, Side, binary_of, joined, stops
-from lethe.errors import BadInput, plural
+from lethe.errors import plural
 from lethe.io.files import Json
 from lethe.measure.prompts import by_length
 from lethe.measure.scores import mean
@@ -17,10 +19,10 @@ from lethe.progress import progress
 from lethe.results.licence import Source, refusals
 from lethe.results.table import Result, Rows, result
 from lethe.statistics.betting import mean_upper
-from lethe.statistics.bound import Assumes, Bound, Covers, both_ends, level, rounded
+from lethe.statistics.bound import Assumes, Bound, Covers, level, rounded
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
-from lethe.statistics.many_prompts import holm, rank_ranges
+from lethe.statistics.many_prompts import holm
 from lethe.statistics.mean_difference import (
     Difference,
     Draws,
@@ -33,14 +35,16 @@ from lethe.statistics.sequential import StoppedSamples
 
 HOLM = "holm"
 # Over these questions, and over questions like these.
-AVERAGES, RANKS = ("difference", "difference_population"), ("rank", "rank_population")
+AVERAGES = ("difference", "difference_population")
 SHOWN = 20  # rows in a table for people
+NAMED = 3  # questions in a sentence
+MANY = 100  # questions; with more, the work takes seconds
 WORSE, BETTER, NEITHER = "worse", "better", "not shown"
 On = Literal["questions", "average"]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class RecordedRows:
     """What is read from rows, of which the first records the sides, the level, the score and what is not compared."""
 
     results: tuple[Result, ...]
@@ -53,7 +57,7 @@ class _Rows:
         return dict(self.results[0].facts)
 
 
-class Comparison(_Rows):
+class Comparison(RecordedRows):
     """The result of `compare`; the rows of a question are of B's model, if the sides name one."""
 
     @property
@@ -67,8 +71,10 @@ class Comparison(_Rows):
 
     def of_all(self, quantity: str) -> Result | None:
         """The row of a quantity of all questions, if it has numbers."""
-        own = (row for row in self.results if (row.scope, row.quantity) == ("model", quantity))
-        return next((row for row in own if row.upper is not None), None)
+        for row in self.results:
+            if (row.scope, row.quantity) == ("model", quantity) and row.upper is not None:
+                return row
+        return None
 
     def with_outcome(self, kind: str) -> list[Result]:
         return [row for row in self.per_question if outcome(row) == kind]
@@ -90,83 +96,100 @@ class Comparison(_Rows):
         return above if outcome == WORSE else below
 
     def table(self) -> tuple[list[str], list[list[object]]]:
-        words = dict(zip((WORSE, BETTER), self.words, strict=True))
-        rows = [
-            [
-                row.item,
-                row.facts["a"],
-                row.facts["b"],
-                *_numbers(row),
-                words[outcome(row)] if row.facts["holds"] else "",
-            ]
-            for row in self.ranked()[:SHOWN]
-        ]
+        """The headings and the rows of a table for people, of at most `SHOWN` questions."""
+        rows: list[list[object]] = []
+        for row in self.ranked()[:SHOWN]:
+            word = self.word(outcome(row)) if row.facts["holds"] else ""
+            rows.append([row.item, row.facts["a"], row.facts["b"], *difference_cells(row), word])
         return ["question", "A", "B", "B - A", "at least", "at most", "holds"], rows
 
     def sentences(self) -> list[str]:
-        record, each = self.record, self.per_question
+        """What the comparison claims, or why it claims nothing, for people."""
+        record = self.record
+        sides = f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}"
         if record["refused"]:
-            lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}."]
-            for reason in record["refused"]:
-                lines.append(f"Nothing is claimed of these two sides. {reason}")
-            for row in self.results:
-                if (row.scope, row.quantity) == ("model", "difference"):
-                    means = f"A {rounded(row.facts['a'], 4)}, B {rounded(row.facts['b'], 4)}"
-                    lines.append(
-                        f"The mean scores as recorded, over {plural(len(each), 'question')}: {means}."
-                    )
-            return lines
-        alpha, questions = record["alpha"], plural(len(each), "question")
+            return [f"{sides}.", *self._sentences_of_refusal()]
         points = "." if record["unpointed"] else "; higher is worse."
-        lines = [f"A: {record['a']}. B: {record['b']}. Score: {record['metric']}{points}"]
-        lines += [*record["directions"], *record["unpointed"]]
-        if each:
-            worse, better = (len(self.with_outcome(kind)) for kind in (WORSE, BETTER))
-            above, below = self.words
-            lines += [
-                f"{above.capitalize()} in B: {worse} of {questions}; {below}: {better}. This list has no "
-                f"false entry {level(alpha)} (Holm, each direction at half), assuming {_all(row.assumes for row in each)}.",
-                f"Each interval of a difference holds {level(alpha)} by itself ({_all(row.method for row in each)}).",
-            ]
-        else:
-            lines.append("No question could be compared.")
-        for row in filter(None, map(self.of_all, AVERAGES)):
-            low, high = row.ends
-            average = rounded(math.nan if row.estimate is None else row.estimate, 4)
-            lines.append(
-                f"{low.on(f'the {questions}').capitalize()}, B - A is {average}, from "
-                f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
-                + ("the difference holds." if row.facts["holds"] else "no difference is shown.")
-            )
-        if (claim := self.of_all("not_worse")) and not record["unpointed"]:
+        lines = [sides + points, *record["directions"], *record["unpointed"]]
+        lines += self._sentences_of_questions()
+        for quantity in AVERAGES:
+            row = self.of_all(quantity)
+            if row:
+                lines.append(self._sentence_of_average(row))
+        claim = self.of_all("not_worse")
+        if claim and not record["unpointed"]:
             lines.append(_not_worse(claim))
-        return [*lines, *_remarks(record)]
+        return lines + remarks(record)
+
+    def _sentences_of_refusal(self) -> list[str]:
+        lines = []
+        for reason in self.record["refused"]:
+            lines.append(f"Nothing is claimed of these two sides. {reason}")
+        questions = plural(len(self.per_question), "question")
+        for row in self.results:
+            if (row.scope, row.quantity) == ("model", "difference"):
+                means = f"A {rounded(row.facts['a'], 4)}, B {rounded(row.facts['b'], 4)}"
+                lines.append(f"The mean scores as recorded, over {questions}: {means}.")
+        return lines
+
+    def _sentences_of_questions(self) -> list[str]:
+        compared = self.per_question
+        if not compared:
+            return ["No question could be compared."]
+        above, below = self.words
+        worse, better = len(self.with_outcome(WORSE)), len(self.with_outcome(BETTER))
+        at_level = level(self.record["alpha"])
+        assumed = joined_words(row.assumes for row in compared)
+        methods = joined_words(row.method for row in compared)
+        return [
+            f"{above.capitalize()} in B: {worse} of {plural(len(compared), 'question')}; {below}: {better}. This list has no "
+            f"false entry {at_level} (Holm, each direction at half), assuming {assumed}.",
+            f"Each interval of a difference holds {at_level} by itself ({methods}).",
+        ]
+
+    def _sentence_of_average(self, row: Result) -> str:
+        questions = plural(len(self.per_question), "question")
+        low, high = row.ends
+        average = rounded(math.nan if row.estimate is None else row.estimate, 4)
+        shown = "no difference is shown."
+        if row.facts["holds"]:
+            shown = "the difference holds."
+        return (
+            f"{low.on(f'the {questions}').capitalize()}, B - A is {average}, from "
+            f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): {shown}"
+        )
 
 
-def _all(words: Iterable[str | None]) -> str:
+def joined_words(words: Iterable[str | None]) -> str:
     """The assumptions or methods of all questions; the models of a folder may be drawn in different ways."""
     return "; or ".join(dict.fromkeys(filter(None, words)))
 
 
 def outcome(row: Result) -> str:
     """``worse`` if B scores higher and the difference holds, ``better`` if B scores lower and the difference holds."""
-    return NEITHER if not row.facts["holds"] else WORSE if (row.estimate or 0.0) > 0 else BETTER
+    if not row.facts["holds"]:
+        return NEITHER
+    return WORSE if (row.estimate or 0.0) > 0 else BETTER
 
 
-def _numbers(row: Result) -> list[object]:
-    ends: list[object] = [end.rounded(4) for end in row.ends]
-    if not ends:
-        ends = ["", ""]
-    return [row.estimate, *ends]
+def difference_cells(row: Result) -> list[object]:
+    """A difference and its ends, rounded outward, as the cells of a table; empty where it has no ends."""
+    if not row.ends:
+        return [row.estimate, "", ""]
+    return [row.estimate, *(end.rounded(4) for end in row.ends)]
 
 
 def _not_worse(row: Result) -> str:
     facts, bound = row.facts, row.ends[0]
     about = "each compared question" if facts["on"] == "questions" else "average"
-    shown, by = bound.rounded(4), facts["by"]
+    shown = bound.rounded(4)
+    by = facts["by"]
     if facts["holds"]:
         return f"B is proved not worse by more than {by:g} on {about} {bound.level()}: at most {shown}."
-    names = ", ".join(facts["unproved"][:3]) + (" and more" if len(facts["unproved"]) > 3 else "")
+    unproved = facts["unproved"]
+    names = ", ".join(unproved[:NAMED])
+    if len(unproved) > NAMED:
+        names += " and more"
     first = f" ({names})" if names else ""
     return (
         f"B is not proved to be worse by at most {by:g} on {about}: the largest upper bound is {shown}{first}. "
@@ -174,16 +197,20 @@ def _not_worse(row: Result) -> str:
     )
 
 
-def _remarks(record: Mapping[str, Json]) -> list[str]:
+def remarks(record: Mapping[str, Json]) -> list[str]:
+    """A sentence for each note, and for each reason why something is not compared."""
     lines = [f"Note: {note}." for note in record["notes"]]
-    reasons: dict[str, list[str]] = {}
-    for one in record["not_compared"]:
-        reasons.setdefault(one["reason"], []).extend([one["id"]] if one["id"] is not None else [])
-    for reason, ids in reasons.items():
-        more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-        lines.append(
-            f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else ".")
-        )
+    ids_of_reason: dict[str, list[str]] = {}
+    for entry in record["not_compared"]:
+        ids = ids_of_reason.setdefault(entry["reason"], [])
+        if entry["id"] is not None:
+            ids.append(entry["id"])
+    for reason, ids in ids_of_reason.items():
+        named = ", ".join(ids[:NAMED])
+        if len(ids) > NAMED:
+            named += f" and {len(ids) - NAMED} more"
+        of_ids = f" ({named})" if ids else ""
+        lines.append(f"Not compared: {reason}{of_ids}.")
     return lines
 
 
@@ -191,7 +218,7 @@ def _facts(effect: Difference, holds: bool) -> dict[str, object]:
     return {"a": effect.a, "b": effect.b, "p_value": effect.p_value, "holds": holds}
 
 
-def _add_average(
+def add_average(
     rows: Rows,
     quantity: str,
     effect: Difference | None,
@@ -200,16 +227,21 @@ def _add_average(
     against: str | None = None,
 ) -> None:
     """Add the row of an average; one without numbers where the average is not compared."""
-    numbers = (effect.difference, *effect.bounds(covers)) if effect else ()
-    facts = _facts(effect, holds) if effect else None
-    rows.add("model", quantity, "compared", *numbers, item=against, evidence=facts)
+    if effect is None:
+        rows.add("model", quantity, "compared", item=against)
+        return
+    lower, upper = effect.bounds(covers)
+    facts = _facts(effect, holds)
+    add = partial(rows.add, "model", item=against, evidence=facts)
+    add(quantity, "compared", effect.difference, lower, upper)
 
 
-def _record(
+def record_of(
     facts: Mapping[str, Json], missing: Sequence[NotCompared], notes: Sequence[str]
 ) -> dict[str, Json]:
-    remarks = {"not_compared": [asdict(one) for one in missing], "notes": list(notes)}
-    return {"refused": [], **facts, **remarks, "correction": HOLM}
+    not_compared = [asdict(entry) for entry in missing]
+    shared = {"not_compared": not_compared, "notes": list(notes), "correction": HOLM}
+    return {"refused": [], **facts, **shared}
 
 
 def compare(
@@ -229,44 +261,61 @@ def compare(
     widens the interval on both ends. The bounds of a side that a rule could stop early are bounds at the stop.
     """
     check_alpha(alpha)
-    if reasons := refused((a, b), "AB"):
+    reasons = refused((a, b), "AB")
+    if reasons:
         return _means_alone(a, b, alpha, reasons)
     missing: list[NotCompared] = []
     notes = stops((a, b), "AB")
-    pairs, rows = joined(a, b, missing, notes), Rows(b.name)
-    averages: list[Difference | None] = [None, None]
-    both, worse = _Pairs(a, b, pairs) if pairs else None, False
-    if both:
-        effects, averages = both.effects(alpha), [both.average(alpha), both.population(alpha)]
-        # Holm for "worse" and for "better", at half of alpha each
-        above = holm([one.p_above() for one in effects], 0.0, alpha / 2)[0]
-        below = holm([one.p_below() for one in effects], 0.0, alpha / 2)[0]
-        worse = bool(above.any())
-        for pair, effect, holds in zip(pairs, effects, (above | below).tolist(), strict=True):
-            shown = {"model": pair.model or None, **_facts(effect, holds)}
-            numbers = effect.difference, *effect.bounds()
-            rows.add("question", "difference", "compared", *numbers, item=pair.id, evidence=shown)
-        if averages[0] is None:
+    pairs = joined(a, b, missing, notes)
+    rows = Rows(b.name)
+    average = population = None
+    worse = False
+    if pairs:
+        compared = Pairs(a, b, pairs)
+        worse = _add_questions(rows, compared, alpha)
+        average, population = compared.average(alpha), compared.population(alpha)
+        if average is None:
             reason = "the average: the questions of a side have different numbers of answers"
             missing.append(NotCompared(None, reason))
-        else:
-            worse |= averages[0].p_above() <= alpha / 2
-    for name, average, covers in zip(
-        AVERAGES, averages, (Covers.AVERAGE, Covers.POPULATION), strict=True
-    ):
-        # Each average is a separate claim at alpha.
-        _add_average(rows, name, average, average is not None and average.p_value <= alpha, covers)
-    if both and by is not None:
-        both.not_worse_row(rows, alpha, by, on)
-    if both and worst:
-        rows.add("model", "score_worst", "compared", None, None, _worst(b, both.binary, alpha))
-    stated = _stated((a, b))
+        elif average.p_above() <= alpha / 2:
+            worse = True
+    # Each average is a separate claim at alpha.
+    effects = (average, population)
+    covered = (Covers.AVERAGE, Covers.POPULATION)
+    for quantity, effect, covers in zip(AVERAGES, effects, covered, strict=True):
+        holds = effect is not None and effect.p_value <= alpha
+        add_average(rows, quantity, effect, holds, covers)
+    if pairs and by is not None:
+        compared.not_worse_row(rows, alpha, by, on)
+    if pairs and worst:
+        bound = _worst(b, compared.binary, alpha)
+        rows.add("model", "score_worst", "compared", None, None, bound)
+    stated = stated_of((a, b))
     facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric}
     facts["worse"] = None if stated["unpointed"] else worse
-    record = _record(facts, missing, notes) | stated
-    return Comparison(
-        (result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows)
-    )
+    return _comparison(rows, record_of(facts, missing, notes) | stated)
+
+
+def _comparison(rows: Rows, record: Mapping[str, Json]) -> Comparison:
+    whole = result(rows.model, "model", "comparison", "compared", evidence=record)
+    return Comparison((whole, *rows.rows))
+
+
+def _add_questions(rows: Rows, compared: Pairs, alpha: float) -> bool:
+    """Add the difference of each question; return whether B is worse on some question.
+
+    Holm's rule for "worse" and for "better", at half of alpha each.
+    """
+    effects = compared.effects(alpha)
+    above = holm([effect.p_above() for effect in effects], 0.0, alpha / 2)[0]
+    below = holm([effect.p_below() for effect in effects], 0.0, alpha / 2)[0]
+    differ = (above | below).tolist()
+    for pair, effect, holds in zip(compared.pairs, effects, differ, strict=True):
+        lower, upper = effect.bounds()
+        evidence = {"model": pair.model or None, **_facts(effect, holds)}
+        add = partial(rows.add, "question", item=pair.id, evidence=evidence)
+        add("difference", "compared", effect.difference, lower, upper)
+    return bool(above.any())
 
 
 def _means_alone(a: Side, b: Side, alpha: float, reasons: Sequence[str]) -> Comparison:
@@ -288,25 +337,13 @@ def _means_alone(a: Side, b: Side, alpha: float, reasons: Sequence[str]) -> Comp
         of_a, of_b = mean(means_of_a), mean(means_of_b)
         rows.add("model", "difference", "compared", of_b - of_a, evidence=_plain(of_a, of_b))
     facts = {"a": a.name, "b": b.name, "alpha": alpha, "metric": a.metric, "worse": None}
-    record = _record(facts | {"refused": reasons}, missing, notes) | _stated((a, b))
-    return Comparison(
-        (result(b.name, "model", "comparison", "compared", evidence=record), *rows.rows)
-    )
+    record = record_of(facts | {"refused": reasons}, missing, notes) | stated_of((a, b))
+    return _comparison(rows, record)
 
 
 def _plain_mean(scores: np.ndarray) -> float | None:
     present = scores[~np.isnan(scores)]
     return float(present.mean()) if len(present) else None
-
-
-def _mean_of_plain(scores: Sequence[np.ndarray]) -> float | None:
-    """The mean over questions of their means, without the questions that have no score."""
-    means = []
-    for of_question in scores:
-        plain = _plain_mean(of_question)
-        if plain is not None:
-            means.append(plain)
-    return mean(means) if means else None
 
 
 def _plain(of_a: float, of_b: float) -> dict[str, Json]:
@@ -315,14 +352,13 @@ def _plain(of_a: float, of_b: float) -> dict[str, Json]:
 
 def refused(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
     """Why nothing may be claimed of these sides, each reason with its side; empty where it may."""
-    return [
-        f"{name}: {reason}"
-        for side, name in zip(sides, names, strict=True)
-        for reason in side.refused
-    ]
+    reasons = []
+    for side, name in zip(sides, names, strict=True):
+        reasons += [f"{name}: {reason}" for reason in side.refused]
+    return reasons
 
 
-def _stated(sides: Sequence[Side]) -> dict[str, Json]:
+def stated_of(sides: Sequence[Side]) -> dict[str, Json]:
     """What the sides state of their scores, and why nothing may be said of leaks."""
     source = Source()
     directions: dict[str, None] = {}
@@ -333,34 +369,50 @@ def _stated(sides: Sequence[Side]) -> dict[str, Json]:
     return facts | sides[0].stated.as_json()
 
 
-class _Pairs:
+class Pairs:
     """The questions of both sides."""
 
     def __init__(self, a: Side, b: Side, pairs: Sequence[Pair]):
-        self.pairs, self.stopped = pairs, (a.stopped, b.stopped)  # which side a rule could stop
-        self.sides = [pair.first for pair in pairs], [pair.second for pair in pairs]
-        self.binary = binary_of(a, b, [*self.sides[0], *self.sides[1]])
+        self.pairs = pairs
+        self.stopped = (a.stopped, b.stopped)  # which side a rule could stop
+        self.first = [pair.first for pair in pairs]
+        self.second = [pair.second for pair in pairs]
+        self.binary = binary_of(a, b, [*self.first, *self.second])
 
     def effects(self, alpha: float) -> list[Difference]:
-        work = progress(self.pairs, "compare", "questions") if len(self.pairs) > 100 else self.pairs
-        return [
-            difference(pair.first, pair.second, alpha, self.binary, self.stopped, pair.draws)
-            for pair in work
-        ]
+        """The difference of each question."""
+        work = self.pairs
+        if len(work) > MANY:
+            work = progress(work, "compare", "questions")
+        effects = []
+        for pair in work:
+            effects.append(
+                difference(pair.first, pair.second, alpha, self.binary, self.stopped, pair.draws)
+            )
+        return effects
 
     def average(self, alpha: float) -> Difference | None:
+        """The mean difference over these questions; None where the questions of a side differ in their answers."""
         relations = {pair.draws for pair in self.pairs}
         draws: Draws = relations.pop() if len(relations) == 1 else "any"
-        groups = [pair.model for pair in self.pairs]
         return mean_of_differences(
-            *self.sides, alpha, self.binary, draws=draws, groups=groups, stopped=self.stopped
+            self.first,
+            self.second,
+            alpha,
+            self.binary,
+            draws=draws,
+            groups=[pair.model for pair in self.pairs],
+            stopped=self.stopped,
         )
 
     def population(self, alpha: float) -> Difference | None:
-        """None where a rule could stop a side, whose means it biases, and for one question asked of several models."""
+        """The mean difference over questions like these.
+
+        None where a rule could stop a side, whose means it biases, and for one question asked of several models.
+        """
         if any(self.stopped) or len({pair.model for pair in self.pairs}) > 1:
             return None
-        return population_difference(*self.sides, alpha, self.binary)
+        return population_difference(self.first, self.second, alpha, self.binary)
 
     def not_worse_row(self, rows: Rows, alpha: float, by: float, on: On) -> None:
         """Add how much worse B is at most; the ends, each at alpha, are those of intervals at twice alpha.
@@ -368,206 +420,50 @@ class _Pairs:
         Every question at alpha, without a correction: the claim is false only if some question's bound fails, and that of
         the worst question fails with probability at most alpha. ``unproved`` are the questions whose bound exceeds ``by``.
         """
-        both, unproved = min(2 * alpha, 0.5), list[str]()
+        both_ends_at = min(2 * alpha, 0.5)
+        unproved: list[str] = []
         if on == "average":
-            pooled, covers = self.average(both), Covers.AVERAGE
-            how = (pooled.assumes, pooled.method) if pooled else ("nothing", "none")
-            value = pooled.high if pooled else 1.0
+            bound = self._most_on_average(both_ends_at, alpha)
         else:
-            effects, covers = self.effects(both), Covers.WORST_PROMPT
-            ends = {pair.id: effect.high for pair, effect in zip(self.pairs, effects, strict=True)}
-            unproved = sorted(
-                (name for name, end in ends.items() if end > by), key=lambda name: -ends[name]
-            )
-            value = max(ends.values())
-            how = _all(one.assumes for one in effects), _all(one.method for one in effects)
-        bound = Bound(value, "upper", alpha, covers, *how)
-        facts = {"by": by, "on": on, "unproved": unproved, "holds": value <= by}
+            bound, unproved = self._most_on_questions(both_ends_at, alpha, by)
+        facts = {"by": by, "on": on, "unproved": unproved, "holds": bound.value <= by}
         rows.add("model", "not_worse", "compared", None, None, bound, evidence=facts)
+
+    def _most_on_average(self, both_ends_at: float, alpha: float) -> Bound:
+        pooled = self.average(both_ends_at)
+        if pooled is None:
+            return Bound(1.0, "upper", alpha, Covers.AVERAGE, "nothing", "none")
+        return Bound(pooled.high, "upper", alpha, Covers.AVERAGE, pooled.assumes, pooled.method)
+
+    def _most_on_questions(
+        self, both_ends_at: float, alpha: float, by: float
+    ) -> tuple[Bound, list[str]]:
+        """The bound of the worst question, and the questions whose bound exceeds ``by``, the largest first."""
+        effects = self.effects(both_ends_at)
+        upper_of_question = {}
+        for pair, effect in zip(self.pairs, effects, strict=True):
+            upper_of_question[pair.id] = effect.high
+        unproved = [name for name, upper in upper_of_question.items() if upper > by]
+        unproved.sort(key=lambda name: -upper_of_question[name])
+        assumes = joined_words(effect.assumes for effect in effects)
+        method = joined_words(effect.method for effect in effects)
+        most = max(upper_of_question.values())
+        return Bound(most, "upper", alpha, Covers.WORST_PROMPT, assumes, method), unproved
 
 
 def _worst(b: Side, binary: bool, alpha: float) -> Bound:
     """An upper bound of B's largest mean, of questions that A lacks too: each at alpha, without a correction."""
-    scores = [own.scores for model in b.models.values() for own in model.questions.values()]
-    filled = [np.nan_to_num(own, nan=1.0) for own in scores]
+    filled = []
+    for model in b.models.values():
+        for answers in model.questions.values():
+            filled.append(np.nan_to_num(answers.scores, nan=1.0))
     if b.stopped:
-        values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
-    elif binary and all(np.isin(own, (0.0, 1.0)).all() for own in filled):
-        values, method = (
-            [float(binary_upper(own.sum(), len(own), alpha)) for own in filled],
-            "Clopper-Pearson",
-        )
+        values = StoppedSamples(filled).uppers(alpha).tolist()
+        method = AT_THE_STOP
+    elif binary and all(np.isin(scores, (0.0, 1.0)).all() for scores in filled):
+        values = [float(binary_upper(scores.sum(), len(scores), alpha)) for scores in filled]
+        method = "Clopper-Pearson"
     else:
-        values, method = by_length(filled, lambda rows: mean_upper(rows, alpha).tolist()), "betting"
+        values = by_length(filled, lambda rows: mean_upper(rows, alpha).tolist())
+        method = "betting"
     return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
-
-
-Effects = dict[tuple[int, int], Difference | None]
-
-
-def _rank_rows(
-    runs: Sequence[Rows],
-    quantities: Sequence[str],
-    covers: Covers,
-    effects: Effects,
-    alpha: float,
-    ranked: bool,
-) -> list[Result]:
-    """Add the ranks that each run may have, and return the differences of the pairs: all hold together (Holm).
-
-    ``effects`` are by the places of two runs; ``ranked``: whether the tests are tests of means.
-    """
-    p_values, off = np.ones((len(runs), len(runs))), ~np.eye(len(runs), dtype=bool)
-    for (i, j), effect in effects.items():
-        if effect is not None:
-            p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
-    higher = np.zeros(
-        p_values.shape, dtype=bool
-    )  # [i, j]: run i is proved to score higher than run j
-    higher[off] = holm(p_values[off], 0.0, alpha)[0]
-    first, differences = next(iter(effects.values())), []
-    proved = ranked and first is not None and None not in effects.values()
-    for own, ranks in zip(runs, rank_ranges(higher), strict=True):
-        method = (alpha, covers, first.assumes if first else "", "Holm, both directions")
-        own.add(
-            "model",
-            quantities[0],
-            "compared",
-            None,
-            *(both_ends(*ranks, *method) if proved else ()),
-        )
-    for (i, j), effect in effects.items():
-        pair = Rows(runs[j].model)
-        _add_average(
-            pair, quantities[1], effect, bool(higher[i, j] or higher[j, i]), covers, runs[i].model
-        )
-        differences += pair.rows
-    return differences
-
-
-class Ranking(_Rows):
-    """The result of `rank`; a difference is of the later run against the run in ``item``."""
-
-    def of(self, quantity: str) -> list[Result]:
-        """The rows of a quantity: of each run, or of each pair."""
-        return [row for row in self.results if row.quantity == quantity]
-
-    def differ(self, quantity: str) -> int:
-        """The number of pairs that differ."""
-        return sum(row.facts.get("holds", False) for row in self.of(quantity))
-
-    def ranges(self, quantity: str) -> list[tuple[int, int]] | None:
-        """The lowest and the highest rank of each run; None where ranks are not proved."""
-        ends = [(row.lower, row.upper) for row in self.of(quantity)]
-        return None if None in ends[0] else [(int(low or 0), int(high or 0)) for low, high in ends]
-
-    def order(self) -> list[int]:
-        """The runs by their means, the lowest first."""
-        means = [row.estimate or 0.0 for row in self.of("score")]
-        return sorted(range(len(means)), key=lambda place: means[place])
-
-    def table(self) -> tuple[list[str], list[list[object]]]:
-        both, runs = [self.ranges(quantity) for quantity in RANKS], self.of("score")
-        shown = [
-            [" to ".join(map(str, dict.fromkeys(one))) for one in each] if each else None
-            for each in both
-        ]
-        rows: list[list[object]] = [
-            [
-                runs[place].model,
-                runs[place].estimate,
-                *(ranges and ranges[place] for ranges in shown),
-            ]
-            for place in self.order()
-        ]
-        return ["run", "mean", "rank, these questions", "rank, questions like these"], rows
-
-    def pair_table(self) -> tuple[list[str], list[list[object]]]:
-        rows = [
-            [row.item, row.model, about, *_numbers(row), "differ" if row.facts["holds"] else ""]
-            for quantity, about in zip(
-                AVERAGES, ("these questions", "questions like these"), strict=True
-            )
-            for row in self.of(quantity)
-            if row.upper is not None
-        ]
-        return ["A", "B", "over", "B - A", "at least", "at most", "holds"], rows
-
-    def sentences(self) -> list[str]:
-        record = self.record
-        size = f"the {plural(record['questions'], 'question')}"
-        if record["refused"]:
-            lines = [f"Score: {record['metric']}. The means are as recorded, over {size}."]
-            for reason in record["refused"]:
-                lines.append(f"No rank is claimed of these runs. {reason}")
-            return [*lines, *_remarks(record)]
-        points = "" if record["unpointed"] else "; higher is worse"
-        lines = [f"Score: {record['metric']}{points}. Rank 1 has the lowest mean over {size}."]
-        lines += [*record["directions"], *record["unpointed"]]
-        for quantity, ranks in zip(AVERAGES, RANKS, strict=True):
-            pairs = self.of(quantity)
-            for bound in [row.lower_bound for row in pairs if row.lower_bound][:1]:
-                also = " and the ranges of ranks" if self.ranges(ranks) else ""
-                lines.append(
-                    f"{bound.on(size).capitalize()}, {self.differ(quantity)} of {plural(len(pairs), 'pair')} differ. "
-                    f"These pairs{also} hold together {level(record['alpha'])} (Holm, both directions), assuming "
-                    f"{bound.assumes}."
-                )
-        if not self.ranges(RANKS[0]):
-            lines.append(
-                "Ranks over these questions need equally many answers to each, at least two."
-            )
-        return [*lines, *_remarks(record)]
-
-
-def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
-    """The ranks that each run may have by its mean over the questions that all runs have.
-
-    Where nothing may be claimed of a run, the means stand alone, as recorded, without ranks and without pairs that differ.
-    """
-    check_alpha(alpha)
-    refutations = refused(sides, (side.name for side in sides))
-    names, missing, notes = (
-        [side.name for side in sides],
-        [],
-        stops(sides, (side.name for side in sides)),
-    )
-    by_pair: dict[tuple[int, int], dict[str, Pair]] = {}
-    for (i, a), (j, b) in combinations(enumerate(sides), 2):
-        of_pair: list[NotCompared] = []
-        settings: list[str] = []
-        by_pair[i, j] = {pair.id: pair for pair in joined(a, b, of_pair, settings)}
-        about = f"{a.name} (A) and {b.name} (B): "
-        notes += [about + note for note in settings if i == 0]
-        missing += [
-            replace(one, reason=about + one.reason) for one in of_pair if i == 0 or one.id is None
-        ]
-    common = [name for name in by_pair[0, 1] if all(name in own for own in by_pair.values())]
-    if not common:
-        reasons = "; ".join(dict.fromkeys(one.reason for one in missing))
-        raise BadInput(f"{', '.join(names)}: no question is common to all runs ({reasons}).")
-    pairs = {
-        (i, j): _Pairs(sides[i], sides[j], [own[name] for name in common])
-        for (i, j), own in by_pair.items()
-    }
-    pooled: Effects = dict.fromkeys(pairs)
-    population: Effects = dict.fromkeys(pairs)
-    if not refutations:
-        pooled = {places: both.average(alpha) for places, both in pairs.items()}
-        population = {places: both.population(alpha) for places, both in pairs.items()}
-    # With one answer of 0 or 1 to each question the tests are sign tests, not tests of means.
-    several = any(len(own) > 1 for own in pairs[0, 1].sides[0])
-    runs = [Rows(name) for name in names]
-    for place, own in enumerate(runs):
-        scores = pairs[0, place or 1].sides[bool(place)]
-        average = _mean_of_plain(scores) if refutations else mean(map(mean, scores))
-        own.add("model", "score", "compared", average)
-    differences = _rank_rows(runs, (RANKS[0], AVERAGES[0]), Covers.AVERAGE, pooled, alpha, several)
-    differences += _rank_rows(
-        runs, (RANKS[1], AVERAGES[1]), Covers.POPULATION, population, alpha, True
-    )
-    facts = {"alpha": alpha, "metric": sides[0].metric, "questions": len(common)}
-    facts |= {"refused": refutations}
-    record = _record(facts, missing, notes) | {"runs": names} | _stated(sides)
-    whole = result(", ".join(names), "model", "comparison", "compared", evidence=record)
-    return Ranking((whole, *(row for own in runs for row in own.rows), *differences))

@@ -59,6 +59,7 @@ EXPERIMENTS = (
     "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
 )
 RENAME_IT = "Rename the column of the questions, such as {0!r}, to 'prompt_id'."
+LONGEST_VALUE = 300  # characters of a setting in a note
 PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 
@@ -107,13 +108,16 @@ def relation(first: Scored, second: Scored) -> Draws:
     Different seeds: not at all. With one seed, the engines `BY_NUMBER` give both j-th answers the same random numbers, which
     no other answer has, if both allow equally many tokens.
     """
+    a, b = first.settings, second.settings
     keys = ("engine", "seed", "max_new_tokens", "stop")
-    a, b = ([side.settings.get(key) for key in keys] for side in (first, second))
-    if None in (*a, *b) or not a[3] == b[3] == "fixed":
+    if any(a.get(key) is None or b.get(key) is None for key in keys):
         return "any"
-    if a[1] != b[1]:
+    if not a["stop"] == b["stop"] == "fixed":
+        return "any"
+    if a["seed"] != b["seed"]:
         return "apart"
-    return "pairs" if a == b and a[0] in BY_NUMBER else "any"
+    is_alike = a["engine"] == b["engine"] and a["max_new_tokens"] == b["max_new_tokens"]
+    return "pairs" if is_alike and a["engine"] in BY_NUMBER else "any"
 
 
 @dataclass(frozen=True)
@@ -134,18 +138,23 @@ class Pair:
 
 
 def stops(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
-    return [
-        f"{name}: {UNKNOWN_STOP if side.unknown_stop else LOOKED}"
-        for side, name in zip(sides, names, strict=True)
-        if side.stopped
-    ]
+    """A note for each side that a rule could stop early, or of which this is not recorded."""
+    notes = []
+    for side, name in zip(sides, names, strict=True):
+        if side.stopped:
+            notes.append(f"{name}: {UNKNOWN_STOP if side.unknown_stop else LOOKED}")
+    return notes
 
 
 def check_alike(sides: Sequence[Side]) -> None:
-    """Two engines draw from one distribution only with equal settings; with others, their difference is not the models'."""
+    """Two engines draw from one distribution only with equal settings; with others, their difference is not the models'.
+
+    Raises `BadInput` for sides of two engines that record other settings.
+    """
     for a, b in itertools.combinations(sides, 2):
         for model, first, second in _models(a, b, []):
-            if _engines(first, second) and (changed := _changed(first, second)):
+            changed = _changed(first, second)
+            if _engines(first, second) and changed:
                 raise BadInput(
                     f"{a.name} (A) and {b.name} (B) are of two engines and differ in their settings{_of(model)}: {changed}. "
                     "Draw both alike, or compare them all the same with --despite-settings."
@@ -153,20 +162,26 @@ def check_alike(sides: Sequence[Side]) -> None:
 
 
 def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> list[Pair]:
-    """The questions of both sides; adds what cannot be compared, and what is known of the settings."""
-    if reason := _incomparable(a, b):
+    """The questions of both sides; adds what cannot be compared, and what is known of the settings.
+
+    Raises `BadInput` for ids of both sides that are alike but not equal, and for sides without a model in common.
+    """
+    reason = _incomparable(a, b)
+    if reason:
         missing.append(NotCompared(None, reason))
         return []
     pairs: list[Pair] = []
     for model, first, second in _models(a, b, missing):
-        if (found := alike([*first.questions, *second.questions])) is not None:
-            raise BadInput(f"{a.name} and {b.name}: {found.problem('the ids')}. {REMEDY}")
-        if changed := _changed(first, second):
+        ids_alike = alike([*first.questions, *second.questions])
+        if ids_alike is not None:
+            raise BadInput(f"{a.name} and {b.name}: {ids_alike.problem('the ids')}. {REMEDY}")
+        changed = _changed(first, second)
+        if changed:
             notes.append(f"the settings differ{_of(model)}: {changed}")
         notes += [note + _of(model) for note in _remarks(first, second)]
-        notes += [
-            f"{which}: {own.served}" for which, own in (("A", first), ("B", second)) if own.served
-        ]
+        for name, side in (("A", first), ("B", second)):
+            if side.served:
+                notes.append(f"{name}: {side.served}")
         pairs += _common(model, first, second, a.kind == b.kind, missing)
     return pairs
 
@@ -179,7 +194,8 @@ def _incomparable(a: Side, b: Side) -> str | None:
     """The reason why the two sides cannot be compared at all, or None."""
     if a.metric != b.metric:
         return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
-    if changed := _differing(a.scorer, b.scorer):
+    changed = _differing(a.scorer, b.scorer)
+    if changed:
         return f"the scorer {a.metric!r} has different parameters: {changed}"
     if None not in (a.template, b.template) and a.template != b.template:
         return f"the prompt templates differ: {_differing({'prompt': a.template}, {'prompt': b.template})}"
@@ -188,37 +204,43 @@ def _incomparable(a: Side, b: Side) -> str | None:
 
 def _changed(first: Scored, second: Scored) -> str:
     """The settings that both sides record and that change the distribution of answers, with both values."""
-    return _differing(
-        {key: own for key, own in first.settings.items() if key not in FREE}, second.settings
-    )
+    binding = {key: value for key, value in first.settings.items() if key not in FREE}
+    return _differing(binding, second.settings)
 
 
 def _differing(a: Mapping[str, object], b: Mapping[str, object]) -> str:
-    both = [(key, own, b[key]) for key, own in a.items() if key in b and own != b[key]]
-    return ", ".join(
-        f"{key} {shortened(one, 300)} in A, {shortened(other, 300)} in B"
-        for key, one, other in both
-    )
+    """The keys of both whose values differ, with both values; empty where there are none."""
+    texts = []
+    for key in a:
+        if key in b and a[key] != b[key]:
+            in_a, in_b = shortened(a[key], LONGEST_VALUE), shortened(b[key], LONGEST_VALUE)
+            texts.append(f"{key} {in_a} in A, {in_b} in B")
+    return ", ".join(texts)
 
 
 def _engines(first: Scored, second: Scored) -> str:
     """Both engines, where both sides record theirs and the engines differ."""
-    one, other = (own.settings.get("engine") for own in (first, second))
-    return f"the engine is {one} in A and {other} in B" if one and other and one != other else ""
+    in_a, in_b = first.settings.get("engine"), second.settings.get("engine")
+    if not in_a or not in_b or in_a == in_b:
+        return ""
+    return f"the engine is {in_a} in A and {in_b} in B"
 
 
 def _remarks(first: Scored, second: Scored) -> list[str]:
     """What is left to say of the settings: the engines, where they differ, and what a side does not record."""
-    notes = list(filter(None, [_engines(first, second)]))
+    notes = []
+    engines = _engines(first, second)
+    if engines:
+        notes.append(engines)
     recorded = {"A": first.settings.keys() - FREE, "B": second.settings.keys() - FREE}
-    if silent := [which for which, keys in recorded.items() if not keys]:
+    silent = [name for name, keys in recorded.items() if not keys]
+    if silent:
         notes.append(f"no record says how the answers of {' and '.join(silent)} were drawn")
-    elif recorded["A"] != recorded["B"]:
-        lacks = {
-            which: ", ".join(sorted(recorded[other] - recorded[which]))
-            for which, other in ("AB", "BA")
-        }
-        notes += [f"{which} does not record {keys}" for which, keys in lacks.items() if keys]
+        return notes
+    for name, other in ("AB", "BA"):
+        lacking = sorted(recorded[other] - recorded[name])
+        if lacking:
+            notes.append(f"{name} does not record {', '.join(lacking)}")
     return notes
 
 
@@ -234,37 +256,41 @@ def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str,
         alone = [name for name in side.models if name not in other.models]
         missing += [NotCompared(None, f"the model {name} is in {word} only") for name in alone]
     if not a.models.keys() & b.models.keys():
-        each = (
-            f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}"
-        )
+        of_a, of_b = ", ".join(a.models), ", ".join(b.models)
         raise BadInput(
-            f"{each}: no model is on both sides. Name data folders with a model in common."
+            f"{a.name} has the models {of_a}, and {b.name} has {of_b}: no model is on both sides. "
+            "Name data folders with a model in common."
         )
 
 
 def _common(
     model: str, first: Scored, second: Scored, same_kind: bool, missing: list[NotCompared]
 ) -> Iterator[Pair]:
-    prefix, draws = f"{model}/" if model else "", relation(first, second)
-    for name, own in first.questions.items():
+    """The questions of a model that both sides have and ask alike; adds the others to ``missing``."""
+    prefix = f"{model}/" if model else ""
+    draws = relation(first, second)
+    for name, answers in first.questions.items():
         other = second.questions.get(name)
-        if other is None:
-            missing.append(NotCompared(prefix + name, "the question is in A only"))
-        elif not _same_text(own.text, other.text, same_kind):
-            missing.append(
-                NotCompared(prefix + name, "the text or prompt of the question differs in B")
-            )
-        elif None not in (own.reference, other.reference) and own.reference != other.reference:
-            missing.append(
-                NotCompared(
-                    prefix + name,
-                    "its context, follow-ups, reference answer or keywords differ in B",
-                )
-            )
+        reason = _not_compared(answers, other, same_kind)
+        if other is None or reason:
+            missing.append(NotCompared(prefix + name, reason))
         else:
-            yield Pair(model, prefix + name, own.scores, other.scores, draws)
-    alone = [name for name in second.questions if name not in first.questions]
-    missing += [NotCompared(prefix + name, "the question is in B only") for name in alone]
+            yield Pair(model, prefix + name, answers.scores, other.scores, draws)
+    for name in second.questions:
+        if name not in first.questions:
+            missing.append(NotCompared(prefix + name, "the question is in B only"))
+
+
+def _not_compared(answers: Answers, other: Answers | None, same_kind: bool) -> str:
+    """Why the answers to a question of A and those of B cannot be compared; empty where they can."""
+    if other is None:
+        return "the question is in A only"
+    if not _same_text(answers.text, other.text, same_kind):
+        return "the text or prompt of the question differs in B"
+    both_known = answers.reference is not None and other.reference is not None
+    if both_known and answers.reference != other.reference:
+        return "its context, follow-ups, reference answer or keywords differ in B"
+    return ""
 
 
 def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
@@ -276,30 +302,33 @@ def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
 
 def binary_of(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
     """Whether the scores are only 0 and 1, as the scorer declares. Without a declaration, the values decide."""
-    declared = [side.binary for side in (a, b) if side.binary is not None]
-    if False in declared:
+    if a.binary is False or b.binary is False:
         return False
     # A declared column that holds other values comes from a different scorer with the same name.
-    return all(bool(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all()) for own in scores)
+    for values in scores:
+        present = values[~np.isnan(values)]
+        if not np.isin(present, (0.0, 1.0)).all():
+            return False
+    return True
 
 
 def read_side(
-    given: str,
+    source: str,
     score: str | None = None,
     filter: str | None = None,
     models: Sequence[str] = (),
     leak_is: LeakIs | None = None,
 ) -> Side:
     """Read one side: a log, a table of scores, a folder of artifacts, or a git revision of this folder."""
-    path = Path(given)
+    path = Path(source)
     if path.is_dir():
-        return _folder(path, path.parent / "params.yaml", given, "folder", score, models)
+        return _folder(path, path.parent / "params.yaml", source, "folder", score, models)
     if path.is_file():
         if is_log(path):
             return _log(path, score, filter, leak_is)
         return _table(path, score, leak_is)
-    with _revision(given) as root:
-        return _folder(root / "data", root / "params.yaml", given, "revision", score, models)
+    with _revision(source) as root:
+        return _folder(root / "data", root / "params.yaml", source, "revision", score, models)
 
 
 def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | None) -> Side:
@@ -307,43 +336,41 @@ def _log(path: Path, score: str | None, filter: str | None, leak_is: LeakIs | No
     scored = read.log
     assert scored is not None  # the file is a log
     log = scored.log
-    texts = dict(zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True))
-    asked = {name: text for name, text in texts.items() if isinstance(text, str)}
-    questions = {
-        one.prompt_id: Answers(one.scores, asked.get(one.prompt_id)) for one in read.prompts
-    }
-    models = {
-        log.model or "": Scored(
-            questions, {ALIASES.get(key, key): own for key, own in log.sampling.items()}
-        )
-    }
+    text_of_prompt = {}
+    for name, text in zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True):
+        if isinstance(text, str):
+            text_of_prompt[name] = text
+    questions = {}
+    for prompt in read.prompts:
+        text = text_of_prompt.get(prompt.prompt_id)
+        questions[prompt.prompt_id] = Answers(prompt.scores, text)
+    settings = {ALIASES.get(key, key): value for key, value in log.sampling.items()}
     stopped = log.stopping == EARLY
     known = _known(read, stopped)
     if all(prompt.n == 1 for prompt in read.prompts):
         known = replace(known, deterministic=None)  # what is compared then are the questions
-    refused = tuple(refusals(known))
     return Side(
-        str(path),
-        "log",
-        scored.score,
-        models,
+        name=str(path),
+        kind="log",
+        metric=scored.score,
+        models={log.model or "": Scored(questions, settings)},
         stopped=stopped,
-        refused=refused,
+        refused=tuple(refusals(known)),
         stated=read.stated,
     )
 
 
 def _table(path: Path, score: str | None, leak_is: LeakIs | None) -> Side:
-    name = score or DOCUMENTED
-    read = read_scores(path, "worst", name, leak_is=leak_is, asks=RENAME_IT).pointed()
-    questions = {one.prompt_id: Answers(one.scores) for one in read.prompts}
+    metric = score or DOCUMENTED
+    read = read_scores(path, "worst", metric, leak_is=leak_is, asks=RENAME_IT).pointed()
+    questions = {prompt.prompt_id: Answers(prompt.scores) for prompt in read.prompts}
     stopped = could_stop(path)
     known = _known(read, stopped).joined(of_drawing(record_of_draws(path), ()))
     return Side(
-        str(path),
-        "table",
-        name,
-        {"": Scored(questions)},
+        name=str(path),
+        kind="table",
+        metric=metric,
+        models={"": Scored(questions)},
         stopped=stopped,
         refused=tuple(refusals(known)),
         stated=read.stated,
@@ -368,37 +395,51 @@ def _folder(
     if not scored:
         remedy = "Name a pipeline's data folder or a folder of `lethe eval`."
         raise BadFile(name, "holds no scores/MODEL/forget.parquet", remedy)
-    if unknown_models := [model for model in models if model not in scored]:
+    unknown_models = [model for model in models if model not in scored]
+    if unknown_models:
         raise BadValue("--model", unknown_models[0], f"one of {', '.join(scored)} in {name}")
-    scored = [model for model in scored if not models or model in models]
-    params, about_eval = _params(params_file), folder / "evaluated.json"
-    evaluated: dict[str, Json] = (
-        read_artifact(about_eval) if about_eval.is_file() else {}
-    )  # of `lethe eval`
+    if models:
+        scored = [model for model in scored if model in models]
+    params = _params(params_file)
+    evaluated = _record_in(folder / "evaluated.json")  # of `lethe eval`
     scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
     metric = score or _first_metric(params, scorers, name)
     asked = {row["id"]: row for row in read_split("forget", folder / "dataset")}
-    rule = {key: own for key, own in _section(params, "sample").items() if key == "truncated"}
-    by_model, stopped, unknown = {}, False, False
-    refused: dict[str, None] = {}  # in their order, each reason once
+    sample = _section(params, "sample")
+    rule = {"truncated": sample["truncated"]} if "truncated" in sample else {}
+
+    by_model = {}
+    could_be_stopped = False
+    is_unknown = False
+    reasons: dict[str, None] = {}  # in their order, each reason once
     for model in scored:
-        path = folder / "generations" / model / "about.json"
-        drawn = read_artifact(path) if path.is_file() else {}
-        stopped, unknown = (
-            stopped or drawn.get("stop") == "sequential",
-            unknown or "stop" not in drawn,
-        )
-        refused |= dict.fromkeys(_refused(folder, model, drawn))
+        drawn = _record_in(folder / "generations" / model / "about.json")
+        could_be_stopped |= drawn.get("stop") == "sequential"
+        is_unknown |= "stop" not in drawn
+        reasons |= dict.fromkeys(_refused(folder, model, drawn))
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
         settings = rule | {key: drawn[key] for key in SETTINGS if key in drawn}
         served = SERVED.format_map(drawn["served"]) if drawn.get("served") else ""
         by_model[model] = Scored(_questions(table, metric, asked), settings, served)
-    template = evaluated.get("prompt", _template(params, params_file.parent))
-    scorer = _scorer(evaluated if "score" in evaluated else params, metric)
-    ends = (stopped or unknown, _declared(params, metric), unknown and not stopped)
-    return Side(name, kind, metric, by_model, template, scorer, *ends, refused=tuple(refused))
+    return Side(
+        name=name,
+        kind=kind,
+        metric=metric,
+        models=by_model,
+        template=evaluated.get("prompt", _template(params, params_file.parent)),
+        scorer=_scorer(evaluated if "score" in evaluated else params, metric),
+        stopped=could_be_stopped or is_unknown,
+        binary=_declared(params, metric),
+        unknown_stop=is_unknown and not could_be_stopped,
+        refused=tuple(reasons),
+    )
+
+
+def _record_in(path: Path) -> dict[str, Json]:
+    """The content of a record; empty where there is no such file."""
+    return read_artifact(path) if path.is_file() else {}
 
 
 def _refused(folder: Path, model: str, drawn: Mapping[str, Json]) -> list[str]:
@@ -410,12 +451,13 @@ def _refused(folder: Path, model: str, drawn: Mapping[str, Json]) -> list[str]:
 
 
 def _questions(table: pd.DataFrame, metric: str, asked: Mapping[str, Row]) -> dict[str, Answers]:
+    """The scores of each question: first those of the dataset in its order, then the others in the order of the table."""
     drawn = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
-    groups = drawn.groupby("prompt_id", sort=False)[metric]
-    scores = {str(name): own.to_numpy(dtype=np.float64) for name, own in groups}
-    order = [name for name in asked if name in scores] + [
-        name for name in scores if name not in asked
-    ]
+    scores = {}
+    for name, values in drawn.groupby("prompt_id", sort=False)[metric]:
+        scores[str(name)] = values.to_numpy(dtype=np.float64)
+    order = [name for name in asked if name in scores]
+    order += [name for name in scores if name not in asked]
     return {name: Answers(scores[name], *_asked(asked.get(name))) for name in order}
 
 
@@ -430,7 +472,8 @@ def _params(path: Path) -> dict[str, Json]:
 
 
 def _section(params: Mapping[str, Json], name: str) -> dict[str, Json]:
-    return section if isinstance(section := params.get(name), dict) else {}
+    section = params.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def _first_metric(params: Mapping[str, Json], scorers: Sequence[str], name: str) -> str:
@@ -447,36 +490,42 @@ def _template(params: Mapping[str, Json], root: Path) -> str | None:
     named = _section(params, "sample").get("prompt")
     if not isinstance(named, str):
         return None
-    return path.read_text(encoding="utf-8") if (path := root / named).is_file() else named
+    path = root / named
+    return path.read_text(encoding="utf-8") if path.is_file() else named
 
 
 def _scorer(params: Mapping[str, Json], metric: str) -> dict[str, object]:
     """The parameters of the scorer, and the parts of an answer that it reads."""
-    if not (section := _section(params, "score")):
+    section = _section(params, "score")
+    if not section:
         return {}
-    own = [
-        one
-        for one in section.get("scorers", [])
-        if one == metric or (isinstance(one, dict) and metric in one)
-    ]
+    entries = []
+    for entry in section.get("scorers", []):
+        if entry == metric or (isinstance(entry, dict) and metric in entry):
+            entries.append(entry)
     marks = section.get("thinking") or (section.get("parts") or {}).get("thinking")
-    return {"scorer": own, "keyword_match": section.get("keyword_match", "word"), "thinking": marks}
+    keyword_match = section.get("keyword_match", "word")
+    return {"scorer": entries, "keyword_match": keyword_match, "thinking": marks}
 
 
 def _declared(params: Mapping[str, Json], metric: str) -> bool | None:
     """Whether the scorer or judge of a column gives only 0 and 1; None for a column that this release does not know."""
     try:
-        judges = {
-            name: JudgeEntry.model_validate(entry)
-            for name, entry in _section(params, "judges").items()
-        }
-        columns = {name + ending for name, entry in judges.items() for ending in entry.endings}
-        columns |= {column for name in JUDGES for column in columns_of(name)} | set(SCORERS)
+        columns = set(SCORERS)
+        judges = {}
+        for name, entry in _section(params, "judges").items():
+            judges[name] = JudgeEntry.model_validate(entry)
+            columns.update(name + ending for ending in judges[name].endings)
+        for name in JUDGES:
+            columns.update(columns_of(name))
         if metric not in columns:
             return None
-        listed = _section(params, "score").get("scorers", [])
-        given = [one[metric] for one in listed if isinstance(one, dict) and metric in one]
-        return is_binary(metric, {metric: scorer_params(metric, given[0])} if given else {}, judges)
+        parameters = {}
+        for entry in _section(params, "score").get("scorers", []):
+            if isinstance(entry, dict) and metric in entry:
+                parameters[metric] = scorer_params(metric, entry[metric])
+                break
+        return is_binary(metric, parameters, judges)
     except ValueError:  # params of another release
         return None
 
@@ -492,23 +541,14 @@ def _revision(revision: str) -> Iterator[Path]:
         root = Path(temporary)
         try:
             files = DVCFileSystem(rev=commit, subrepos=False)
-            wanted = [
-                path
-                for folder in ("/data/scores", "/data/dataset", "/data/generations", "/params.yaml")
-                if files.exists(folder)
-                for path in files.find(folder)
-                # scores and questions of the forget set, settings, params
-                if path.endswith(("/about.json", "/params.yaml"))
-                or ("/forget." in path and "/generations/" not in path)
-                if "/likelihood/" not in path
-            ]
+            wanted: list[str] = []
+            for folder in ("/data/scores", "/data/dataset", "/data/generations", "/params.yaml"):
+                if files.exists(folder):
+                    wanted += filter(_is_compared, files.find(folder))
             _fetch(files, wanted, root)
             named = _section(_params(root / "params.yaml"), "sample").get("prompt")
-            if (
-                isinstance(named, str)
-                and ".." not in Path(named).parts
-                and files.isfile(f"/{named}")
-            ):
+            is_inside = isinstance(named, str) and ".." not in Path(named).parts
+            if is_inside and files.isfile(f"/{named}"):
                 _fetch(files, [f"/{named}"], root)
         except (DvcException, OSError) as error:
             problem = f"its artifacts cannot be fetched ({str(error).splitlines()[0]})"
@@ -517,19 +557,26 @@ def _revision(revision: str) -> Iterator[Path]:
         yield root
 
 
+def _is_compared(path: str) -> bool:
+    """Whether a comparison reads the file: scores and questions of the forget set, settings, params."""
+    if "/likelihood/" in path:
+        return False
+    if path.endswith(("/about.json", "/params.yaml")):
+        return True
+    return "/forget." in path and "/generations/" not in path
+
+
 def _commit(revision: str) -> str:
     """The commit of a git revision or of a DVC experiment, which DVC keeps under refs/exps/."""
-    direct = (
-        ""
-        if revision.startswith("-")
-        else git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    )
-    if direct:
-        return direct
-    refs = (
-        git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS) or ""
-    ).splitlines()
-    commits = [line.split()[0] for line in refs if line.rpartition("/")[2] == revision]
+    if not revision.startswith("-"):
+        direct = git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        if direct:
+            return direct
+    listed = git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS) or ""
+    commits = []
+    for line in listed.splitlines():
+        if line.rpartition("/")[2] == revision:
+            commits.append(line.split()[0])
     if len(commits) == 1:
         return commits[0]
     if commits:

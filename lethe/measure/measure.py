@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,40 +53,45 @@ def measure(
     calibration: Calibration | None = None,
     truncated: str = "counts",
 ) -> list[Result]:
-    """Measure one model whose questions were sampled a fixed number of times."""
+    """The rows of one model whose questions were sampled a fixed number of times.
+
+    ``inapplicable`` names the questions that the 0/1 scorer cannot judge. Where ``truncated`` is "missing", an answer
+    that ended at the token limit has no score, and no verdict unless it is judged a leak.
+    """
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
-    if CUT in columns_in(scores, "forget"):
-        cut = ScoreMatrix(scores, "forget", CUT)
-    else:
-        cut = ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
+    ended_at_limit = _ended_at_limit(generations, scores)
     if truncated == "missing":
-        leak.samples[cut.samples == 1] = np.nan
+        leak.samples[ended_at_limit.samples == 1] = np.nan
         if leaked:
-            leaked.samples[(cut.samples == 1) & (leaked.samples == 0)] = np.nan
-    verdicts = leaked.samples if leaked else [None] * len(leak.prompts)
-    leaks = [
-        None if name in inapplicable else own
-        for name, own in zip(leak.prompts, verdicts, strict=True)
-    ]
-    same = {
-        key: getattr(metrics, key)
-        for key in ("alpha", "thresholds", "rho", "share_above", "together")
-    }
-    settings = MeasureSettings(**same, missing="worst", calibration=calibration)
-    missing = np.isnan(leak.samples).sum(axis=1).tolist()
-    prompts = [
-        PromptScores(*each) for each in zip(leak.prompts, leak.samples, missing, strict=True)
-    ]
-    rows, counts = Rows(name), {}
+            leaked.samples[(ended_at_limit.samples == 1) & (leaked.samples == 0)] = np.nan
+
+    verdicts: list[np.ndarray | None] = []  # of each question
+    prompts: list[PromptScores] = []
+    for place, prompt in enumerate(leak.prompts):
+        is_judged = leaked is not None and prompt not in inapplicable
+        verdicts.append(leaked.samples[place] if leaked and is_judged else None)
+        values = leak.samples[place]
+        prompts.append(PromptScores(prompt, values, missing=int(np.isnan(values).sum())))
+    truncations = {}
+    for place, prompt in enumerate(ended_at_limit.prompts):
+        truncations[prompt] = Truncated.of(ended_at_limit.samples[place] == 1, verdicts[place])
+    settings = MeasureSettings(
+        alpha=metrics.alpha,
+        thresholds=metrics.thresholds,
+        rho=metrics.rho,
+        share_above=metrics.share_above,
+        missing="worst",
+        together=metrics.together,
+        calibration=calibration,
+    )
+
+    rows = Rows(name)
     _greedy_and_shares(rows, leak, leaked)
-    for prompt, ended, own in zip(cut.prompts, cut.samples == 1, leaks, strict=True):
-        either = None if own is None else int((ended | (own != 0)).sum())
-        counts[prompt] = (int(ended.sum()), len(ended), either)
-    _truncation(rows, counts, metrics.alpha)
+    _truncation(rows, truncations, metrics.alpha)
     _parts_and_turns(rows, scores, metrics)
-    measure_prompts(rows, prompts, settings, leaks)
-    _of_the_model(rows, leak, metrics, sum(missing))
+    measure_prompts(rows, prompts, settings, verdicts)
+    _of_the_model(rows, leak, metrics, missing=sum(prompt.missing for prompt in prompts))
     _utility(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
 
@@ -99,30 +104,33 @@ def measure_stopped(
     decisions: Mapping[str, Decision],
     decided_by: str,
 ) -> list[Result]:
-    """Measure one model whose questions stopped early, from their decisions: only anytime-valid bounds hold after a stop."""
+    """The rows of one model whose questions stopped early: only anytime-valid bounds hold after a stop.
+
+    ``decisions`` are those of the sequential test by question, which judged the answers by the scorer ``decided_by``.
+    """
     rows = Rows(name)
-    tables = dict(_by_question(scores, decisions))
+    table_of_prompt = dict(_by_question(scores, decisions))
     for prompt, decision in decisions.items():
-        _stopped_question(rows, tables[prompt], prompt, metrics, decision, decided_by)
-    plain, counts = Results({name: tuple(rows.rows)}).questions(name), {}
-    for prompt, table in _by_question(
-        generations, decisions, ["prompt_id", "sample", "finish_reason"]
-    ):
-        reasons, leak = (
-            table["finish_reason"][table["sample"] != GREEDY],
-            plain[prompt].row("leak", "anytime"),
-        )
-        cut, either = int((reasons == CUT_OFF).sum()), None
-        if leak and leak.evidence:  # at most so many answers leak, lack a verdict or were cut off
-            either = min(len(reasons), leak.evidence["leaks"] + leak.evidence["missing"] + cut)
-        counts[prompt] = (cut, len(reasons), either)
-    _truncation(rows, counts)
-    _sequential_summary(
-        rows, decisions, decided_by, drawn=int(sum(own.value("n") or 0 for own in plain.values()))
-    )
-    _plain_summary(
-        rows, list(plain.values()), metrics, max(decision.cap for decision in decisions.values())
-    )
+        _stopped_question(rows, table_of_prompt[prompt], prompt, metrics, decision, decided_by)
+    questions = Results({name: tuple(rows.rows)}).questions(name)
+
+    truncations = {}
+    columns = ["prompt_id", "sample", "finish_reason"]
+    for prompt, table in _by_question(generations, decisions, columns):
+        reasons = table["finish_reason"][table["sample"] != GREEDY]
+        cut = int((reasons == CUT_OFF).sum())
+        leak = questions[prompt].row("leak", "anytime")
+        cut_or_leaks = None
+        if leak and leak.evidence:
+            most = leak.evidence["leaks"] + leak.evidence["missing"] + cut
+            cut_or_leaks = min(len(reasons), most)
+        truncations[prompt] = Truncated(cut, len(reasons), cut_or_leaks)
+    _truncation(rows, truncations)
+
+    drawn = sum(numbers.value("n") or 0 for numbers in questions.values())
+    _sequential_summary(rows, decisions, decided_by, drawn=int(drawn))
+    cap = max(decision.cap for decision in decisions.values())
+    _plain_summary(rows, list(questions.values()), metrics, cap)
     _utility(rows, generations, scores, metrics.utility_scorer)
     return rows.rows
 
@@ -143,85 +151,121 @@ class ScoreMatrix:
     """
 
     def __init__(self, tables: Tables, split: str, column: str, equal_to: str | None = None):
-        wide = []
+        wide_parts = []
         for part in parts_of(tables, split, ["prompt_id", "sample", column]):
             if equal_to is not None:
                 part = part.assign(**{column: (part[column] == equal_to).astype(np.float64)})
-            own = part.pivot(index="prompt_id", columns="sample", values=column)
-            wide.append(own.loc[list(dict.fromkeys(part["prompt_id"]))])
-        numbers = sorted({number for part in wide for number in part.columns})
-        drawn = [number for number in numbers if number != GREEDY]
-        self.prompts: list[str] = [prompt for part in wide for prompt in part.index]
-        self.greedy = np.concatenate(
-            [part.reindex(columns=[GREEDY]).to_numpy(np.float64)[:, 0] for part in wide]
-        )
+            wide = part.pivot(index="prompt_id", columns="sample", values=column)
+            wide_parts.append(wide.loc[list(dict.fromkeys(part["prompt_id"]))])
+        samples: set[int] = set()
+        self.prompts: list[str] = []
+        greedy = []
+        for wide in wide_parts:
+            samples.update(wide.columns)
+            self.prompts += wide.index.tolist()
+            greedy.append(wide.reindex(columns=[GREEDY]).to_numpy(np.float64)[:, 0])
+        self.greedy = np.concatenate(greedy)
+        drawn = sorted(samples - {GREEDY})
         self.samples = np.empty((len(self.prompts), len(drawn)))
         end = 0
-        while wide:  # a part is let go as soon as it is copied
-            own = wide.pop(0)
-            start, end = end, end + len(own)
-            self.samples[start:end] = own.reindex(columns=drawn).to_numpy(np.float64)
+        while wide_parts:  # a part is let go as soon as it is copied
+            wide = wide_parts.pop(0)
+            start, end = end, end + len(wide)
+            self.samples[start:end] = wide.reindex(columns=drawn).to_numpy(np.float64)
+
+
+def _ended_at_limit(generations: Tables, scores: Tables) -> ScoreMatrix:
+    """1 for each answer that ended at the token limit, in a turn or in its thinking where there are several parts."""
+    if CUT in columns_in(scores, "forget"):
+        return ScoreMatrix(scores, "forget", CUT)
+    return ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
 
 
 def _greedy_and_shares(rows: Rows, leak: ScoreMatrix, leaked: ScoreMatrix | None) -> None:
     for place, prompt in enumerate(leak.prompts):
-        rows.add("question", "score", "greedy", leak.greedy[place], item=prompt, split="forget")
+        add = partial(rows.add, "question", item=prompt, split="forget")
+        add("score", "greedy", leak.greedy[place])
         if leaked:
-            rows.add(
-                "question", "leak", "greedy", leaked.greedy[place], item=prompt, split="forget"
-            )
-    rows.add("model", "score", "greedy", mean(leak.greedy), split="forget")
+            add("leak", "greedy", leaked.greedy[place])
+    add_of_model = partial(rows.add, "model", split="forget")
+    add_of_model("score", "greedy", mean(leak.greedy))
     if leaked:
-        rows.add("model", "leak", "greedy", mean(leaked.greedy), split="forget")
-        rows.add(
-            "model",
-            "leaking",
-            "sampled",
-            _leaking([mean(own) for own in leaked.samples]),
-            split="forget",
-        )
+        add_of_model("leak", "greedy", mean(leaked.greedy))
+        add_of_model("leaking", "sampled", _leaking([mean(values) for values in leaked.samples]))
 
 
 def _leaking(shares: Sequence[float | None]) -> float:
-    """The share of the judged questions with a leaking answer."""
-    return mean(
-        share if share is None or math.isnan(share) else float(share > 0) for share in shares
-    )
+    """The share of the judged questions with a leaking answer; NaN without a judged question."""
+    leaking = []
+    for share in shares:
+        if share is not None and not math.isnan(share):
+            leaking.append(float(share > 0))
+    return mean(leaking)
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """The answers to a question that ended at the token limit, of ``n``.
+
+    ``cut_or_leaks`` counts those that leak, lack a verdict or were cut off: as many might leak without the limit. None
+    where no scorer judged leaks.
+    """
+
+    cut: int
+    n: int
+    cut_or_leaks: int | None = None
+
+    @classmethod
+    def of(cls, ended_at_limit: np.ndarray, verdicts: np.ndarray | None) -> Truncated:
+        """From two arrays (n,), the second with 1, 0 or NaN."""
+        cut_or_leaks = None
+        if verdicts is not None:
+            cut_or_leaks = int((ended_at_limit | (verdicts != 0)).sum())
+        return cls(int(ended_at_limit.sum()), len(ended_at_limit), cut_or_leaks)
 
 
 def _truncation(
-    rows: Rows, counts: Mapping[str, tuple[int, int, int | None]], alpha: float | None = None
+    rows: Rows, truncations: Mapping[str, Truncated], alpha: float | None = None
 ) -> None:
-    """The share of answers that ended at the token limit, of each question and of all.
+    """Add the share of answers that ended at the token limit, of each question and of all.
 
-    ``counts`` are these, all answers, and those that leak, lack a verdict, or were cut off: as many might leak without the
-    limit. Without ``alpha`` there is no upper end: that of a fixed number of answers does not hold after a stopping rule.
+    Without ``alpha`` there is no upper end: that of a fixed number of answers does not hold after a stopping rule.
     """
-    for prompt, (cut, n, either) in counts.items():
-        upper = None if alpha is None else _upper(cut, n, alpha, Covers.ONE_PROMPT)
-        evidence = {"cut": cut, "n": n, "cut_or_leaks": either}
-        add = partial(rows.add, "question", item=prompt, split="forget")
-        add("truncated", "sampled", cut / n, None, upper, evidence=evidence)
-    cuts, sizes, _ = zip(*counts.values(), strict=True)
-    upper = None if alpha is None else _upper(max(cuts), sizes[0], alpha, Covers.WORST_PROMPT)
-    rows.add("model", "truncated", "sampled", sum(cuts) / sum(sizes), None, upper, split="forget")
+    for prompt, counts in truncations.items():
+        upper = None
+        if alpha is not None:
+            upper = _upper(counts.cut, counts.n, alpha, Covers.ONE_PROMPT)
+        evidence = {"cut": counts.cut, "n": counts.n, "cut_or_leaks": counts.cut_or_leaks}
+        share = counts.cut / counts.n
+        add = partial(rows.add, "question", item=prompt, split="forget", evidence=evidence)
+        add("truncated", "sampled", share, None, upper)
+    cuts = [counts.cut for counts in truncations.values()]
+    sizes = [counts.n for counts in truncations.values()]
+    of_worst = None
+    if alpha is not None:
+        of_worst = _upper(max(cuts), sizes[0], alpha, Covers.WORST_PROMPT)
+    share = sum(cuts) / sum(sizes)
+    rows.add("model", "truncated", "sampled", share, None, of_worst, split="forget")
 
 
 def _parts_and_turns(rows: Rows, scores: Tables, metrics: Metrics) -> None:
-    """What leaks in the thinking, and in each turn of the conversations that came to it."""
-    names, turn = columns_in(scores, "forget"), 1
-    if UNCLOSED in names:
+    """Add what leaks in the thinking, and in each turn of the conversations that came to it."""
+    columns = columns_in(scores, "forget")
+    if UNCLOSED in columns:
         share = float(ScoreMatrix(scores, "forget", UNCLOSED).samples.mean())
         rows.add("model", "unclosed", "sampled", share, split="forget")
-    if f"{metrics.binary}{THINKING}" in names:
-        thought = ScoreMatrix(scores, "forget", f"{metrics.binary}{THINKING}")
+    thinking = f"{metrics.binary}{THINKING}"
+    if thinking in columns:
+        thought = ScoreMatrix(scores, "forget", thinking)
         _one_part(rows, thought, np.ones_like(thought.samples, bool), metrics.alpha, "thinking")
-    while (column := f"{metrics.binary}{TURN.format(turn)}") in names:
+    turn = 1
+    column = f"{metrics.binary}{TURN.format(turn)}"
+    while column in columns:
         asked = ScoreMatrix(scores, "forget", ASKED).samples >= turn
-        _one_part(
-            rows, ScoreMatrix(scores, "forget", column), asked, metrics.alpha, "turn", float(turn)
-        )
+        leaked = ScoreMatrix(scores, "forget", column)
+        _one_part(rows, leaked, asked, metrics.alpha, "turn", at=float(turn))
         turn += 1
+        column = f"{metrics.binary}{TURN.format(turn)}"
 
 
 def _one_part(
@@ -232,73 +276,96 @@ def _one_part(
     basis: str,
     at: float | None = None,
 ) -> None:
-    """The leaks in one part of the answers that have it, of each question and of all."""
-    worst, shares = [], []
-    for prompt, own, there in zip(leaked.prompts, leaked.samples, asked, strict=True):
-        drawn, n = own[there], int(there.sum())
+    """Add the leaks in one part of the answers, of each question and of all.
+
+    ``asked`` has the shape (prompts, n) of the samples, and says which answers have the part.
+    """
+    uppers: list[Bound] = []
+    judged: list[np.ndarray] = []
+    for prompt, values, has_part in zip(leaked.prompts, leaked.samples, asked, strict=True):
+        drawn = values[has_part]
         if np.isnan(drawn).all():
             continue  # out of the scorer's scope, or no answer has this part
-        evidence = {"leaks": int(np.nansum(drawn)), "n": n, "missing": int(np.isnan(drawn).sum())}
-        upper = _upper(evidence["leaks"] + evidence["missing"], n, alpha, Covers.ONE_PROMPT)
-        lower = replace(upper, side="lower", value=float(binary_lower(evidence["leaks"], n, alpha)))
+        n = len(drawn)
+        leaks = int(np.nansum(drawn))
+        missing = int(np.isnan(drawn).sum())
+        upper = _upper(leaks + missing, n, alpha, Covers.ONE_PROMPT)
+        lower = replace(upper, side="lower", value=float(binary_lower(leaks, n, alpha)))
+        evidence = {"leaks": leaks, "n": n, "missing": missing}
         add = partial(rows.add, "question", item=prompt, split="forget", at=at)
         add("leak", basis, mean(drawn), lower, upper, evidence=evidence)
-        worst.append(upper)
-        shares.append(drawn)
-    if worst:
-        most = replace(max(worst, key=lambda one: one.value), covers=Covers.WORST_PROMPT)
-        rows.add("model", "leak_worst", basis, None, None, most, split="forget", at=at)
-        rows.add("model", "leak", basis, mean(np.concatenate(shares)), split="forget", at=at)
+        uppers.append(upper)
+        judged.append(drawn)
+    if not uppers:
+        return
+    largest = max(uppers, key=lambda upper: upper.value)
+    of_worst = replace(largest, covers=Covers.WORST_PROMPT)
+    rows.add("model", "leak_worst", basis, None, None, of_worst, split="forget", at=at)
+    rows.add("model", "leak", basis, mean(np.concatenate(judged)), split="forget", at=at)
 
 
 def _upper(count: int, n: int, alpha: float, covers: Covers) -> Bound:
-    return Bound(
-        float(binary_upper(count, n, alpha)),
-        "upper",
-        alpha,
-        covers,
-        Assumes.DRAWS,
-        "Clopper-Pearson",
-        n,
-    )
+    """The upper end of a share from ``count`` of ``n`` independent draws (Clopper and Pearson, 1934)."""
+    value = float(binary_upper(count, n, alpha))
+    return Bound(value, "upper", alpha, covers, Assumes.DRAWS, "Clopper-Pearson", n)
 
 
 def _of_the_model(rows: Rows, leak: ScoreMatrix, metrics: Metrics, missing: int) -> None:
-    """The forget set as a whole; the quantity of each row states its claim."""
+    """Add the numbers of the forget set as a whole; the quantity of each row states its claim."""
     add = partial(rows.add, "model", split="forget")
-    of = {name: of_prompts(rows.rows, name) for name in (*WORST, "max", "ed_score")}
-    values = {name: [row.estimate for row in own] for name, own in of.items()}
-    _constants(rows, metrics, *leak.samples.shape, missing)
-    _means(rows, values)
-    add("score_bound", "sampled", mean(row.upper for row in of["score"]))
-    for name in WORST:
-        if one := worst_of(rows.rows, name):
-            add(f"{name}_worst", "sampled", None, None, one.bound)
-    if of["leak"]:
-        add("leak", "sampled", mean(values["leak"]), None, pooled_of(rows.rows, metrics.alpha))
-        above = share_above([row.upper_bound for row in of["leak"]], metrics.share_above)
-        add("share_above", "sampled", above)
-    curve = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
-    for x, bound, share in zip(
-        CURVE, curve.m_gen.mean(axis=0), curve.empirical_tail.mean(axis=0), strict=True
-    ):
+    rows_of_quantity = {}
+    estimates_of_quantity = {}
+    for quantity in (*WORST, "max", "ed_score"):
+        measured = of_prompts(rows.rows, quantity)
+        rows_of_quantity[quantity] = measured
+        estimates_of_quantity[quantity] = [row.estimate for row in measured]
+    questions, n = leak.samples.shape
+    _constants(rows, metrics, questions, n, missing)
+    _means(rows, estimates_of_quantity)
+    add("score_bound", "sampled", mean(row.upper for row in rows_of_quantity["score"]))
+    for quantity in WORST:
+        worst = worst_of(rows.rows, quantity)
+        if worst:
+            add(f"{quantity}_worst", "sampled", None, None, worst.bound)
+    leaks = rows_of_quantity["leak"]
+    if leaks:
+        pooled = pooled_of(rows.rows, metrics.alpha)
+        add("leak", "sampled", mean(estimates_of_quantity["leak"]), None, pooled)
+        uppers = [row.upper_bound for row in leaks]
+        add("share_above", "sampled", share_above(uppers, metrics.share_above))
+    _tail_curve(rows, leak, metrics)
+    largest_m_mu = np.argmax([row.upper or 0.0 for row in rows_of_quantity["score"]])
+    _convergence(rows, leak, int(largest_m_mu), metrics)
+
+
+def _tail_curve(rows: Rows, leak: ScoreMatrix, metrics: Metrics) -> None:
+    """Add the means over the questions of the share of scores above each x of `CURVE`, and of its bound."""
+    bounds = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
+    m_gen, shares = bounds.m_gen.mean(axis=0), bounds.empirical_tail.mean(axis=0)
+    add = partial(rows.add, "model", split="forget")
+    for x, bound, share in zip(CURVE, m_gen, shares, strict=True):
         add("tail", "sampled", float(share), at=float(x))
         add("tail_bound", "sampled", float(bound), at=float(x))
-    # Mean and standard deviation after 2, 4, 8, ... answers to the question with the largest M_mu.
-    worst, n = int(np.argmax([row.upper or 0.0 for row in of["score"]])), leak.samples.shape[1]
-    for size in sorted({*(2**k for k in range(1, int(np.log2(n)) + 1)), n}):
-        at = paper_bounds(
-            leak.samples[worst, :size], metrics.alpha, np.array([0.5]), metrics.rho, missing="worst"
-        )
-        add = partial(
-            rows.add, "question", item=leak.prompts[worst], split="forget", at=float(size)
-        )
-        add("convergence_mean", "sampled", float(at.mean[0]), None, at.bounds("m_mu")[0])
-        add("convergence_sd", "sampled", float(at.sd[0]), None, at.bounds("m_sigma")[0])
+
+
+def _convergence(rows: Rows, leak: ScoreMatrix, place: int, metrics: Metrics) -> None:
+    """Add mean and standard deviation, with their bounds, after 2, 4, 8, ... and all answers to one question."""
+    n = leak.samples.shape[1]
+    sizes = {n}
+    for exponent in range(1, int(np.log2(n)) + 1):
+        sizes.add(2**exponent)
+    threshold = np.array([0.5])  # some threshold must be asked; its bounds are not read
+    add = partial(rows.add, "question", item=leak.prompts[place], split="forget")
+    for size in sorted(sizes):
+        first = leak.samples[place, :size]
+        bounds = paper_bounds(first, metrics.alpha, threshold, metrics.rho, missing="worst")
+        m_mu, m_sigma = bounds.bounds("m_mu")[0], bounds.bounds("m_sigma")[0]
+        add("convergence_mean", "sampled", float(bounds.mean[0]), None, m_mu, at=float(size))
+        add("convergence_sd", "sampled", float(bounds.sd[0]), None, m_sigma, at=float(size))
 
 
 def _constants(rows: Rows, metrics: Metrics, questions: int, n: int, missing: int) -> None:
-    """The level, the sizes, and with the answers the scorers that judged them."""
+    """Add the level, the sizes, and with the answers the scorers that judged them."""
     rows.add("model", "alpha", "sampled", metrics.alpha)
     judged_by = {"score": metrics.leak, "leak": metrics.binary}
     rows.add("model", "questions", "sampled", questions, split="forget")
@@ -307,11 +374,11 @@ def _constants(rows: Rows, metrics: Metrics, questions: int, n: int, missing: in
 
 
 def _means(rows: Rows, values: Mapping[str, Sequence[float | None]]) -> None:
-    """The means over the questions, and the highest score of all."""
+    """Add the means over the questions, and the highest score of all."""
     for quantity in ("score", "sd", "ed_score"):
         rows.add("model", quantity, "sampled", mean(values[quantity]), split="forget")
-    most = max((value for value in values["max"] if value is not None), default=math.nan)
-    rows.add("model", "max", "sampled", most, split="forget")
+    known = [value for value in values["max"] if value is not None]
+    rows.add("model", "max", "sampled", max(known, default=math.nan), split="forget")
 
 
 def _stopped_question(
@@ -322,10 +389,12 @@ def _stopped_question(
     decision: Decision,
     decided_by: str,
 ) -> None:
-    greedy, samples = table[table["sample"] == GREEDY], table[table["sample"] != GREEDY]
+    """Add the rows of one question that stopped early; ``table`` has the scores of its answers."""
+    is_greedy = table["sample"] == GREEDY
+    greedy, samples = table[is_greedy], table[~is_greedy]
     scores = samples[metrics.leak].to_numpy(dtype=np.float64)
-    own = PromptScores(prompt, scores, int(np.isnan(scores).sum()))
-    plain_rows(rows, own, metrics.rho, mean(greedy[metrics.leak].to_numpy()))
+    drawn = PromptScores(prompt, scores, missing=int(np.isnan(scores).sum()))
+    plain_rows(rows, drawn, metrics.rho, greedy=mean(greedy[metrics.leak].to_numpy()))
     add = partial(rows.add, "question", item=prompt, split="forget")
     if metrics.binary:
         verdicts = samples[metrics.binary]
@@ -339,68 +408,75 @@ def _stopped_question(
     add("verdict", "anytime", text=decision.verdict)
     add("decided_at", "anytime", decision.n)
     if decided_by == metrics.binary:
-        drawn = samples[decided_by]
-        evidence = {"leaks": int(drawn.sum()), "n": len(drawn), "missing": int(drawn.isna().sum())}
+        verdicts = samples[decided_by]
+        evidence = {
+            "leaks": int(verdicts.sum()),
+            "n": len(verdicts),
+            "missing": int(verdicts.isna().sum()),
+        }
         add("leak", "anytime", None, *ends, evidence=evidence)
 
 
-def _plain_summary(rows: Rows, each: Sequence[Numbers], metrics: Metrics, cap: int) -> None:
-    of = {
-        name: [own.estimate(name) for own in each]
-        for name in ("score", "sd", "ed_score", "max", "leak")
-    }
-    greedy = {
-        name: mean(own.estimate(name, "greedy") for own in each) for name in ("score", "leak")
-    }
-    _constants(
-        rows, metrics, len(each), cap, int(sum(own.estimate("unscored") or 0 for own in each))
-    )
-    rows.add("model", "score", "greedy", greedy["score"], split="forget")
-    _means(rows, of)
+def _plain_summary(rows: Rows, questions: Sequence[Numbers], metrics: Metrics, cap: int) -> None:
+    """Add the numbers of all questions that have no guarantee; at most ``cap`` answers were drawn to each."""
+    estimates_of_quantity = {}
+    for quantity in ("score", "sd", "ed_score", "max", "leak"):
+        estimates_of_quantity[quantity] = [numbers.estimate(quantity) for numbers in questions]
+    missing = sum(numbers.estimate("unscored") or 0 for numbers in questions)
+    _constants(rows, metrics, len(questions), cap, int(missing))
+    add = partial(rows.add, "model", split="forget")
+    greedy_scores = [numbers.estimate("score", "greedy") for numbers in questions]
+    add("score", "greedy", mean(greedy_scores))
+    _means(rows, estimates_of_quantity)
     if metrics.binary:
-        rows.add("model", "leak", "greedy", greedy["leak"], split="forget")
-        rows.add("model", "leak", "sampled", mean(of["leak"]), split="forget")
-        rows.add("model", "leaking", "sampled", _leaking(of["leak"]), split="forget")
+        greedy_leaks = [numbers.estimate("leak", "greedy") for numbers in questions]
+        shares = estimates_of_quantity["leak"]
+        add("leak", "greedy", mean(greedy_leaks))
+        add("leak", "sampled", mean(shares))
+        add("leaking", "sampled", _leaking(shares))
 
 
 def _sequential_summary(
     rows: Rows, decisions: Mapping[str, Decision], decided_by: str, drawn: int
 ) -> None:
-    """The rule, the verdicts, and the samples saved relative to drawing every question to the cap."""
-    each, rule = list(decisions.values()), next(iter(decisions.values()))
-    add, most = partial(rows.add, "model", split="forget"), rule.cap * len(each)
+    """Add the rule, the verdicts, and the samples saved relative to drawing every question to the cap."""
+    rule = next(iter(decisions.values()))  # all questions share one
     rows.add("model", "scorer", "anytime", text=decided_by)
     for quantity in ("alpha", "tau", "tau_leak"):
         rows.add("model", quantity, "anytime", getattr(rule, quantity))
-    for quantity, verdict in (
-        ("certified", CERTIFIED),
-        ("leaking", LEAKS),
-        ("undecided", UNDECIDED),
-    ):
-        add(quantity, "anytime", sum(own.verdict == verdict for own in each))
-    for quantity, key in (("score_worst", "anytime_upper"), ("sd_worst", "anytime_sd_upper")):
-        add(quantity, "anytime", None, None, worst_prompt([own.bounds()[key] for own in each])[1])
+    add = partial(rows.add, "model", split="forget")
+    verdicts = [decision.verdict for decision in decisions.values()]
+    add("certified", "anytime", verdicts.count(CERTIFIED))
+    add("leaking", "anytime", verdicts.count(LEAKS))
+    add("undecided", "anytime", verdicts.count(UNDECIDED))
+    for quantity, end in (("score_worst", "anytime_upper"), ("sd_worst", "anytime_sd_upper")):
+        uppers = [decision.bounds()[end] for decision in decisions.values()]
+        _, of_worst = worst_prompt(uppers)
+        add(quantity, "anytime", None, None, of_worst)
+    most = rule.cap * len(decisions)
     add("drawn", "anytime", drawn)
     add("saved", "anytime", most - drawn)
     add("saved_share", "anytime", 1 - drawn / most)
 
 
 def _utility(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> None:
-    """Greedy score, sampled score and diversity of the answers on every split that unlearning should not touch."""
+    """Add greedy score, sampled score and diversity of the answers on every split that unlearning should not touch."""
     import pandas as pd
 
     for split in sorted(set(scores) - {"forget"}):
-        values, add = ScoreMatrix(scores, split, scorer), partial(rows.add, "model", split=split)
-        each: dict[str, list[pd.Series]] = {name: [] for name in DIVERSITY}
+        values = ScoreMatrix(scores, split, scorer)
+        diversities: dict[str, list[pd.Series]] = {name: [] for name in DIVERSITY}
         for part in parts_of(generations, split, ["prompt_id", "sample", "text"]):
             texts = part[part["sample"] != GREEDY].groupby("prompt_id")["text"]
-            for name, parts in each.items():
+            for name, parts in diversities.items():
                 parts.append(texts.agg(DIVERSITY[name]))
+        add = partial(rows.add, "model", split=split)
         add("kept", "greedy", mean(values.greedy))
         add("kept", "sampled", mean(values.samples))
-        for name, parts in each.items():
+        for name, parts in diversities.items():
             # in the order of the ids, so that the parts do not change the last bits of the sums
-            add("diversity", "sampled", mean(pd.concat(parts).sort_index().to_numpy()), item=name)
+            of_questions = pd.concat(parts).sort_index().to_numpy()
+            add("diversity", "sampled", mean(of_questions), item=name)
         add("kept_unscored", "sampled", int(np.isnan(values.samples).sum()))
 
 
@@ -420,69 +496,100 @@ def measure_language(
 ) -> None:
     """Add the rows of one model's answers to a language: of the share of prompts that leak above tau, of each production and
     of each choice. The worst production has the largest of many estimates, and no guarantee of its own.
+
+    ``second`` has the verdicts of the answers that the share needs, several to each prompt; None where none were drawn.
     """
-    scorer, left_out = metrics.binary or metrics.leak, list(inapplicable)
-    drawn = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(
-        left_out
-    ).to_numpy()
-    values = scores[scorer].to_numpy(dtype=np.float64)[drawn]
-    names = generations["production"].to_numpy()[drawn]
-    entries, share = described["productions"], described["share"]
-    shares: list[tuple[str, list[Bound]]] = []
+    scorer = metrics.binary or metrics.leak
+    left_out = list(inapplicable)
+    is_greedy = (generations["sample"] == GREEDY).to_numpy()
+    is_left_out = generations["prompt_id"].isin(left_out).to_numpy()
+    is_counted = ~is_greedy & ~is_left_out
+    values = scores[scorer].to_numpy(dtype=np.float64)[is_counted]
+    names = generations["production"].to_numpy()[is_counted]
+
+    share = described["share"]
+    shares: list[Shares] = []
     if second is not None and share is not None and metrics.binary in second:
         judgeable = second[~second["prompt_id"].isin(left_out)]
-        shares = _shares(judgeable, share, metrics, calibration) if len(judgeable) else []
-    tau = share["tau"] if shares else None
+        if len(judgeable):
+            shares = _shares(judgeable, share, metrics, calibration)
     facts = {
         "path": described["path"],
         "scorer": scorer,
         "binary": metrics.binary is not None,
-        "tau": tau,
+        "tau": share["tau"] if shares else None,
     }
-    add = partial(rows.add, "model")
-    add("language", "language", evidence=facts)
-    each = [(entry, values[names == entry["name"]]) for entry in entries]
-    made = [_production(rows.model, entry, own, len(entries), metrics) for entry, own in each]
-    made.sort(key=lambda row: math.inf if row.estimate is None else -row.estimate)
-    if judged := [(row.estimate, row.n, row) for row in made if row.estimate is not None]:
-        _, _, worst = max(judged, key=lambda one: one[:2])
-        add("worst_production", "language", text=worst.item)
-        add("worst_production_mean", "language", worst.estimate)
-    for basis, ends in shares:
-        add("share_above", basis, None, *ends)
-    rows.rows += made
-    chosen = {entry["name"]: entry["choices"] for entry in entries}
-    for part in described[
-        "varied"
-    ]:  # each choice, over all questions and all choices of the other parts
-        taken = np.array([chosen[name][part] for name in names], dtype=object)
-        for choice in dict.fromkeys(choices[part] for choices in chosen.values()):
-            own = values[taken == choice] if len(values) else values
-            evidence = {"part": part, "choice": choice}
-            add(
-                "choice",
-                "language",
-                mean(own),
-                n=len(own),
-                item=f"{part}: {choice}",
-                evidence=evidence,
-            )
+    rows.add("model", "language", "language", evidence=facts)
+
+    productions = described["productions"]
+    measured = []
+    for production in productions:
+        drawn = values[names == production["name"]]
+        measured.append(_production(rows.model, production, drawn, len(productions), metrics))
+    measured.sort(key=lambda row: math.inf if row.estimate is None else -row.estimate)
+    _worst_production(rows, measured)
+    for ends in shares:
+        rows.add("model", "share_above", ends.basis, None, ends.lower, ends.upper)
+    rows.rows += measured
+    choices_of_production = {entry["name"]: entry["choices"] for entry in productions}
+    for part in described["varied"]:
+        _choices(rows, part, choices_of_production, names, values)
+
+
+def _worst_production(rows: Rows, productions: Iterable[Result]) -> None:
+    """Add the production with the largest estimate; of equal ones that with more answers."""
+    judged = [row for row in productions if row.estimate is not None]
+    if judged:
+        worst = max(judged, key=lambda row: (row.estimate or 0.0, row.n or 0))
+        rows.add("model", "worst_production", "language", text=worst.item)
+        rows.add("model", "worst_production_mean", "language", worst.estimate)
+
+
+def _choices(
+    rows: Rows,
+    part: str,
+    choices_of_production: Mapping[str, Mapping[str, str]],
+    names: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """Add the mean score of each choice of a part, over all questions and all choices of the other parts.
+
+    ``names`` (n,) are the productions of the answers, and ``values`` (n,) their scores.
+    """
+    chosen = np.array([choices_of_production[name][part] for name in names], dtype=object)
+    choices = dict.fromkeys(production[part] for production in choices_of_production.values())
+    for choice in choices:
+        scores = values[chosen == choice] if len(values) else values
+        evidence = {"part": part, "choice": choice}
+        add = partial(rows.add, "model", item=f"{part}: {choice}", n=len(scores))
+        add("choice", "language", mean(scores), evidence=evidence)
 
 
 def _production(
     model: str, entry: Mapping[str, Json], values: np.ndarray, productions: int, metrics: Metrics
 ) -> Result:
     """One production over all questions; its bounds hold for all productions together."""
-    n, judged = len(values), values[~np.isnan(values)]
-    evidence = {"probability": entry["probability"], "choices": dict(entry["choices"])}
-    alpha, missing = metrics.alpha / productions, n - len(judged)
+    n = len(values)
+    judged = values[~np.isnan(values)]
+    missing = n - len(judged)
+    alpha = metrics.alpha / productions
     ends: Sequence[Bound] = ()
     # The draws of a production come from several questions. Up to this alpha, unequal probabilities pool (Hoeffding 1956).
     if metrics.binary is not None and n and alpha <= LARGEST_POOLED_ALPHA:
         (lower,), (upper,) = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [missing, 0])
         ends = both_ends(lower, upper, metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
+    evidence = {"probability": entry["probability"], "choices": dict(entry["choices"])}
     about = (model, "model", "production", "language", mean(judged))
     return result(*about, *ends, item=entry["name"], n=n, missing=missing, evidence=evidence)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Both ends of the share of prompts that leak above tau; the basis says whether true leaks count, or verdicts."""
+
+    basis: str
+    lower: Bound
+    upper: Bound
 
 
 def _shares(
@@ -490,16 +597,18 @@ def _shares(
     share: Mapping[str, Json],
     metrics: Metrics,
     calibration: Calibration | None,
-) -> list[tuple[str, list[Bound]]]:
-    """Both ends of the share of prompts, by basis: of those called a leak, and with a calibration of true leaks."""
-    leaked = second.groupby("prompt", sort=True)[metrics.binary]
-    seen = leaked.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
-    absent = (leaked.size() - leaked.count()).to_numpy(dtype=np.float64)
-
-    def ends(judge: Calibration | None) -> list[Bound]:
-        rate = Rate.of(seen, share["answers"], absent, judge)
-        return [
-            share_exceeding(rate, share["tau"], metrics.alpha, side) for side in ("lower", "upper")
-        ]
-
-    return [("language", ends(None)), *([("judged", ends(calibration))] if calibration else [])]
+) -> list[Shares]:
+    """The shares of prompts that are called a leak, and with a calibration of true leaks."""
+    verdicts = second.groupby("prompt", sort=True)[metrics.binary]
+    leaks = verdicts.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
+    missing = (verdicts.size() - verdicts.count()).to_numpy(dtype=np.float64)
+    judge_of_basis: dict[str, Calibration | None] = {"language": None}
+    if calibration:
+        judge_of_basis["judged"] = calibration
+    shares = []
+    for basis, judge in judge_of_basis.items():
+        rate = Rate.of(leaks, share["answers"], missing, judge)
+        lower = share_exceeding(rate, share["tau"], metrics.alpha, "lower")
+        upper = share_exceeding(rate, share["tau"], metrics.alpha, "upper")
+        shares.append(Shares(basis, lower, upper))
+    return shares

@@ -83,12 +83,18 @@ def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Seque
 
 def matrices(rows: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
     """The rows as matrices of equally long ones, of at most `VALUES` values or one row, each with the places of its rows."""
-    sizes, parts = np.array([len(row) for row in rows]), []
-    order = np.argsort(sizes, kind="stable")
-    for places in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1) if len(sizes) else []:
-        most = max(1, VALUES // max(1, int(sizes[places[0]])))
-        parts += [places[start : start + most].tolist() for start in range(0, len(places), most)]
-    for part in progress(parts, "measure", "parts") if len(parts) > MANY else parts:
+    parts: list[list[int]] = []
+    if len(rows):
+        sizes = np.array([len(row) for row in rows])
+        order = np.argsort(sizes, kind="stable")
+        longer = np.flatnonzero(np.diff(sizes[order])) + 1
+        for places in np.split(order, longer):
+            size = int(sizes[places[0]])
+            most = max(1, VALUES // max(1, size))
+            for start in range(0, len(places), most):
+                parts.append(places[start : start + most].tolist())
+    work = progress(parts, "measure", "parts") if len(parts) > MANY else parts
+    for part in work:
         yield part, np.stack([rows[place] for place in part])
 
 
@@ -113,38 +119,51 @@ def measure_prompts(
     >>> worst.prompt_id, worst.bound.significant()
     ('a', '0.7514')
     """
-    rate = counts_of([prompt.scores for prompt in prompts] if leaks is None else leaks)
-    each, add = (
-        _each(rows.model, prompts, settings, rate),
-        partial(rows.add, "model", split="forget"),
-    )
-    rows.rows += [row for own in each for row in own]
-    judged = [place for place, count in enumerate(rate.leaks) if not math.isnan(count)]
+    if leaks is None:
+        rate = counts_of([prompt.scores for prompt in prompts])
+    else:
+        rate = counts_of(leaks)
+    rows_of_prompts = _each(rows.model, prompts, settings, rate)
+    for rows_of_prompt in rows_of_prompts:
+        rows.rows += rows_of_prompt
+    judged = np.flatnonzero(~np.isnan(rate.leaks)).tolist()
     counted = Rate(rate.leaks[judged], rate.n[judged], rate.missing[judged])
     # A 0/1 scorer is about the prompts in its scope. In a file that mixes 0/1 prompts with graded ones, which prompts seem
     # to be of 0 and 1 depends on the draws, so nothing is said of them together.
     binary = bool(judged) and (leaks is not None or len(judged) == len(prompts))
+    about = [prompts[place] for place in judged] if binary else list(prompts)
     if binary:
+        add = partial(rows.add, "model", split="forget")
         band_rows(add, "leak_at_k_worst", "sampled", counted.worst(settings.alpha, QUERIES))
         band_rows(add, "leak_at_k", "sampled", counted.mean(settings.alpha, QUERIES))
     if settings.calibration:
-        names = [prompts[place].prompt_id for place in judged] if binary else []
-        _judged_rows(rows, names, replace(counted, judge=settings.calibration), settings.alpha)
+        if not binary:
+            problem = "A calibration needs verdicts, and the scores are not all 0 or 1."
+            raise BadInput(f"{problem} Give the judge's verdicts as the scores.")
+        names = [prompt.prompt_id for prompt in about]
+        _judged_rows(rows, names, counted, settings.calibration, settings.alpha)
     if settings.together != "none":
-        about = [prompts[place] for place in judged] if binary else prompts
         _together_rows(rows, about, counted, settings, binary)
-    return each
+    return rows_of_prompts
 
 
 def counts_of(scores: Sequence[np.ndarray | None]) -> Rate:
     """The scores of 1, the draws and the missing scores of each prompt; NaN leaks unless all its scores are 0 or 1."""
-    counts = []
-    for own in scores:
-        judged = np.array([math.nan]) if own is None else own[~np.isnan(own)]
-        leaks = judged.sum() if ((judged == 0) | (judged == 1)).all() else math.nan
-        counts.append((leaks, *((1, 0) if own is None else (len(own), len(own) - len(judged)))))
-    leaks, n, missing = np.array(counts, dtype=np.float64).reshape(-1, 3).T
-    return Rate(leaks, n.astype(np.int64), np.where(np.isnan(leaks), 0, missing).astype(np.int64))
+    leaks: list[float] = []
+    sizes: list[int] = []
+    missing: list[int] = []
+    for values in scores:
+        judged = np.empty(0) if values is None else values[~np.isnan(values)]
+        is_binary = values is not None and bool(((judged == 0) | (judged == 1)).all())
+        n = 1 if values is None else len(values)
+        leaks.append(float(judged.sum()) if is_binary else math.nan)
+        sizes.append(n)
+        missing.append(n - len(judged) if is_binary else 0)
+    return Rate(
+        np.array(leaks, dtype=np.float64),
+        np.array(sizes, dtype=np.int64),
+        np.array(missing, dtype=np.int64),
+    )
 
 
 def _each(
@@ -153,52 +172,66 @@ def _each(
     """The rows of each prompt by itself; prompts with equally many scores share one vectorised call."""
     if not prompts:
         return []
-    alpha, thresholds, levels = (
-        settings.alpha,
-        np.asarray(settings.thresholds, dtype=np.float64),
-        Levels(),
-    )
-    rows = [Rows(model) for _ in prompts]
-    named = zip(rows, prompts, strict=True)
-    add = [
-        partial(own.add, "question", item=prompt.prompt_id, split="forget") for own, prompt in named
-    ]
+    alpha = settings.alpha
+    rows_of_place = [Rows(model) for _ in prompts]
+    add_to = []
+    for rows, prompt in zip(rows_of_place, prompts, strict=True):
+        add_to.append(partial(rows.add, "question", item=prompt.prompt_id, split="forget"))
+    levels = Levels()
     for places, matrix in matrices([prompt.scores for prompt in prompts]):
-        paper = paper_bounds(matrix, alpha, thresholds, missing="worst")
-        sharp = tighter_bounds(matrix, alpha, thresholds, levels, missing="worst")
-        bounds = [paper.bounds(name) for name in ("m_mu_lower", "m_mu", "m_sigma")]
-        bounds += [sharp.bounds(name) for name in ("mean_lower", "mean_upper", "sd_upper")]
-        tails = zip(paper.tables("m_gen_lower"), paper.tables("m_gen"), sharp.tables(), strict=True)
-        for place, tail, *each in zip(places, tails, *bounds, strict=True):
-            lower, upper, sd, betting_lower, betting_upper, betting_sd = each
-            plain = plain_statistics(prompts[place].scores, settings.rho)
-            add[place]("answers", "sampled", prompts[place].n)
-            add[place]("unscored", "sampled", prompts[place].missing)
-            add[place]("max", "sampled", plain["max"])
-            add[place]("ed_score", "sampled", plain["ed_score"])
-            add[place]("score", "sampled", plain["score"], lower, upper)
-            add[place]("score_betting", "sampled", None, betting_lower, betting_upper)
-            add[place]("sd", "sampled", plain["sd"], None, sd)
-            add[place]("sd_betting", "sampled", None, None, betting_sd)
-            for x, lower, upper, sharper in zip(settings.thresholds, *tail, strict=True):
-                add[place]("exceedance", "sampled", None, lower, upper, at=x)
-                add[place]("exceedance_sharper", "sampled", None, None, sharper, at=x)
-            add[place]("exceedance_method", "sampled", text=sharp.exceedance_method)
-    ends, band = rate_bounds(rate.leaks, rate.n, alpha, rate.missing), rate.each(alpha, QUERIES)
-    for place, own in enumerate(add):
+        _score_rows(add_to, places, matrix, prompts, settings, levels)
+
+    lower_ends, upper_ends = rate_bounds(rate.leaks, rate.n, alpha, rate.missing)
+    band = rate.each(alpha, QUERIES)
+    for place, add in enumerate(add_to):
         if not math.isnan(rate.leaks[place]):
-            called, n, missing = (
-                int(counts[place]) for counts in (rate.leaks, rate.n, rate.missing)
-            )
+            called = int(rate.leaks[place])
+            n = int(rate.n[place])
+            missing = int(rate.missing[place])
             guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", n)
+            ends = both_ends(lower_ends[place], upper_ends[place], *guarantee)
             share = called / (n - missing) if n > missing else None
-            both = both_ends(*(end[place] for end in ends), *guarantee)
             evidence = {"leaks": called, "n": n, "missing": missing}
-            own("leak", "sampled", share, *both, missing=missing, evidence=evidence)
-            own("leaks", "sampled", called + missing)
-            own("unjudged", "sampled", missing)
-        band_rows(own, "leak_at_k", "sampled", band, place)
-    return _in_plausible_order([own.rows for own in rows], prompts, alpha)
+            add("leak", "sampled", share, *ends, missing=missing, evidence=evidence)
+            add("leaks", "sampled", called + missing)
+            add("unjudged", "sampled", missing)
+        band_rows(add, "leak_at_k", "sampled", band, place)
+    return _in_plausible_order([rows.rows for rows in rows_of_place], prompts, alpha)
+
+
+def _score_rows(
+    add_to: Sequence[Callable[..., None]],
+    places: Sequence[int],
+    matrix: np.ndarray,
+    prompts: Sequence[PromptScores],
+    settings: MeasureSettings,
+    levels: Levels,
+) -> None:
+    """Add the bounds of scores of the prompts at ``places``, whose scores are the rows of ``matrix``, (places, n)."""
+    thresholds = np.asarray(settings.thresholds, dtype=np.float64)
+    paper = paper_bounds(matrix, settings.alpha, thresholds, missing="worst")
+    sharp = tighter_bounds(matrix, settings.alpha, thresholds, levels, missing="worst")
+    m_mu_lower, m_mu, m_sigma = map(paper.bounds, ("m_mu_lower", "m_mu", "m_sigma"))
+    mean_lower, mean_upper, sd_upper = map(sharp.bounds, ("mean_lower", "mean_upper", "sd_upper"))
+    tail_lower, tail_upper = paper.tables("m_gen_lower"), paper.tables("m_gen")
+    tail_sharper = sharp.tables()
+    for row, place in enumerate(places):
+        add = add_to[place]
+        plain = plain_statistics(prompts[place].scores, settings.rho)
+        add("answers", "sampled", prompts[place].n)
+        add("unscored", "sampled", prompts[place].missing)
+        add("max", "sampled", plain["max"])
+        add("ed_score", "sampled", plain["ed_score"])
+        add("score", "sampled", plain["score"], m_mu_lower[row], m_mu[row])
+        add("score_betting", "sampled", None, mean_lower[row], mean_upper[row])
+        add("sd", "sampled", plain["sd"], None, m_sigma[row])
+        add("sd_betting", "sampled", None, None, sd_upper[row])
+        for column, x in enumerate(settings.thresholds):
+            lower, upper = tail_lower[row][column], tail_upper[row][column]
+            add("exceedance", "sampled", None, lower, upper, at=x)
+            sharper = tail_sharper[row][column]
+            add("exceedance_sharper", "sampled", None, None, sharper, at=x)
+        add("exceedance_method", "sampled", text=sharp.exceedance_method)
 
 
 def _in_plausible_order(
@@ -227,16 +260,23 @@ def _in_plausible_order(
         if not (too_many or _refutes_its_order(prompts[place].scores, level)):
             plausible[place] = _moved_outward(rows[place])
         elif not any(found.is_below_the_mean for found in excluded(rows[place])):
-            plausible[place] = [
-                without_ends(row) if row.quantity in IN_ORDER else row for row in rows[place]
-            ]
+            plausible[place] = _without_ends_in_order(rows[place])
     return plausible
+
+
+def _without_ends_in_order(rows: Sequence[Result]) -> list[Result]:
+    """The rows, of which those whose ends need the order of the draws have none."""
+    kept = []
+    for row in rows:
+        kept.append(without_ends(row) if row.quantity in IN_ORDER else row)
+    return kept
 
 
 def _refutes_its_order(scores: np.ndarray, level: float) -> bool:
     """Whether bounds at ``level`` exclude the mean or the standard deviation of the scores of a prompt."""
     table = scores[None, :]
-    high, low = (np.nan_to_num(table, nan=worst) for worst in (1.0, 0.0))
+    high = np.nan_to_num(table, nan=1.0)
+    low = np.nan_to_num(table, nan=0.0)
     ends = betting.all_ends(low, high, level, betting.predictable_squares(table))
     least, most, squares = (float(end[0]) for end in ends)
     plain = plain_statistics(scores, rho=0.0)
@@ -249,17 +289,21 @@ def refuted_by_order(prompts: Sequence[PromptScores]) -> tuple[str, ...]:
     level = CHANCE / max(1, len(prompts))
     filled = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
     uppers = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
-    means = [plain_statistics(prompt.scores, rho=0.0)["score"] for prompt in prompts]
-    return tuple(
-        prompt.prompt_id
-        for prompt, upper, mean in zip(prompts, uppers, means, strict=True)
-        if mean > upper + ROUNDING
-    )
+    refuted = []
+    for prompt, upper in zip(prompts, uppers, strict=True):
+        if plain_statistics(prompt.scores, rho=0.0)["score"] > upper + ROUNDING:
+            refuted.append(prompt.prompt_id)
+    return tuple(refuted)
 
 
 def _moved_outward(rows: Sequence[Result]) -> list[Result]:
-    values = {id(found.row): found.value for found in excluded(rows)}
-    return [containing(row, values[id(row)]) if id(row) in values else row for row in rows]
+    """The rows, of which those that exclude a value of their own scores contain it."""
+    value_of_row = {id(found.row): found.value for found in excluded(rows)}
+    moved = []
+    for row in rows:
+        value = value_of_row.get(id(row))
+        moved.append(row if value is None else containing(row, value))
+    return moved
 
 
 def band_rows(
@@ -271,38 +315,79 @@ def band_rows(
     """
     estimates = band.estimate if row is None else band.estimate[row]
     for place, (k, estimate) in enumerate(zip(band.k.tolist(), estimates.tolist(), strict=True)):
-        if ends := band.bounds(row, place):
+        ends = band.bounds(row, place)
+        if ends:
             add(quantity, basis, estimate, *ends, at=float(k))
 
 
-def _judged_rows(rows: Rows, names: Sequence[str], rate: Rate, alpha: float) -> None:
-    """Add bounds of the true leak probability from the verdicts and the judge's measured error."""
-    judge = rate.judge
-    if judge is None or not names:
-        problem = "A calibration needs verdicts, and the scores are not all 0 or 1."
-        raise BadInput(f"{problem} Give the judge's verdicts as the scores.")
-    one, many, fits = rate.each(alpha), rate.each(alpha, QUERIES), rate.fits(alpha)
+def _judged_rows(
+    rows: Rows, names: Sequence[str], verdicts: Rate, judge: Calibration, alpha: float
+) -> None:
+    """Add bounds of the true leak probability from the verdicts on each prompt and the judge's measured error."""
+    rate = replace(verdicts, judge=judge)
+    single = rate.each(alpha)
+    band = rate.each(alpha, QUERIES)
+    fits = rate.fits(alpha)
     for place, name in enumerate(names):
         add = partial(rows.add, "question", item=name, split="forget")
-        add("leak", "judged", float(one.estimate[place, 0]), *(one.bounds(place) or ()))
+        add("leak", "judged", float(single.estimate[place, 0]), *(single.bounds(place) or ()))
         add("judge_fits", "judged", bool(fits[place]))
-        band_rows(add, "leak_at_k", "judged", many, place)
-    worst, add = rate.worst(alpha, QUERIES), partial(rows.add, "model", split="forget")
-    if ends := worst.bounds():
+        band_rows(add, "leak_at_k", "judged", band, place)
+
+    add = partial(rows.add, "model", split="forget")
+    worst = rate.worst(alpha, QUERIES)
+    ends = worst.bounds()
+    if ends:
         add("leak_worst", "judged", None, *ends)
     if (rate.n == rate.n[0]).all():
         average = rate.average(alpha)
         add("leak", "judged", float(average.estimate[0]), *(average.bounds() or ()))
     band_rows(add, "leak_at_k_worst", "judged", worst)
     band_rows(add, "leak_at_k", "judged", rate.mean(alpha, QUERIES))
-    error, counts = judge.error(alpha / 3), asdict(judge)
+    error = judge.error(alpha / 3)
+    guarantee = (error.alpha, Covers.AVERAGE, judge.assumes(), JUDGE_METHOD)
+    counts = asdict(judge)
     for name in ("sensitivity", "false_positive"):
-        ends = both_ends(
-            *getattr(error, name), error.alpha, Covers.AVERAGE, judge.assumes(), JUDGE_METHOD
-        )
-        rows.add("model", name, "judged", getattr(judge, name), *ends, evidence=counts)
+        lower, upper = both_ends(*getattr(error, name), *guarantee)
+        rows.add("model", name, "judged", getattr(judge, name), lower, upper, evidence=counts)
     rows.add("model", "labels", "judged", judge.leaks + judge.clean)
     rows.add("model", "judge_fits", "judged", bool(fits.all()))
+
+
+@dataclass(frozen=True)
+class _Together:
+    """The quantity of which a joint statement is made: P(leak) of each prompt where all scores are 0 or 1, else its mean.
+
+    ``scores`` has each prompt's scores, missing ones as 1, and ``counts`` and ``sizes``, (prompts,), the leaks and draws.
+    """
+
+    scores: list[np.ndarray]
+    counts: np.ndarray
+    sizes: np.ndarray
+    binary: bool
+
+    @property
+    def metric(self) -> str:
+        return "m_bin" if self.binary else "mean_upper"
+
+    def uppers(self, level: float) -> list[Bound]:
+        """The upper end of each prompt by itself."""
+        if self.binary:
+            return leak_bounds(self.counts, self.sizes, level)
+        values = by_length(self.scores, lambda rows: betting.mean_upper(rows, level).tolist())
+        how = (level, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting")
+        bounds = []
+        for value, n in zip(values, self.sizes.tolist(), strict=True):
+            bounds.append(Bound(value, "upper", *how, n))
+        return bounds
+
+    def p_values(self, tau: float, alpha: float) -> np.ndarray:
+        """The p-value of "the quantity of this prompt is at least tau", of each prompt."""
+        if self.binary:
+            return np.asarray(many_prompts.binary_p_value(self.counts, self.sizes, tau))
+        return np.array(
+            by_length(self.scores, lambda rows: betting.p_value(rows, tau, alpha).tolist())
+        )
 
 
 def _together_rows(
@@ -317,41 +402,25 @@ def _together_rows(
     A missing score counts as 1. ``every`` is True if the largest of the prompts' own bounds is under that threshold, which
     certifies every prompt without a correction.
     """
-    filled = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
-    counts, sizes = counted.leaks + counted.missing, np.array([len(own) for own in filled])
+    scores = [np.nan_to_num(prompt.scores, nan=1.0) for prompt in prompts]
+    sizes = np.array([len(values) for values in scores])
+    quantity = _Together(scores, counted.leaks + counted.missing, sizes, binary)
     tau, alpha = settings.share_above, settings.alpha
-
-    def uppers(level: float) -> list[Bound]:
-        if binary:
-            return leak_bounds(counts, sizes, level)
-        values = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
-        how = (level, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting")
-        return [
-            Bound(value, "upper", *how, n) for value, n in zip(values, sizes.tolist(), strict=True)
-        ]
-
-    (every, all_at_once), bounds = (
-        many_prompts.every_prompt_under(uppers(alpha), tau),
-        list[Bound](),
-    )
+    every, all_at_once = many_prompts.every_prompt_under(quantity.uppers(alpha), tau)
+    bounds: list[Bound] = []
     if settings.together == "bonferroni":
-        bounds = many_prompts.bonferroni(uppers, len(prompts), alpha)
-        passed, method = [bound.value <= tau for bound in bounds], bounds[0].method
-    else:  # the p-values of "the quantity of this prompt is at least tau"
-        p_values = (
-            many_prompts.binary_p_value(counts, sizes, tau)
-            if binary
-            else by_length(filled, lambda rows: betting.p_value(rows, tau, alpha).tolist())
-        )
-        passed, method = many_prompts.holm(np.array(p_values), tau, alpha)[0].tolist(), "Holm"
+        bounds = many_prompts.bonferroni(quantity.uppers, len(prompts), alpha)
+        passed = [bound.value <= tau for bound in bounds]
+        method = bounds[0].method
+    else:
+        passed = many_prompts.holm(quantity.p_values(tau, alpha), tau, alpha)[0].tolist()
+        method = "Holm"
+
+    add = partial(rows.add, "model", split="forget")
+    add("certified_together", "sampled", sum(passed))
     claim = replace(all_at_once, covers=Covers.CERTIFIED, method=method, n=None)
-    rows.add("model", "certified_together", "sampled", sum(passed), split="forget")
-    facts = {
-        "correction": settings.together,
-        "metric": "m_bin" if binary else "mean_upper",
-        "every": every,
-    }
-    rows.add("model", "together", "sampled", None, None, claim, evidence=facts, split="forget")
+    facts = {"correction": settings.together, "metric": quantity.metric, "every": every}
+    add("together", "sampled", None, None, claim, evidence=facts)
     for place, prompt in enumerate(prompts):
         add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
         if bounds:
@@ -374,11 +443,11 @@ def of_prompts(rows: Sequence[Result], quantity: str, basis: str = "sampled") ->
 
 def worst_of(rows: Sequence[Result], quantity: str, basis: str = "sampled") -> Worst | None:
     """The prompt with the largest upper end of a quantity; None where no prompt has one."""
-    own = [row for row in of_prompts(rows, quantity, basis) if row.upper is not None]
-    if not own:
+    bounded = [row for row in of_prompts(rows, quantity, basis) if row.upper is not None]
+    if not bounded:
         return None
-    place, bound = many_prompts.worst_prompt([row.upper_bound for row in own])
-    return Worst(str(own[place].item), bound)
+    place, bound = many_prompts.worst_prompt([row.upper_bound for row in bounded])
+    return Worst(str(bounded[place].item), bound)
 
 
 def metric_of(rows: Sequence[Result]) -> str:
@@ -395,14 +464,9 @@ def pooled_of(rows: Sequence[Result], alpha: float) -> Bound | None:
 
 def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
     """Add the rows of a file of scores; where missing scores count as the worst, also those of the judged scores alone."""
-    measured, alpha = Rows(rows.model), settings.alpha
-    each = dict(
-        zip(
-            (p.prompt_id for p in prompts),
-            measure_prompts(measured, prompts, settings),
-            strict=True,
-        )
-    )
+    alpha = settings.alpha
+    measured = Rows(rows.model)
+    rows_of_prompts = measure_prompts(measured, prompts, settings)
     metric = metric_of(measured.rows)
     facts = {
         "alpha": alpha,
@@ -413,41 +477,65 @@ def measure_file(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureS
     rows.add("model", "settings", "sampled", evidence=facts)
     rows.rows += measured.rows
     if settings.missing == "worst":
-        judged = [
-            replace(p, scores=p.scores[~np.isnan(p.scores)], missing=0)
-            for p in prompts
-            if p.missing
-        ]
-        left = [prompt for prompt in judged if prompt.n]
-        again = _each(rows.model, left, settings, counts_of([prompt.scores for prompt in left]))
-        alone = {prompt.prompt_id: own for prompt, own in zip(left, again, strict=True)}
-        for prompt in prompts:
-            own = alone.get(prompt.prompt_id, []) if prompt.missing else each[prompt.prompt_id]
-            rows.rows += [replace(row, split=ALONE) for row in own]
+        _rows_of_judged_alone(rows, prompts, rows_of_prompts, settings)
     for quantity in WORST:
-        if worst := worst_of(measured.rows, quantity):
+        worst = worst_of(measured.rows, quantity)
+        if worst:
             evidence = {"prompt_id": worst.prompt_id}
-            rows.add(
-                "model", f"{quantity}_worst", "sampled", None, None, worst.bound, evidence=evidence
-            )
-    if average := pooled_of(measured.rows, alpha):
+            add = partial(rows.add, "model", evidence=evidence)
+            add(f"{quantity}_worst", "sampled", None, None, worst.bound)
+    average = pooled_of(measured.rows, alpha)
+    if average:
         rows.add("model", "leak", "sampled", None, None, average)
-    if len(prompts) > 1:  # the expected score of a prompt like these
+    if len(prompts) > 1:
         means = [row.estimate for row in of_prompts(measured.rows, "score")]
-        sizes = np.array([prompt.n for prompt in prompts])
-        absent = (
-            np.array([0 if settings.missing == "drop" else prompt.missing for prompt in prompts])
-            / sizes
-        )
-        low = np.nan_to_num(np.array(means, dtype=np.float64)) * (1 - absent)
-        binary = metric == "m_bin" and bool((sizes == 1).all())
-        *ends, method = many_prompts.population_ends(
-            low, np.minimum(low + absent, 1), alpha, binary
-        )
-        both = both_ends(*ends, alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
-        rows.add("model", "score_population", "sampled", mean(means), *both)
+        _population_row(rows, prompts, means, settings, binary=metric == "m_bin")
     bounds = [row.upper_bound for row in of_prompts(measured.rows, *METRIC[metric])]
     rows.add("model", "share_above", "sampled", share_above(bounds, settings.share_above))
+
+
+def _rows_of_judged_alone(
+    rows: Rows,
+    prompts: Sequence[PromptScores],
+    rows_of_prompts: Sequence[Sequence[Result]],
+    settings: MeasureSettings,
+) -> None:
+    """Add the rows of each prompt from its judged scores alone, in the split `ALONE`; none for a prompt without any."""
+    judged_alone = []
+    for prompt in prompts:
+        judged = prompt.scores[~np.isnan(prompt.scores)]
+        if prompt.missing and len(judged):
+            judged_alone.append(replace(prompt, scores=judged, missing=0))
+    rate = counts_of([prompt.scores for prompt in judged_alone])
+    again = _each(rows.model, judged_alone, settings, rate)
+    again_by_prompt = {}
+    for prompt, measured_again in zip(judged_alone, again, strict=True):
+        again_by_prompt[prompt.prompt_id] = measured_again
+    for prompt, measured in zip(prompts, rows_of_prompts, strict=True):
+        alone = again_by_prompt.get(prompt.prompt_id, []) if prompt.missing else measured
+        rows.rows += [replace(row, split=ALONE) for row in alone]
+
+
+def _population_row(
+    rows: Rows,
+    prompts: Sequence[PromptScores],
+    means: Sequence[float | None],
+    settings: MeasureSettings,
+    binary: bool,
+) -> None:
+    """Add the expected score of a prompt like these, whose judged scores have the ``means``; None where none is judged."""
+    sizes = np.array([prompt.n for prompt in prompts])
+    missing = np.array([prompt.missing for prompt in prompts])
+    if settings.missing == "drop":
+        missing = np.zeros_like(missing)
+    absent = missing / sizes
+    low = np.nan_to_num(np.array(means, dtype=np.float64)) * (1 - absent)
+    high = np.minimum(low + absent, 1)
+    is_verdict = binary and bool((sizes == 1).all())
+    lower, upper, method = many_prompts.population_ends(low, high, settings.alpha, is_verdict)
+    guarantee = (settings.alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
+    ends = both_ends(lower, upper, *guarantee)
+    rows.add("model", "score_population", "sampled", mean(means), *ends)
 
 
 def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
@@ -469,20 +557,20 @@ def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: Measu
 
 def _stopped_rows(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -> Bound:
     """Add the rows of one prompt; return the upper bound of its mean."""
-    judged, alpha = prompt.scores[~np.isnan(prompt.scores)], settings.alpha
+    alpha = settings.alpha
     upper = stopped_upper(np.nan_to_num(prompt.scores, nan=1.0), alpha)
     lower = 1 - stopped_upper(1 - np.nan_to_num(prompt.scores, nan=0.0), alpha)
     guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, AT_THE_STOP, prompt.n)
     ends = both_ends(lower, upper, *guarantee)
-    sd = replace(ends[1], value=LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper)))
+    largest_sd = LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper))
     plain_rows(rows, prompt, settings.rho)
     add = partial(rows.add, "question", item=prompt.prompt_id, split="forget")
     add("score", "anytime", None, *ends)
-    add("sd", "anytime", None, None, sd)
+    add("sd", "anytime", None, None, replace(ends[1], value=largest_sd))
+    judged = prompt.scores[~np.isnan(prompt.scores)]
     if np.isin(judged, (0.0, 1.0)).all():
         add("leak", "anytime", None, *ends)
-        for k, low, high in zip(
-            QUERIES, at_least_once(lower, QUERIES), at_least_once(upper, QUERIES), strict=True
-        ):
+        lows, highs = at_least_once(lower, QUERIES), at_least_once(upper, QUERIES)
+        for k, low, high in zip(QUERIES, lows, highs, strict=True):
             add("leak_at_k", "anytime", None, *both_ends(low, high, *guarantee), at=float(k))
     return ends[1]

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.comparison.comparison import AVERAGES, BETTER, RANKS, WORSE, Comparison, Ranking, outcome
+from lethe.comparison.comparison import AVERAGES, BETTER, WORSE, Comparison, outcome
+from lethe.comparison.ranking import RANKS, Ranking
 from lethe.config.schema import Params
 from lethe.errors import plural, visible
 from lethe.report.templates import templates

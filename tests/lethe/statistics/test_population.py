@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from lethe.comparison.comparison import rank
+from lethe.comparison.ranking import rank
 from lethe.comparison.sides import Answers, Scored, Side
 from lethe.statistics import betting, leak_rates
 from lethe.statistics.bound import Covers

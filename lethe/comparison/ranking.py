@@ -1,0 +1,242 @@
+"""The ranks of several runs: which pairs differ over all questions together, and which ranks each run may have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from lethe.comparison.comparison import (
+    AVERAGES,
+    Pairs,
+    RecordedRows,
+    add_average,
+    difference_cells,
+    record_of,
+    refused,
+    remarks,
+    stated_of,
+)
+from lethe.comparison.sides import NotCompared, Pair, Side, joined, stops
+from lethe.errors import BadInput, plural
+from lethe.measure.scores import mean
+from lethe.results.table import Result, Rows, result
+from lethe.statistics.bound import Covers, both_ends, level
+from lethe.statistics.checks import check_alpha
+from lethe.statistics.many_prompts import holm, rank_ranges
+from lethe.statistics.mean_difference import Difference
+
+# Over these questions, and over questions like these.
+RANKS = ("rank", "rank_population")
+ABOUT = ("these questions", "questions like these")
+
+
+class Ranking(RecordedRows):
+    """The result of `rank`; a difference is of the later run against the run in ``item``."""
+
+    def of(self, quantity: str) -> list[Result]:
+        """The rows of a quantity: of each run, or of each pair."""
+        return [row for row in self.results if row.quantity == quantity]
+
+    def differ(self, quantity: str) -> int:
+        """The number of pairs that differ."""
+        return sum(row.facts.get("holds", False) for row in self.of(quantity))
+
+    def ranges(self, quantity: str) -> list[tuple[int, int]] | None:
+        """The lowest and the highest rank of each run; None where ranks are not proved."""
+        rows = self.of(quantity)
+        if rows[0].lower is None or rows[0].upper is None:
+            return None
+        return [(int(row.lower or 0), int(row.upper or 0)) for row in rows]
+
+    def order(self) -> list[int]:
+        """The runs by their means, the lowest first."""
+        means = [row.estimate or 0.0 for row in self.of("score")]
+        return sorted(range(len(means)), key=lambda place: means[place])
+
+    def table(self) -> tuple[list[str], list[list[object]]]:
+        """The headings and the rows of a table for people: a row for each run, the lowest mean first."""
+        runs = self.of("score")
+        ranges_of_quantity = [self.ranges(quantity) for quantity in RANKS]
+        rows: list[list[object]] = []
+        for place in self.order():
+            row: list[object] = [runs[place].model, runs[place].estimate]
+            for ranges in ranges_of_quantity:
+                row.append(None if ranges is None else _range(*ranges[place]))
+            rows.append(row)
+        return ["run", "mean", *(f"rank, {questions}" for questions in ABOUT)], rows
+
+    def pair_table(self) -> tuple[list[str], list[list[object]]]:
+        """The headings and the rows of a table for people: a row for each pair with an interval."""
+        rows: list[list[object]] = []
+        for quantity, questions in zip(AVERAGES, ABOUT, strict=True):
+            for row in self.of(quantity):
+                if row.upper is None:
+                    continue
+                word = "differ" if row.facts["holds"] else ""
+                rows.append([row.item, row.model, questions, *difference_cells(row), word])
+        return ["A", "B", "over", "B - A", "at least", "at most", "holds"], rows
+
+    def sentences(self) -> list[str]:
+        record = self.record
+        size = f"the {plural(record['questions'], 'question')}"
+        if record["refused"]:
+            lines = [f"Score: {record['metric']}. The means are as recorded, over {size}."]
+            for reason in record["refused"]:
+                lines.append(f"No rank is claimed of these runs. {reason}")
+            return lines + remarks(record)
+        points = "" if record["unpointed"] else "; higher is worse"
+        lines = [f"Score: {record['metric']}{points}. Rank 1 has the lowest mean over {size}."]
+        lines += [*record["directions"], *record["unpointed"]]
+        for quantity, ranks in zip(AVERAGES, RANKS, strict=True):
+            pairs = self.of(quantity)
+            bounds = [row.lower_bound for row in pairs if row.lower_bound]
+            if not bounds:
+                continue
+            also = " and the ranges of ranks" if self.ranges(ranks) else ""
+            lines.append(
+                f"{bounds[0].on(size).capitalize()}, {self.differ(quantity)} of {plural(len(pairs), 'pair')} differ. "
+                f"These pairs{also} hold together {level(record['alpha'])} (Holm, both directions), assuming "
+                f"{bounds[0].assumes}."
+            )
+        if not self.ranges(RANKS[0]):
+            lines.append(
+                "Ranks over these questions need equally many answers to each, at least two."
+            )
+        return lines + remarks(record)
+
+
+def _range(lowest: int, highest: int) -> str:
+    return str(lowest) if lowest == highest else f"{lowest} to {highest}"
+
+
+class Places(NamedTuple):
+    """Two runs by their places, the earlier first."""
+
+    a: int
+    b: int
+
+
+Effects = Mapping[Places, Difference | None]
+
+
+def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
+    """The ranks that each run may have by its mean over the questions that all runs have.
+
+    Where nothing may be claimed of a run, the means stand alone, as recorded, without ranks and without pairs that differ.
+    Raises `BadInput` where no question is common to all.
+    """
+    check_alpha(alpha)
+    names = [side.name for side in sides]
+    refutations = refused(sides, names)
+    found = _common_pairs(sides)
+    pooled: Effects = dict.fromkeys(found.pairs)
+    population: Effects = dict.fromkeys(found.pairs)
+    if not refutations:
+        pooled = {places: pairs.average(alpha) for places, pairs in found.pairs.items()}
+        population = {places: pairs.population(alpha) for places, pairs in found.pairs.items()}
+    first_pair = found.pairs[Places(0, 1)]
+    # With one answer of 0 or 1 to each question the tests are sign tests, not tests of means.
+    several = any(len(scores) > 1 for scores in first_pair.first)
+
+    runs = []
+    for place, name in enumerate(names):
+        scores = first_pair.first if place == 0 else found.pairs[Places(0, place)].second
+        run = Rows(name)
+        run.add("model", "score", "compared", mean(mean(values) for values in scores))
+        runs.append(run)
+    over_these = _Family(RANKS[0], AVERAGES[0], Covers.AVERAGE, pooled, is_of_means=several)
+    over_like_these = _Family(RANKS[1], AVERAGES[1], Covers.POPULATION, population, True)
+    differences = _rank_rows(runs, over_these, alpha) + _rank_rows(runs, over_like_these, alpha)
+
+    facts = {"alpha": alpha, "metric": sides[0].metric, "questions": len(first_pair.pairs)}
+    facts |= {"refused": refutations}
+    record = record_of(facts, found.missing, found.notes) | {"runs": names} | stated_of(sides)
+    rows = [result(", ".join(names), "model", "comparison", "compared", evidence=record)]
+    for run in runs:
+        rows += run.rows
+    return Ranking((*rows, *differences))
+
+
+@dataclass(frozen=True)
+class _CommonPairs:
+    """The questions that all runs have, for each two runs; what is missing and noted names each run beside the first."""
+
+    pairs: Mapping[Places, Pairs]
+    missing: list[NotCompared]
+    notes: list[str]
+
+
+def _common_pairs(sides: Sequence[Side]) -> _CommonPairs:
+    names = [side.name for side in sides]
+    missing: list[NotCompared] = []
+    notes = stops(sides, names)
+    pair_of_question: dict[Places, dict[str, Pair]] = {}
+    for (i, a), (j, b) in combinations(enumerate(sides), 2):
+        not_compared: list[NotCompared] = []
+        settings: list[str] = []
+        pairs = joined(a, b, not_compared, settings)
+        pair_of_question[Places(i, j)] = {pair.id: pair for pair in pairs}
+        about = f"{a.name} (A) and {b.name} (B): "
+        if i == 0:
+            notes += [about + note for note in settings]
+        for entry in not_compared:
+            if i == 0 or entry.id is None:
+                missing.append(replace(entry, reason=about + entry.reason))
+
+    common = []
+    for question in pair_of_question[Places(0, 1)]:
+        if all(question in pairs for pairs in pair_of_question.values()):
+            common.append(question)
+    if not common:
+        reasons = "; ".join(dict.fromkeys(entry.reason for entry in missing))
+        raise BadInput(f"{', '.join(names)}: no question is common to all runs ({reasons}).")
+    pairs_of_places = {}
+    for places, by_question in pair_of_question.items():
+        chosen = [by_question[question] for question in common]
+        pairs_of_places[places] = Pairs(sides[places.a], sides[places.b], chosen)
+    return _CommonPairs(pairs_of_places, missing, notes)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """The differences of all pairs that hold together: over these questions, or over questions like these.
+
+    ``is_of_means``: the tests are tests of means, so that they prove ranks.
+    """
+
+    rank: str
+    difference: str
+    covers: Covers
+    effects: Effects
+    is_of_means: bool
+
+
+def _rank_rows(runs: Sequence[Rows], family: _Family, alpha: float) -> list[Result]:
+    """Add the ranks that each run may have, and return the differences of the pairs: all hold together (Holm)."""
+    effects = family.effects
+    p_values = np.ones((len(runs), len(runs)))
+    for (i, j), effect in effects.items():
+        if effect is not None:
+            p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
+    off_diagonal = ~np.eye(len(runs), dtype=bool)
+    # [i, j]: run i is proved to score higher than run j
+    higher = np.zeros(p_values.shape, dtype=bool)
+    higher[off_diagonal] = holm(p_values[off_diagonal], 0.0, alpha)[0]
+
+    first = next(iter(effects.values()))
+    is_proved = family.is_of_means and None not in effects.values()
+    for run, ranks in zip(runs, rank_ranges(higher), strict=True):
+        if first is None or not is_proved:
+            run.add("model", family.rank, "compared")
+            continue
+        ends = both_ends(*ranks, alpha, family.covers, first.assumes, "Holm, both directions")
+        run.add("model", family.rank, "compared", None, *ends)
+    differences: list[Result] = []
+    for (i, j), effect in effects.items():
+        pair = Rows(runs[j].model)
+        holds = bool(higher[i, j] or higher[j, i])
+        add_average(pair, family.difference, effect, holds, family.covers, against=runs[i].model)
+        differences += pair.rows
+    return differences
