@@ -1,7 +1,7 @@
 """A certificate: one JSON file that accumulates the evidence of independent auditors (docs/certificates.md)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,19 +17,16 @@ from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA
 from lethe.statistics.sequential import RULE, log_e_value
 
-SCHEMA = "lethe-certificate/2"
+FAMILY = "lethe-certificate/"
+SCHEMA = f"{FAMILY}2"
 CERTIFIED, NOT_YET, DIFFER = "certified", "not certified yet", "auditors differ"
-HOMOGENEITY = (
-    0.01  # level of the test that all auditors saw one leak rate per question, fixed beforehand
-)
+# level of the test that all auditors saw one leak rate per question, fixed beforehand
+HOMOGENEITY = 0.01
 FACTS = ("weights", "tokenizer", "prompts", "scorer", "engine")
 TOLERANCE = 1e-6  # of stated numbers
 REMEDY = "Ask its author for the file as it was written."
-UNREAD = {
-    "combined",
-    "log_goal",
-    "key",
-}  # values for people, which the schema lets anybody leave out
+# values for people, which the schema lets anybody leave out
+UNREAD = {"combined", "log_goal", "key"}
 # No text and no true or false passes for a number.
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Text = Annotated[str, Field(strict=True)]
@@ -55,10 +52,10 @@ class Audit:
         return digest(self.as_dict())
 
     def as_dict(self) -> dict[str, object]:
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
+        value = asdict(self)
+        for name in ("draws", "leaks", "after"):
+            value[name] = list(value[name])
+        return value
 
 
 @dataclass(frozen=True)
@@ -77,15 +74,13 @@ class Certificate:
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """(auditors, questions) leaking answers, and answers."""
-        shape = (-1, len(self.questions))
-        leaks, draws = (
-            [getattr(audit, name) for audit in self.audits] for name in ("leaks", "draws")
-        )
-        return np.array(leaks, dtype=np.int64).reshape(shape), np.array(
-            draws, dtype=np.int64
-        ).reshape(shape)
+        shape = (len(self.audits), len(self.questions))
+        leaks = np.array([audit.leaks for audit in self.audits], dtype=np.int64)
+        draws = np.array([audit.draws for audit in self.audits], dtype=np.int64)
+        return leaks.reshape(shape), draws.reshape(shape)
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """(questions,) leaking answers, and answers, of all auditors."""
         leaks, draws = self.tables()
         return leaks.sum(axis=0), draws.sum(axis=0)
 
@@ -109,14 +104,15 @@ class Certificate:
         if len(leaks) < 2:
             return 1.0
         hits, n = leaks.sum(axis=0), draws.sum(axis=0)
-        clean, rest = draws - leaks, n - hits - (draws - leaks)
-        apart = (
-            betaln(leaks + 0.5, clean + 0.5)
-            + betaln(hits - leaks + 0.5, rest + 0.5)
-            - 2 * betaln(0.5, 0.5)
-        )
-        one = xlogy(hits, hits / n) + xlogy(n - hits, 1 - hits / n)
-        return float(np.exp(min(0.0, math.log(leaks.size) - logsumexp(apart - one))))
+        clean = draws - leaks
+        leaks_of_others = hits - leaks
+        clean_of_others = n - hits - clean
+        log_mixture = betaln(leaks + 0.5, clean + 0.5)
+        log_mixture = log_mixture + betaln(leaks_of_others + 0.5, clean_of_others + 0.5)
+        log_apart = log_mixture - 2 * betaln(0.5, 0.5)
+        log_common = xlogy(hits, hits / n) + xlogy(n - hits, 1 - hits / n)
+        log_p_value = math.log(leaks.size) - logsumexp(log_apart - log_common)
+        return float(np.exp(min(0.0, log_p_value)))
 
     @property
     def homogeneous(self) -> bool:
@@ -134,12 +130,11 @@ class Certificate:
         return int(digest(claim, sorted(after), auditor)[:15], 16)
 
     def statement(self) -> str:
+        """The claim in one sentence: what leaks at most how often, and how an answer is drawn and scored."""
         engine = self.settings.get("engine", {})
-        by = (
-            f"{engine.get('engine')} in {engine['dtype']}"
-            if "dtype" in engine
-            else engine.get("engine")
-        )
+        by = engine.get("engine")
+        if "dtype" in engine:
+            by = f"{by} in {engine['dtype']}"
         if "endpoint" in engine:
             by = f"{engine.get('served')} at {engine['endpoint']}, as served at each draw,"
         return (
@@ -169,10 +164,14 @@ class Certificate:
         return replace(self, audits=(*self.audits, *more))
 
     def sentence(self) -> str:
+        """The verdict with the evidence so far."""
         _, n = self.counts()
-        auditors = len({audit.auditor for audit in self.audits})
-        answers = f"{n.min():,} to " * bool(n.min() < n.max()) + plural(int(n.max()), "answer")
-        by = f"{answers} to each of {plural(len(self.questions), 'question')} by {plural(auditors, 'auditor')}"
+        answers = plural(int(n.max()), "answer")
+        if n.min() < n.max():
+            answers = f"{n.min():,} to {answers}"
+        questions = plural(len(self.questions), "question")
+        auditors = plural(len({audit.auditor for audit in self.audits}), "auditor")
+        by = f"{answers} to each of {questions} by {auditors}"
         if not self.homogeneous:
             return (
                 f"Not joined: the auditors' leak rates differ (p = {self.homogeneity():.2g}, whenever they "
@@ -188,87 +187,117 @@ class Certificate:
         return f"Not certified yet. {evidence}."
 
     def as_dict(self) -> dict[str, object]:
-        counts, joined = zip(*self.counts(), strict=True), self.homogeneous
-        claim = {"statement": self.statement(), "questions": list(self.questions)}
+        """The content of the file."""
+        is_joined = self.homogeneous
+        claim = {
+            "statement": self.statement(),
+            "questions": list(self.questions),
+            "tau": self.tau,
+            "alpha": self.alpha,
+        }
+        e_process = {
+            "rule": RULE,
+            "combined": "the product over auditors of each question's e-values; the least over questions",
+            "per_question": self._per_question(is_joined),
+            "log_e_value": self.log_e() if is_joined else None,
+            "log_goal": math.log(1 / self.alpha),
+        }
+        auditors = []
+        for audit in self.audits:
+            derived = {"key": audit.key, "log_e_value": self.alone(audit).log_e()}
+            auditors.append(audit.as_dict() | derived)
         return {
             "schema": SCHEMA,
-            "claim": {**claim, "tau": self.tau, "alpha": self.alpha},
-            **{name: dict(getattr(self, name)) for name in ("hashes", "settings", "sources")},
-            "e_process": {
-                "rule": RULE,
-                "combined": "the product over auditors of each question's e-values; the least over questions",
-                "per_question": [
-                    {
-                        "id": name,
-                        "n": int(n),
-                        "leaks": int(hit),
-                        "log_e_value": float(log) if joined else None,
-                    }
-                    for name, (hit, n), log in zip(
-                        self.questions, counts, self.log_e_values(), strict=True
-                    )
-                ],
-                "log_e_value": self.log_e() if joined else None,
-                "log_goal": math.log(1 / self.alpha),
+            "claim": claim,
+            "hashes": dict(self.hashes),
+            "settings": dict(self.settings),
+            "sources": dict(self.sources),
+            "e_process": e_process,
+            "homogeneity": {
+                "p_value": self.homogeneity(),
+                "level": HOMOGENEITY,
+                "holds": is_joined,
             },
-            "homogeneity": {"p_value": self.homogeneity(), "level": HOMOGENEITY, "holds": joined},
-            "auditors": [
-                one.as_dict() | {"key": one.key, "log_e_value": self.alone(one).log_e()}
-                for one in self.audits
-            ],
+            "auditors": auditors,
             "verdict": self.verdict,
         }
+
+    def _per_question(self, is_joined: bool) -> list[dict[str, object]]:
+        """The counts of each question, and its e-value where the auditors' draws are joined."""
+        leaks, draws = self.counts()
+        entries = []
+        for place, (name, log_e) in enumerate(
+            zip(self.questions, self.log_e_values(), strict=True)
+        ):
+            entry: dict[str, object] = {
+                "id": name,
+                "n": int(draws[place]),
+                "leaks": int(leaks[place]),
+                "log_e_value": float(log_e) if is_joined else None,
+            }
+            entries.append(entry)
+        return entries
 
     def write(self, path: Path) -> None:
         write_json(path, self.as_dict())
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate, and check that what it states follows from its counts."""
-    value, refused = read_json(path), partial(BadFile, path)
-    if not isinstance(value, dict) or not str(value.get("schema", "")).startswith(
-        "lethe-certificate/"
-    ):
-        raise refused("is not a certificate of `lethe certify`")
-    if value["schema"] != SCHEMA:
-        remedy = (
-            "Verify with the release that wrote the file, or certify again with `lethe certify`."
-        )
-        if value["schema"] == "lethe-certificate/1":
-            remedy = "Its statement names no tokens, temperature or prompt: certify again with `lethe certify`."
-        raise refused(
-            f"has the schema {shortened(value['schema'])}; this release of Lethe reads {SCHEMA!r}",
-            remedy,
-        )
+    """Read a certificate, and check that what it states follows from its counts.
+
+    Raises `BadFile` for another file, another schema or rule, a seed that was chosen, and a number that does not follow.
+    """
+    value = read_json(path)
+    refused = partial(BadFile, path)
+    _check_schema(value, refused)
     try:
-        if (rule := value["e_process"].get("rule")) != RULE:
+        rule = value["e_process"].get("rule")
+        if rule != RULE:
             problem = f"has the betting rule {shortened(rule)}; this release uses {RULE!r}"
             raise refused(problem, "Certify again.")
         certificate = _parsed(value)
     except ValidationError as error:
         first = error.errors()[0]
-        problem = (
-            f"{'.'.join(map(str, first['loc']))}: got {shortened(first['input'])}; {first['msg']}"
-        )
+        place = ".".join(map(str, first["loc"]))
+        problem = f"{place}: got {shortened(first['input'])}; {first['msg']}"
         raise refused(f"is a broken certificate ({problem})", REMEDY) from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         problem = f"is a broken certificate ({type(error).__name__}: {str(error)[:80]})"
         raise refused(problem, REMEDY) from None
-    earlier: set[str] = set()
-    for audit in certificate.audits:  # each seed follows from the audits that its auditor continued
-        if not set(audit.after) <= earlier or audit.seed != certificate.seed_of(
-            audit.auditor, audit.after
-        ):
-            problem = "does not follow from the audits before it, so it was chosen"
-            raise refused(f"the seed of auditor {shortened(audit.auditor)} {problem}", REMEDY)
-        earlier.add(audit.key)
+    _check_seeds(certificate, refused)
     derived = certificate.as_dict()
     for part in ("claim", "e_process", "auditors", "verdict"):
-        if wrong := _difference(value.get(part), derived[part], part):
-            raise refused(
-                f"{wrong} does not follow from its settings and the counts of its auditors", REMEDY
-            )
+        wrong = _difference(value.get(part), derived[part], part)
+        if wrong:
+            problem = f"{wrong} does not follow from its settings and the counts of its auditors"
+            raise refused(problem, REMEDY)
     return certificate
+
+
+def _check_schema(value: Json, refused: Callable[..., BadFile]) -> None:
+    is_certificate = isinstance(value, dict) and str(value.get("schema", "")).startswith(FAMILY)
+    if not is_certificate:
+        raise refused("is not a certificate of `lethe certify`")
+    schema = value["schema"]
+    if schema == SCHEMA:
+        return
+    remedy = "Verify with the release that wrote the file, or certify again with `lethe certify`."
+    if schema == f"{FAMILY}1":
+        remedy = "Its statement names no tokens, temperature or prompt: certify again with `lethe certify`."
+    problem = f"has the schema {shortened(schema)}; this release of Lethe reads {SCHEMA!r}"
+    raise refused(problem, remedy)
+
+
+def _check_seeds(certificate: Certificate, refused: Callable[..., BadFile]) -> None:
+    """Refuse a seed that does not follow from the audits that its auditor continued."""
+    earlier: set[str] = set()
+    for audit in certificate.audits:
+        seed = certificate.seed_of(audit.auditor, audit.after)
+        if not set(audit.after) <= earlier or audit.seed != seed:
+            auditor = shortened(audit.auditor)
+            problem = "does not follow from the audits before it, so it was chosen"
+            raise refused(f"the seed of auditor {auditor} {problem}", REMEDY)
+        earlier.add(audit.key)
 
 
 def merged(first: Certificate, other: Certificate, path: Path) -> Certificate:
@@ -293,6 +322,7 @@ def check_facts(certificate: Certificate, hashes: Mapping[str, str], path: Path)
 
 
 def _parsed(value: Mapping[str, Json]) -> Certificate:
+    """The certificate of a file. Raises `ValidationError` or `ValueError` for one that is broken."""
     parts = {name: value[name] for name in ("hashes", "settings", "sources")}
     certificate = TypeAdapter(Certificate).validate_python(
         {**value["claim"], **parts, "audits": value["auditors"]}
@@ -300,48 +330,50 @@ def _parsed(value: Mapping[str, Json]) -> Certificate:
     m = len(certificate.questions)
     if len(set(certificate.questions)) < m:
         raise ValueError("the questions' ids must differ")
-    if lacking := [name for name in FACTS if name not in certificate.hashes]:
+    lacking = [name for name in FACTS if name not in certificate.hashes]
+    if lacking:
         raise ValueError(f"hashes lacks {', '.join(lacking)}")
     if not certificate.audits:
         raise ValueError("auditors must not be empty")
     if not isinstance(certificate.settings.get("engine"), dict):
         raise ValueError("settings must name the engine and its settings")
-    pairs = [(own.leaks, own.draws) for own in certificate.audits]
-    if any(not len(n) == len(leaks) == m or (np.array(leaks) > n).any() for leaks, n in pairs):
-        raise ValueError(
-            "draws and leaks must be one count per question, the leaks at most the draws"
-        )
+    for audit in certificate.audits:
+        is_whole = len(audit.draws) == len(audit.leaks) == m
+        if not is_whole or (np.array(audit.leaks) > audit.draws).any():
+            raise ValueError(
+                "draws and leaks must be one count per question, the leaks at most the draws"
+            )
     return replace(certificate, audits=()).with_audits(certificate.audits)
 
 
 def _difference(stated: Json, derived: Json, place: str) -> str:
     """The first place where a stated value is not the derived one; empty where there is none."""
     if isinstance(derived, dict):
+        values_stated = stated if isinstance(stated, dict) else {}
         unread = UNREAD | ({"log_e_value"} if "auditor" in derived else set())
-        of = stated if isinstance(stated, dict) else {}
-        parts = [(of.get(key), own, key) for key, own in derived.items() if key not in unread]
-    elif isinstance(derived, list) and isinstance(stated, list) and len(stated) == len(derived):
-        parts = [
-            (one, own, str(number))
-            for number, (one, own) in enumerate(zip(stated, derived, strict=True), 1)
-        ]
-    else:
-        return "" if _equal(stated, derived) else place
-    return next(
-        (wrong for one, own, key in parts if (wrong := _difference(one, own, f"{place}.{key}"))), ""
-    )
+        for key, value in derived.items():
+            if key not in unread:
+                wrong = _difference(values_stated.get(key), value, f"{place}.{key}")
+                if wrong:
+                    return wrong
+        return ""
+    if isinstance(derived, list) and isinstance(stated, list) and len(stated) == len(derived):
+        for number, (value_stated, value) in enumerate(zip(stated, derived, strict=True), start=1):
+            wrong = _difference(value_stated, value, f"{place}.{number}")
+            if wrong:
+                return wrong
+        return ""
+    return "" if _equal(stated, derived) else place
 
 
 def _equal(stated: Json, derived: Json) -> bool:
     if not isinstance(derived, float):
         return type(stated) is type(derived) and bool(stated == derived)
-    number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
-    # A larger integer than any float cannot be compared.
-    return (
-        number
-        and abs(stated) < 2**63
-        and math.isclose(stated, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    )
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)):
+        return False
+    if not abs(stated) < 2**63:  # a larger integer than any float cannot be compared
+        return False
+    return math.isclose(stated, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
 def _number(log: float) -> str:

@@ -5,7 +5,7 @@ other texts than the chosen ones bound the rest of the average.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,112 +31,161 @@ def measure_labels(
     """Add the bounds of each question, from the counted half by labels, and of all questions.
 
     The average rests on the labelled draws of the rest too. Return what was to be labelled, and the judge's error on the
-    rest, on which no bound rests.
+    rest, on which no bound rests. Raises `BadValue` for a question without an answer to count.
     """
-    finished, targets = (
-        queue.ahead(labels) is None,
-        dict.fromkeys(one.target for one in labels.asked.values()),
-    )
-    own = {
-        answer: labels.by_answer[answer] for answer in queue.chosen if answer in labels.by_answer
-    }
-    table = np.array([_counted(draws, name, own) for name in draws.answers], dtype=np.int64)
-    leaks, rest, n = table.T.astype(np.float64)
+    is_finished = queue.ahead(labels) is None
+    label_of_chosen = {}
+    for answer in queue.chosen:
+        if answer in labels.by_answer:
+            label_of_chosen[answer] = labels.by_answer[answer]
     of_rest = None
     if queue.rest > 0:
-        drawn = [labels.by_answer[answer] for answer, _ in queue.sampled] if finished else []
-        of_rest = sum(drawn), len(drawn)
-    rates = Rate.of(leaks, n, missing=rest).each(alpha)
-    lower, upper = rates.lower[:, 0], rates.upper[:, 0]
-    how = (count_bounds.LABELLED, count_bounds.LABELLED_METHOD)
-    for place, (name, counts) in enumerate(zip(draws.answers, table.tolist(), strict=True)):
-        ends = both_ends(lower[place], upper[place], alpha, Covers.ONE_PROMPT, *how, counts[2])
-        evidence = dict(zip(("leaks", "missing", "n"), counts, strict=True))
-        rows.add(
-            "question",
-            "leak",
-            "labelled",
-            None,
-            *ends,
-            item=name,
-            split="forget",
-            evidence=evidence,
-        )
-        rows.add(
-            "question", "mass", "labelled", 1 - counts[1] / counts[2], item=name, split="forget"
-        )
-    pool = None
-    if (n == n[0]).all() and alpha <= LARGEST_POOLED_ALPHA:
-        average = count_bounds.labelled_average(leaks, rest, n, of_rest, alpha)
-        assumes = how if of_rest is None else (count_bounds.WITH_REST, count_bounds.METHOD_REST)
-        pool = both_ends(*average, alpha, Covers.AVERAGE, *assumes, int(n.sum()))
-    place, mass = int(np.argmax(upper)), float(1 - rest.sum() / n.sum())
-    # The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
-    least = pool and replace(pool[0], covers=Covers.WORST_PROMPT)
-    most = both_ends(0.0, upper[place], alpha, Covers.WORST_PROMPT, *how, int(n[place]))[1]
+        drawn = []
+        if is_finished:
+            drawn = [labels.by_answer[answer] for answer, _ in queue.sampled]
+        of_rest = (sum(drawn), len(drawn))
+    counted = _Counted.of(draws, label_of_chosen)
+    mass = float(1 - counted.unlabelled.sum() / counted.n.sum())
+
+    upper = _question_rows(rows, counted, alpha)
+    _average_rows(rows, counted, upper, of_rest, alpha)
+    calibration = None
+    if draws.verdicts and is_finished:
+        calibration = _calibration(draws, queue, labels)
+    labelled_rest = {answer for answer, _ in queue.sampled} & labels.by_answer.keys()
+    leaks = 0
+    for answers in draws.answers.values():
+        leaks += sum(labels.by_answer.get(answer, 0) for answer in answers)
     add = partial(rows.add, "model", split="forget")
-    add(
-        "leak_worst",
-        "labelled",
-        None,
-        least,
-        most,
-        evidence={"prompt_id": list(draws.answers)[place]},
-    )
-    if pool:
-        add("leak", "labelled", None, *pool)
-    calibration = _calibration(draws, queue, labels) if draws.verdicts and finished else None
     add("mass", "labelled", mass)
-    add(
-        "labels",
-        "labelled",
-        len(own) + len({answer for answer, _ in queue.sampled} & labels.by_answer.keys()),
-    )
-    each = (answer for answers in draws.answers.values() for answer in answers)
-    add("leaks", "labelled", sum(labels.by_answer.get(answer, 0) for answer in each))
+    add("labels", "labelled", len(label_of_chosen) + len(labelled_rest))
+    add("leaks", "labelled", leaks)
     add("judge", "labelled", calibration is not None)
     return {
         "target": queue.target,
-        "earlier_targets": [target for target in targets if target not in (None, queue.target)],
-        "finished": finished,
+        "earlier_targets": _earlier_targets(labels, queue.target),
+        "finished": is_finished,
         "alpha": alpha,
         "said": _source(mass, of_rest),
-        "calibration": calibration
-        and {
-            **{
-                name: getattr(calibration, name)
-                for name in ("leaks", "leaks_called", "clean", "clean_called")
-            },
-            **{
-                name: list(getattr(calibration.error(alpha), name))
-                for name in ("sensitivity", "false_positive")
-            },
-        },
+        "calibration": calibration and _error(calibration, alpha),
+    }
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Of each question's counted half, (m,): labelled leaks, draws without a label, and all draws."""
+
+    items: tuple[str, ...]
+    leaks: np.ndarray
+    unlabelled: np.ndarray
+    n: np.ndarray
+
+    @classmethod
+    def of(cls, draws: Draws, labels: Mapping[Answer, int]) -> _Counted:
+        leaks: list[int] = []
+        unlabelled: list[int] = []
+        sizes: list[int] = []
+        for name in draws.answers:
+            answers = draws.second(name)
+            if not answers:
+                enough = "at least 2: one half chooses, one counts"
+                raise BadValue(f"answers to {name}", len(draws.answers[name]), enough)
+            leaks.append(sum(labels.get(answer, 0) for answer in answers))
+            unlabelled.append(sum(answer not in labels for answer in answers))
+            sizes.append(len(answers))
+        columns = (np.array(counts, dtype=np.float64) for counts in (leaks, unlabelled, sizes))
+        return cls(tuple(draws.answers), *columns)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether all questions have equally many draws."""
+        return bool((self.n == self.n[0]).all())
+
+    def evidence(self, place: int) -> dict[str, int]:
+        return {
+            "leaks": int(self.leaks[place]),
+            "missing": int(self.unlabelled[place]),
+            "n": int(self.n[place]),
+        }
+
+
+HOW = (count_bounds.LABELLED, count_bounds.LABELLED_METHOD)
+
+
+def _question_rows(rows: Rows, counted: _Counted, alpha: float) -> np.ndarray:
+    """Add the ends of each question, a draw without a label as either; return the upper ends, (m,)."""
+    rates = Rate.of(counted.leaks, counted.n, missing=counted.unlabelled).each(alpha)
+    lower, upper = rates.lower[:, 0], rates.upper[:, 0]
+    for place, name in enumerate(counted.items):
+        n = int(counted.n[place])
+        ends = both_ends(lower[place], upper[place], alpha, Covers.ONE_PROMPT, *HOW, n)
+        add = partial(rows.add, "question", item=name, split="forget")
+        add("leak", "labelled", None, *ends, evidence=counted.evidence(place))
+        add("mass", "labelled", 1 - int(counted.unlabelled[place]) / n)
+    return upper
+
+
+def _average_rows(
+    rows: Rows,
+    counted: _Counted,
+    upper: np.ndarray,
+    of_rest: tuple[int, int] | None,
+    alpha: float,
+) -> None:
+    """Add the ends of the worst question, and of the average where all questions have equally many draws.
+
+    ``upper``, (m,), are the upper ends of the questions, and ``of_rest`` the leaks among the labelled draws of the rest,
+    and these.
+    """
+    pool = None
+    if counted.is_pooled and alpha <= LARGEST_POOLED_ALPHA:
+        average = count_bounds.labelled_average(
+            counted.leaks, counted.unlabelled, counted.n, of_rest, alpha
+        )
+        how = HOW
+        if of_rest is not None:
+            how = (count_bounds.WITH_REST, count_bounds.METHOD_REST)
+        pool = both_ends(*average, alpha, Covers.AVERAGE, *how, int(counted.n.sum()))
+    place = int(np.argmax(upper))
+    n = int(counted.n[place])
+    # The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
+    least = pool and replace(pool[0], covers=Covers.WORST_PROMPT)
+    most = both_ends(0.0, upper[place], alpha, Covers.WORST_PROMPT, *HOW, n)[1]
+    add = partial(rows.add, "model", split="forget")
+    evidence = {"prompt_id": counted.items[place]}
+    add("leak_worst", "labelled", None, least, most, evidence=evidence)
+    if pool:
+        add("leak", "labelled", None, *pool)
+
+
+def _earlier_targets(labels: Labels, target: float) -> list[float]:
+    """The other targets of the labels, each once, in their order."""
+    targets: dict[float, None] = {}
+    for asked in labels.asked.values():
+        if asked.target is not None and asked.target != target:
+            targets[asked.target] = None
+    return list(targets)
+
+
+def _error(calibration: Calibration, alpha: float) -> dict[str, object]:
+    error = calibration.error(alpha)
+    return {
+        "leaks": calibration.leaks,
+        "leaks_called": calibration.leaks_called,
+        "clean": calibration.clean,
+        "clean_called": calibration.clean_called,
+        "sensitivity": list(error.sensitivity),
+        "false_positive": list(error.false_positive),
     }
 
 
 def _source(mass: float, of_rest: tuple[int, int] | None) -> str:
     """The basis of the bounds, as the end of a sentence; ``of_rest``: leaks among labelled draws of the rest, and these."""
     read = f"by a person's reading of {float(rounded(100 * mass, 1, 'lower')):g}% of the mass"
-    drawn = of_rest and of_rest[1]
-    rest = f" and of {drawn:,} random draws of the rest, which otherwise" if drawn else ", the rest"
+    rest = ", the rest"
+    if of_rest and of_rest[1]:
+        rest = f" and of {of_rest[1]:,} random draws of the rest, which otherwise"
     return f"{read}{rest} counts as leaks in upper bounds and as clean in lower ones"
-
-
-def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> tuple[int, int, int]:
-    """Of one question's second half: labelled leaks, draws without a label, and all draws."""
-    answers = draws.second(name)
-    if not answers:
-        raise BadValue(
-            f"answers to {name}",
-            len(draws.answers[name]),
-            "at least 2: one half chooses, one counts",
-        )
-    return (
-        sum(own.get(one, 0) for one in answers),
-        sum(one not in own for one in answers),
-        len(answers),
-    )
 
 
 def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
@@ -144,8 +193,8 @@ def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | No
     values = [labels.by_answer[answer] for answer, _ in queue.sampled]
     if len(set(values)) < 2:
         return None
-    sampled = [
-        (answer.prompt_id, draws.half(answer.prompt_id) + place) for answer, place in queue.sampled
-    ]
-    verdicts = [float(draws.verdicts[name][place]) for name, place in sampled]
+    verdicts = []
+    for answer, place in queue.sampled:
+        start = draws.half(answer.prompt_id)
+        verdicts.append(float(draws.verdicts[answer.prompt_id][start + place]))
     return Calibration.of(values, verdicts, of_this_run=True)

@@ -69,21 +69,24 @@ def refuse_references(generations: Path) -> None:
     if Path(generations, TURNS).is_file():
         problem = "holds answers to follow-up questions, and a label belongs to one answer"
         raise BadFile(generations, problem, "Leave out followups (and turns of the language).")
-    references = read_references(generations).values()
-    if wordings := sorted({own.wording for of_prompt in references for own in of_prompt.values()}):
-        own = (
-            f"holds answers to wordings that ask for an answer of their own ({', '.join(wordings)})"
-        )
-        remedy = "Leave out these wordings of the language."
-        raise BadFile(generations, f"{own}, and a label belongs to one question", remedy)
+    wordings: set[str] = set()
+    for references in read_references(generations).values():
+        wordings.update(reference.wording for reference in references.values())
+    if wordings:
+        named = ", ".join(sorted(wordings))
+        wrong = f"holds answers to wordings that ask for an answer of their own ({named})"
+        problem = f"{wrong}, and a label belongs to one question"
+        raise BadFile(generations, problem, "Leave out these wordings of the language.")
 
 
 def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
     """The draws of a table with ``prompt_id``, ``text`` and optionally ``verdict``, in sampling order within a question."""
-    answers, judged = {}, {}
+    answers: dict[str, list[Answer]] = {}
+    judged: dict[str, np.ndarray] = {}
     for name, rows in table.groupby("prompt_id", sort=False):
-        texts = [text if isinstance(text, str) else "" for text in rows["text"]]
-        answers[str(name)] = [Answer(str(name), text) for text in texts]
+        answers[str(name)] = []
+        for text in rows["text"]:
+            answers[str(name)].append(Answer(str(name), text if isinstance(text, str) else ""))
         if "verdict" in rows:
             judged[str(name)] = rows["verdict"].to_numpy(dtype=np.float64)
     return Draws(answers, questions, judged)
@@ -108,23 +111,18 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
     if "sample" not in table:
         raise BadFile(file, "has no column sample, which assigns verdicts to answers")
     names = [name for name in verdicts.columns if name not in ("prompt_id", "sample")]
-    if not names or column not in (None, *names):
-        raise BadValue(
-            "--column", column, f"one of {', '.join(names)}" if names else "a column of verdicts"
-        )
+    if not names:
+        raise BadValue("--column", column, "a column of verdicts")
+    if column not in (None, *names):
+        raise BadValue("--column", column, f"one of {', '.join(names)}")
     name = column or names[0]
     values = numeric_column(verdicts, name, place)
     wrong = ~np.isin(values, (0, 1)) & ~np.isnan(values)
     if wrong.any():
         line = file_line(place, int(np.argmax(wrong)))
-        raise BadRow(
-            place,
-            line,
-            f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing",
-        )
-    own = verdicts[["prompt_id"]].assign(
-        sample=numeric_column(verdicts, "sample", place), verdict=values
-    )
-    return table.merge(own, on=["prompt_id", "sample"], how="left")["verdict"].to_numpy(
-        dtype=np.float64
-    )
+        problem = f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing"
+        raise BadRow(place, line, problem)
+    samples = numeric_column(verdicts, "sample", place)
+    verdict_of_sample = verdicts[["prompt_id"]].assign(sample=samples, verdict=values)
+    joined = table.merge(verdict_of_sample, on=["prompt_id", "sample"], how="left")
+    return joined["verdict"].to_numpy(dtype=np.float64)

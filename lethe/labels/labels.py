@@ -45,7 +45,8 @@ class Labels:
     asked: dict[Answer, Asked] = field(default_factory=dict)
 
     def add(self, answer: Answer, label: int, asked: Asked, questions: Mapping[str, str]) -> None:
-        self.by_answer[answer], self.asked[answer] = label, asked
+        self.by_answer[answer] = label
+        self.asked[answer] = asked
         self.write(questions)
 
     def undo(self, questions: Mapping[str, str]) -> bool:
@@ -58,39 +59,42 @@ class Labels:
 
     def write(self, questions: Mapping[str, str]) -> None:
         rows: list[dict[str, object]] = []
-        for (name, text), label in self.by_answer.items():
-            part, target = self.asked[Answer(name, text)]
-            row = {
-                "prompt_id": name,
-                "question": questions.get(name, name),
-                "text": text,
+        for answer, label in self.by_answer.items():
+            asked = self.asked[answer]
+            row: dict[str, object] = {
+                "prompt_id": answer.prompt_id,
+                "question": questions.get(answer.prompt_id, answer.prompt_id),
+                "text": answer.text,
                 "label": label,
+                "part": asked.part,
+                KEY: SCHEMA_VERSION,
             }
-            rows.append(
-                row
-                | {"part": part, KEY: SCHEMA_VERSION}
-                | ({} if target is None else {"target": target})
-            )
+            if asked.target is not None:
+                row["target"] = asked.target
+            rows.append(row)
         write_jsonl(self.path, rows)
 
 
 def read_labels(path: Path) -> Labels:
     """Read a person's labels; a missing file has no labels yet."""
     labels = Labels(path)
-    for line, row in read_jsonl(path) if path.exists() else ():
-        if (version := row.get(KEY, FIRST)) != SCHEMA_VERSION:
+    if not path.exists():
+        return labels
+    for line, row in read_jsonl(path):
+        version = row.get(KEY, FIRST)
+        if version != SCHEMA_VERSION:
             problem = f"schema: got {shortened(version)}; must be {SCHEMA_VERSION}, which this release of Lethe reads"
             raise BadRow(path, line, problem, "Read the labels with the release that wrote them.")
         try:
-            own = _Row.model_validate(row)
+            checked = _Row.model_validate(row)
         except ValidationError as error:
             key = str(error.errors()[0]["loc"][0])
             legal = _Row.model_fields[key].description or "text"
-            raise BadRow(
-                path, line, f"{key}: got {shortened(row.get(key))}; must be {legal}"
-            ) from None
-        answer = Answer(own.prompt_id, own.text)
+            problem = f"{key}: got {shortened(row.get(key))}; must be {legal}"
+            raise BadRow(path, line, problem) from None
+        answer = Answer(checked.prompt_id, checked.text)
         if answer in labels.by_answer:
             raise BadRow(path, line, "labels an answer a second time", "Remove one of the rows.")
-        labels.by_answer[answer], labels.asked[answer] = own.label, Asked(own.part, own.target)
+        labels.by_answer[answer] = checked.label
+        labels.asked[answer] = Asked(checked.part, checked.target)
     return labels

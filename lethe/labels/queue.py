@@ -8,6 +8,7 @@ that number, never on labels.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -36,46 +37,54 @@ class Queue:
 
     def __init__(self, draws: Draws, target: float, rest: int):
         check(0 < target <= 1, "--mass", target, "a number above 0 and at most 1")
-        self.draws, self.target, self.rest = draws, target, rest
-        self.counts = Counter(answer for name in draws.answers for answer in draws.first(name))
+        self.draws = draws
+        self.target = target
+        self.rest = rest
+        self.counts: Counter[Answer] = Counter()
+        for name in draws.answers:
+            self.counts.update(draws.first(name))
         self.total = self.counts.total()
-        by_mass = [
-            answer for answer, _ in self.counts.most_common()
-        ]  # stable: ties in the order of the file
+        # stable: ties in the order of the file
+        by_mass = [answer for answer, _ in self.counts.most_common()]
         covered = np.cumsum([self.counts[answer] for answer in by_mass])
-        self.chosen = by_mass[: int((covered < target * self.total).sum()) + 1]
-        counted = [
-            (answer, place)
-            for name in draws.answers
-            for place, answer in enumerate(draws.second(name))
-        ]
-        shuffled = (
-            counted[place] for place in np.random.default_rng(SEED).permutation(len(counted))
-        )
-        inside = set(self.chosen)
-        self.sampled = list(islice((one for one in shuffled if one[0] not in inside), rest))
+        n_short = int((covered < target * self.total).sum())
+        self.chosen = by_mass[: n_short + 1]
+        self.sampled = list(islice(self._shuffled_rest(), rest))
+
+    def _shuffled_rest(self) -> Iterator[tuple[Answer, int]]:
+        """The counted draws whose text was not chosen, in random order, each with its place in its question's half."""
+        counted = []
+        for name in self.draws.answers:
+            for place, answer in enumerate(self.draws.second(name)):
+                counted.append((answer, place))
+        chosen = set(self.chosen)
+        for place in np.random.default_rng(SEED).permutation(len(counted)):
+            if counted[place][0] not in chosen:
+                yield counted[place]
 
     def covered(self, labels: Labels) -> float:
         """The share of the first half's draws whose text was chosen and is labelled."""
-        labelled = sum(self.counts[answer] for answer in self.chosen if answer in labels.by_answer)
-        return labelled / self.total if self.total else 1.0
+        if not self.total:
+            return 1.0
+        labelled = [answer for answer in self.chosen if answer in labels.by_answer]
+        return sum(self.counts[answer] for answer in labelled) / self.total
 
     def ahead(self, labels: Labels) -> Ahead | None:
         """The next answer; None if all requested answers are labelled."""
-        draws, target, covered = self.draws, self.target, self.covered(labels)
+        covered = self.covered(labels)
         for answer in self.chosen:
             if answer not in labels.by_answer:
-                n = len(draws.first(answer.prompt_id))
-                return Ahead(Asked("mass", target), answer, self.counts[answer], n, covered)
+                n = len(self.draws.first(answer.prompt_id))
+                asked = Asked("mass", self.target)
+                return Ahead(asked, answer, self.counts[answer], n, covered)
         for answer, _ in self.sampled:
             if answer not in labels.by_answer:
-                return Ahead(
-                    Asked("rest", target), answer, 1, len(draws.second(answer.prompt_id)), covered
-                )
+                n = len(self.draws.second(answer.prompt_id))
+                return Ahead(Asked("rest", self.target), answer, 1, n, covered)
         return None
 
     def unused(self, labels: Labels) -> int:
         """The number of labels that this choice does not request: labels for another target or another run."""
-        return len(
-            labels.by_answer.keys() - {*self.chosen, *(answer for answer, _ in self.sampled)}
-        )
+        requested = set(self.chosen)
+        requested.update(answer for answer, _ in self.sampled)
+        return len(labels.by_answer.keys() - requested)

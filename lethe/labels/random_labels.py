@@ -72,29 +72,24 @@ def _random_labels(path: str | os.PathLike[str], drawn: Mapping[str, Drawn]) -> 
     if table.empty:
         raise BadFile(path, "holds no labels")
     table = table.assign(sample=sample_names(table["sample"]))
-    labels, names = numeric_column(table, "label", path), table["prompt_id"].astype(str).to_numpy()
+    labels = numeric_column(table, "label", path)
+    names = table["prompt_id"].astype(str).to_numpy()
     n_of_prompt = {name: answers.n for name, answers in drawn.items()}
-    for wrong, problem in (
-        (~np.isin(labels, (0, 1)), "label must be 0 (no leak) or 1 (leak)"),
-        (~np.isin(names, list(drawn)), "prompt_id must be a prompt of the scores"),
-        (table.duplicated(["prompt_id", "sample"]).to_numpy(), "labels a draw a second time"),
-        (
-            (table["sample"] == str(GREEDY)).to_numpy(),
-            "labels the greedy answer, no random draw",
-        ),
-        (
-            (
-                table.groupby("prompt_id").cumcount() >= table["prompt_id"].map(n_of_prompt)
-            ).to_numpy(),
-            "labels more draws of the prompt than have scores",
-        ),
-    ):
+    place_in_prompt = table.groupby("prompt_id").cumcount()
+    wrong_by_problem = {
+        "label must be 0 (no leak) or 1 (leak)": ~np.isin(labels, (0, 1)),
+        "prompt_id must be a prompt of the scores": ~np.isin(names, list(drawn)),
+        "labels a draw a second time": table.duplicated(["prompt_id", "sample"]).to_numpy(),
+        "labels the greedy answer, no random draw": (table["sample"] == str(GREEDY)).to_numpy(),
+        "labels more draws of the prompt than have scores": (
+            place_in_prompt >= table["prompt_id"].map(n_of_prompt)
+        ).to_numpy(),
+    }
+    for problem, wrong in wrong_by_problem.items():
         if wrong.any():
             place = int(np.argmax(wrong))
-            row = ", ".join(
-                f"{name} {table[name][place]}" for name in ("prompt_id", "sample", "label")
-            )
-            raise BadRow(path, file_line(path, place), f"{problem}; got {row}")
+            cells = [f"{name} {table[name][place]}" for name in ("prompt_id", "sample", "label")]
+            raise BadRow(path, file_line(path, place), f"{problem}; got {', '.join(cells)}")
     return table
 
 

@@ -33,10 +33,10 @@ class AnswerTables(StoredTables):
     """A table per split, generations joined with scores, in drawing order."""
 
     def __init__(self, files: Mapping[str, tuple[Path, Path]]):
-        self.files, self.paths = files, {split: drawn for split, (drawn, _) in files.items()}
-        self._same: dict[
-            str, bool
-        ] = {}  # by split, so that the keys of both files are compared once
+        self.files = files
+        self.paths = {split: drawn for split, (drawn, _) in files.items()}
+        # by split, so that the keys of both files are compared once
+        self._same: dict[str, bool] = {}
 
     def __getitem__(self, split: str) -> pd.DataFrame:
         import pandas as pd
@@ -48,28 +48,26 @@ class AnswerTables(StoredTables):
         if split not in self._same:
             self._same[split] = same_answers(*self.files[split])
         parts = joined_parts(*self.files[split], columns, self._same[split])
-        later = self.files[split][0].parent / TURNS
-        if (
-            split != "forget"
-            or not later.is_file()
-            or (columns is not None and "text" not in columns)
-        ):
-            yield from parts
-            return
+        later_turns = self.files[split][0].parent / TURNS
+        wants_text = columns is None or "text" in columns
+        has_turns = split == "forget" and later_turns.is_file()
         for part in parts:
-            # For people the text is the whole conversation: each follow-up question and its answer below.
-            turns = read_arrow(later, part["prompt_id"].unique().tolist()).to_pandas()
-            asked = "\n\n> " + turns["followup"] + "\n\n" + turns["text"].fillna("(no answer)")
-            more = (
-                asked.groupby([turns[key] for key in KEYS], sort=False).agg("".join).rename("more")
-            )
-            joined = (
-                part[[*KEYS]].merge(more.reset_index(), on=[*KEYS], how="left")["more"].fillna("")
-            )
-            yield part.assign(text=part["text"] + joined.to_numpy())
+            if has_turns and wants_text:
+                part = _with_turns(part, later_turns)
+            yield part
 
     def columns(self, split: str) -> list[str]:
         return list(dict.fromkeys(name for path in self.files[split] for name in columns_of(path)))
+
+
+def _with_turns(part: pd.DataFrame, later_turns: Path) -> pd.DataFrame:
+    """For people the text is the whole conversation: each follow-up question and its answer below."""
+    turns = read_arrow(later_turns, part["prompt_id"].unique().tolist()).to_pandas()
+    asked = "\n\n> " + turns["followup"] + "\n\n" + turns["text"].fillna("(no answer)")
+    of_sample = asked.groupby([turns[key] for key in KEYS], sort=False).agg("".join)
+    more = of_sample.rename("more").reset_index()
+    joined = part[[*KEYS]].merge(more, on=[*KEYS], how="left")["more"].fillna("")
+    return part.assign(text=part["text"] + joined.to_numpy())
 
 
 def answer_parts(answers: Tables, split: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
@@ -89,14 +87,14 @@ def scored(
         return []
     groups: list[np.ndarray] = []
     ended = CUT if CUT in columns_in(answers, split) else "finish_reason"
-    for part in answer_parts(answers, split, [scorer, *([ended] if cut_off else [])]):
+    columns = [scorer, ended] if cut_off else [scorer]
+    for part in answer_parts(answers, split, columns):
         sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
         if cut_off:
-            sampled = sampled.assign(
-                **{scorer: sampled[scorer].where(~sampled[ended].isin((CUT_OFF, 1.0)))}
-            )
-        own = sampled.groupby("prompt_id", sort=False)[scorer]
-        groups += [group.to_numpy(dtype=np.float64) for _, group in own]
+            ended_at_limit = sampled[ended].isin((CUT_OFF, 1.0))
+            sampled = sampled.assign(**{scorer: sampled[scorer].where(~ended_at_limit)})
+        for _, values in sampled.groupby("prompt_id", sort=False)[scorer]:
+            groups.append(values.to_numpy(dtype=np.float64))
     if all(np.isnan(group).all() for group in groups):
         return []
     return groups if len({len(group) for group in groups}) == 1 else []
@@ -109,13 +107,14 @@ def enough(groups: Sequence[np.ndarray]) -> bool:
 
 def judges(scorer: str, models: Iterable[Tables]) -> bool:
     """Whether a scorer judged the forget answers of at least one model, and gave only 0 and 1 to those of every model."""
-    counts = [0]
+    has_judged = False
     for answers in models:  # the scores of one model in memory at a time
-        groups = scored(answers, "forget", scorer)
-        if not all(np.isin(group[~np.isnan(group)], (0.0, 1.0)).all() for group in groups):
-            return False
-        counts.append(len(groups))
-    return any(counts)
+        for values in scored(answers, "forget", scorer):
+            present = values[~np.isnan(values)]
+            if not np.isin(present, (0.0, 1.0)).all():
+                return False
+            has_judged = True
+    return has_judged
 
 
 BINS = 25  # of a histogram of scores in [0, 1]
@@ -156,7 +155,8 @@ def question_answers(
     """The answers of a model by forget question, in sampling order."""
     if not {*ranking, leak} <= set(columns_in(answers, "forget")):
         return None
-    by_question, edges = dict[str, QuestionAnswers](), np.linspace(0, 1, BINS + 1)
+    by_question: dict[str, QuestionAnswers] = {}
+    edges = np.linspace(0, 1, BINS + 1)
     for table in answer_parts(answers, "forget", ["text", *ranking, leak]):
         sampled, greedy = table[table["sample"] >= 0], table[table["sample"] < 0]
         codes, names = sampled["prompt_id"].factorize()
@@ -164,16 +164,14 @@ def question_answers(
         values = sampled[leak].to_numpy(dtype=np.float64)
         present = ~np.isnan(values)
         bins = np.clip(np.searchsorted(edges, values[present], side="right") - 1, 0, BINS - 1)
-        counts = (
-            np.bincount(codes[present] * BINS + bins, minlength=len(names) * BINS)
-            .reshape(-1, BINS)
-            .tolist()
-        )
-        worst = _worst(
-            sampled, ranking, most, dict(zip(greedy["prompt_id"], greedy["text"], strict=True))
-        )
-        for name, n, bins_of in zip(names, drawn, counts, strict=True):
-            by_question[name] = QuestionAnswers(name, n, tuple(bins_of), tuple(worst.get(name, ())))
+        cells = codes[present] * BINS + bins
+        histograms = np.bincount(cells, minlength=len(names) * BINS).reshape(-1, BINS).tolist()
+        greedy_of_question = dict(zip(greedy["prompt_id"], greedy["text"], strict=True))
+        worst = _worst(sampled, ranking, most, greedy_of_question)
+        for name, n, histogram in zip(names, drawn, histograms, strict=True):
+            by_question[name] = QuestionAnswers(
+                name, n, tuple(histogram), tuple(worst.get(name, ()))
+            )
     return by_question
 
 
@@ -188,7 +186,7 @@ def judged(answers: Tables, ranking: Sequence[str]) -> bool:
     columns = columns_in(answers, "forget")
     scorers = [name for name in ranking if name in columns]
     parts = answer_parts(answers, "forget", scorers) if scorers else ()
-    return any(not part[scorers].isna().all(axis=None) for part in parts)
+    return any(part[scorers].notna().any(axis=None) for part in parts)
 
 
 def _worst(
@@ -198,10 +196,8 @@ def _worst(
         return {}
     # Equal texts of one question have equal scores, so the first represents all. An answer with score 0 is never listed.
     above = sampled[(sampled[list(ranking)] > 0).any(axis=1)]
-    firsts, same = (
-        {name: (name, "first") for name in ranking},
-        above.groupby(["prompt_id", "text"], sort=False),
-    )
+    same = above.groupby(["prompt_id", "text"], sort=False)
+    firsts = {name: (name, "first") for name in ranking}
     ranked = same.agg(times=("sample", "size"), first=("sample", "min"), **firsts).reset_index()
     keys = [f"rank_{name}" for name in ranking]
     ranked[keys] = ranked[list(ranking)].fillna(0.0).astype(float).to_numpy()
@@ -209,10 +205,17 @@ def _worst(
     ranked = ranked.sort_values([*keys, "times", "first"], ascending=order, kind="stable")
     worst: dict[str, list[DrawnAnswer]] = {}
     for row in ranked.groupby("prompt_id", sort=False).head(most).to_dict("records"):
-        scores = tuple(None if np.isnan(row[name]) else float(row[name]) for name in ranking)
+        scores = []
+        for scorer in ranking:
+            scores.append(None if np.isnan(row[scorer]) else float(row[scorer]))
         name, text = row["prompt_id"], row["text"]
         answer = DrawnAnswer(
-            name, text, row["times"], row["first"], scores, greedy.get(name) == text
+            prompt_id=name,
+            text=text,
+            times=row["times"],
+            first=row["first"],
+            scores=tuple(scores),
+            greedy=greedy.get(name) == text,
         )
         worst.setdefault(name, []).append(answer)
     return worst

@@ -36,13 +36,11 @@ class AttackResult:
 
     @property
     def title(self) -> str:
-        own = [
-            (key, value)
-            for key, value in self.after.items()
-            if key != "kind" and not isinstance(value, list)
-        ]
-        parameters = ", ".join(f"{key} {value}" for key, value in own)
-        return f"{self.kind} ({parameters})" if parameters else self.kind
+        parameters = []
+        for key, value in self.after.items():
+            if key != "kind" and not isinstance(value, list):
+                parameters.append(f"{key} {value}")
+        return f"{self.kind} ({', '.join(parameters)})" if parameters else self.kind
 
     @property
     def attack(self) -> tuple[object, ...]:
@@ -66,36 +64,46 @@ def counts_of(answers: pd.DataFrame) -> list[Counted]:
     """The counts at every budget, summed over seeds, questions and sampled answers."""
     sampled = answers[answers["sample"] >= 0]
     counts = []
-    for budget, own in sampled.groupby("budget"):
-        scores = own["score"].dropna()
+    for budget, at_budget in sampled.groupby("budget"):
+        scores = at_budget["score"].dropna()
         binary = bool(scores.isin([0.0, 1.0]).all())
-        total, missing = float(scores.sum()), int(own["score"].isna().sum())
-        counts.append(
-            Counted(float(cast("float", budget)), total, total + missing, len(own), binary)
-        )
+        least = float(scores.sum())
+        most = least + int(at_budget["score"].isna().sum())
+        counts.append(Counted(float(cast("float", budget)), least, most, len(at_budget), binary))
     return counts
 
 
 def curves(
     results: Mapping[str, AttackResult], base: str | None, retrain: str | None
 ) -> list[Curve]:
-    every = []
+    """The curve of each attack by name; ``base`` and ``retrain`` are the paths of these models, if the run has them."""
+    drawn = []
     for name, result in results.items():
-        role = "base" if result.path == base else "retrain" if result.path == retrain else "subject"
-        same = {
-            own.path: own.counts for own in [*results.values()][::-1] if own.attack == result.attack
-        }
-        of_base, of_retrain = same.get(base or ""), same.get(retrain or "")
         points = band(result.counts, result.alpha)
-        half = (
-            half_life(points, band(of_base, result.alpha)[0])
-            if of_base and role != "base"
-            else None
-        )
-        more = (
-            excess(result.counts, of_retrain, result.alpha)
-            if of_retrain and role == "subject"
-            else []
-        )
-        every.append(Curve(name, result, role, points, half, more))
-    return every
+        of_base = _counts_under(result, results, base)
+        of_retrain = _counts_under(result, results, retrain)
+        role = _role(result.path, base, retrain)
+        half = None
+        if of_base and role != "base":
+            half = half_life(points, band(of_base, result.alpha)[0])
+        more: list[Excess] = []
+        if of_retrain and role == "subject":
+            more = excess(result.counts, of_retrain, result.alpha)
+        drawn.append(Curve(name, result, role, points, half, more))
+    return drawn
+
+
+def _role(path: str, base: str | None, retrain: str | None) -> str:
+    if path == base:
+        return "base"
+    return "retrain" if path == retrain else "subject"
+
+
+def _counts_under(
+    result: AttackResult, results: Mapping[str, AttackResult], path: str | None
+) -> tuple[Counted, ...] | None:
+    """The counts of the first entry that makes the same attack on the model at ``path``; None without one."""
+    for other in results.values():
+        if other.path == path and other.attack == result.attack:
+            return other.counts
+    return None

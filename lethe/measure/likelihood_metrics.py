@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,27 +51,33 @@ def likelihood_metrics(rows: Rows, likelihoods: Tables, scores: Tables, alpha: f
         columns = _utility_columns(name, likelihoods, scores)
         if columns and all(np.isfinite(values).any() for values in columns.values()):
             sets[name] = columns
-    utility = model_utility(sets) if sets else None
-    for name, term in utility.terms.items() if utility else ():
-        split = next(split for split in SPLITS if name.startswith(split))
-        terms[split, name.removeprefix(f"{split}_")] = term
+    value = None
+    n_terms = 0
+    if sets:
+        utility = model_utility(sets)
+        value, n_terms = utility.value, len(utility.terms)
+        for name, term in utility.terms.items():
+            split = next(split for split in SPLITS if name.startswith(split))
+            terms[split, name.removeprefix(f"{split}_")] = term
+    add = partial(rows.add, "model")
     for (split, quantity), term in terms.items():
-        rows.add("model", quantity, "given answers", term.value, split=split, missing=term.missing)
-        rows.add("model", "without", "given answers", term.missing, item=f"{split}_{quantity}")
-    rows.add("model", "model_utility", "given answers", utility.value if utility else None)
-    rows.add("model", "model_utility_terms", "given answers", len(utility.terms) if utility else 0)
-    for attack in ATTACKS if "heldout" in likelihoods else ():
-        _membership_row(
-            rows, attack, membership(forget[attack], likelihoods["heldout"][attack], alpha)
-        )
+        add(quantity, "given answers", term.value, split=split, missing=term.missing)
+        add("without", "given answers", term.missing, item=f"{split}_{quantity}")
+    add("model_utility", "given answers", value)
+    add("model_utility_terms", "given answers", n_terms)
+    if "heldout" in likelihoods:
+        for attack in ATTACKS:
+            area = membership(forget[attack], likelihoods["heldout"][attack], alpha)
+            _membership_row(rows, attack, area)
 
 
 def _membership_row(rows: Rows, attack: str, area: Interval | None) -> None:
     """Add the AUC of an attack; without an interval its value is missing."""
-    ends = area.bounds() if area else ()
-    rows.add(
-        "model", "membership", "given answers", area.value if area else None, *ends, item=attack
-    )
+    add = partial(rows.add, "model", "membership", "given answers", item=attack)
+    if area is None:
+        add(None)
+    else:
+        add(area.value, *area.bounds())
 
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> Interval | None:
@@ -85,10 +92,9 @@ def _utility_columns(name: str, likelihoods: Tables, scores: Tables) -> dict[str
         return {}
     table, texts = likelihoods[name], scores[name]
     greedy = texts[texts["sample"] == GREEDY].set_index("prompt_id")["rouge_l"]
+    probability = "choice_probability" if name in AMONG_CHOICES else "probability"
     return {
-        "probability": table[
-            "choice_probability" if name in AMONG_CHOICES else "probability"
-        ].to_numpy(),
+        "probability": table[probability].to_numpy(),
         "rouge": greedy.reindex(table["prompt_id"]).to_numpy(dtype=np.float64),
         "truth_ratio": table["truth_ratio"].to_numpy(),
     }
@@ -104,31 +110,33 @@ def against_retrain(rows: Rows, likelihoods: Tables, retrain: Tables, alpha: flo
     row, and 0 where the model is like Retrain.
     """
     forget, heldout = likelihoods["forget"], likelihoods.get("heldout")
-    own, other = (table["truth_ratio"].dropna() for table in (forget, retrain["forget"]))
-    test = forget_quality(own, other) if len(own) and len(other) else None
-    p_value, statistic, n = (
-        (test.p_value, test.statistic, test.n_first) if test else (None, None, 0)
-    )
+    ratios = forget["truth_ratio"].dropna()
+    ratios_of_retrain = retrain["forget"]["truth_ratio"].dropna()
+    p_value = statistic = None
+    n = 0
+    if len(ratios) and len(ratios_of_retrain):
+        test = forget_quality(ratios, ratios_of_retrain)
+        p_value, statistic, n = test.p_value, test.statistic, test.n_first
     rows.add("model", "forget_quality", "given answers", p_value)
     rows.add("model", "forget_ks", "given answers", statistic)
     rows.add("model", "forget_quality_missing", "given answers", len(forget) - n)
     if heldout is None or "heldout" not in retrain:
         return
-    # each row's loss under Retrain minus its loss under the model
-    by_row = [
-        [one[split].set_index("prompt_id")["mia_loss"] for one in (likelihoods, retrain)]
-        for split in SIDES
-    ]
-    members, others = (own - reference for own, reference in by_row)
+    members, others = (_relative_losses(likelihoods, retrain, split) for split in SIDES)
     _membership_row(rows, "mia_reference", membership(members, others, alpha))
-    both = (likelihoods, retrain)
-    areas = [
-        membership(one["forget"]["mia_min_k"], one["heldout"]["mia_min_k"], alpha) for one in both
-    ]
-    model, reference = (math.nan if area is None else 1 - area.value for area in areas)
-    rows.add(
-        "model",
-        "privleak",
-        "given answers",
-        100 * (model / reference - 1) if reference else math.nan,
-    )
+    of_model, of_retrain = (_separated(tables, alpha) for tables in (likelihoods, retrain))
+    privleak = 100 * (of_model / of_retrain - 1) if of_retrain else math.nan
+    rows.add("model", "privleak", "given answers", privleak)
+
+
+def _relative_losses(likelihoods: Tables, retrain: Tables, split: str) -> pd.Series:
+    """The loss of each row of a split minus its loss under Retrain, by id."""
+    losses = likelihoods[split].set_index("prompt_id")["mia_loss"]
+    losses_of_retrain = retrain[split].set_index("prompt_id")["mia_loss"]
+    return losses - losses_of_retrain
+
+
+def _separated(tables: Tables, alpha: float) -> float:
+    """The AUC with which the min-k% attack separates held-out rows from forget rows; NaN without scores."""
+    area = membership(tables["forget"]["mia_min_k"], tables["heldout"]["mia_min_k"], alpha)
+    return math.nan if area is None else 1 - area.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -63,9 +63,8 @@ class Drawing:
     top_p: float
     top_k: int
     max_new_tokens: int
-    splits: Mapping[
-        str, Mapping[str, int | None]
-    ]  # the numbers of ``questions``, and of answers ``n`` to each
+    # by split, the numbers of ``questions``, and of answers ``n`` to each
+    splits: Mapping[str, Mapping[str, int | None]]
     served: Mapping[str, Json] | None = None
 
 
@@ -110,9 +109,8 @@ class Model(_Numbered):
     numbers: Numbers = NOTHING  # of the model as a whole
     questions: tuple[Question, ...] = ()
     drawing: Drawing | None = None
-    answers: Mapping[str, pd.DataFrame] = field(
-        default_factory=dict
-    )  # split to generations joined with scores
+    # by split, generations joined with scores
+    answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     exact: Certificates | None = None
     extraction: Extraction | None = None
 
@@ -133,10 +131,13 @@ class Model(_Numbered):
     @cached_property
     def unjudged(self) -> list[str]:
         """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
-        leaks = {question.prompt_id: question.numbers.row("leak") for question in self.questions}
-        bounded = {name for name, row in leaks.items() if row and row.upper is not None}
+        unbounded = []
+        for question in self.questions:
+            row = question.numbers.row("leak")
+            if row is None or row.upper is None:
+                unbounded.append(question.prompt_id)
         # None is bounded where there is no 0/1 scorer, or where all questions stopped early.
-        return [name for name in leaks if name not in bounded] if bounded else []
+        return [] if len(unbounded) == len(self.questions) else unbounded
 
     @cached_property
     def stopped(self) -> bool:
@@ -145,14 +146,13 @@ class Model(_Numbered):
 
     def asked(self, k: int) -> tuple[Bound, Bound] | None:
         """The band of leak@k, lower and upper, of the worst question: of true leaks where the judge's error was measured."""
-        points = self.numbers.series("leak_at_k_worst", "judged") or self.numbers.series(
-            "leak_at_k_worst"
-        )
-        ends = next(
-            ((point.lower_bound, point.upper_bound) for point in points if point.at == k),
-            (None, None),
-        )
-        return (ends[0], ends[1]) if ends[0] and ends[1] else None
+        points = self.numbers.series("leak_at_k_worst", "judged")
+        if not points:
+            points = self.numbers.series("leak_at_k_worst")
+        for point in points:
+            if point.at == k and point.lower_bound and point.upper_bound:
+                return point.lower_bound, point.upper_bound
+        return None
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -170,9 +170,8 @@ class Run:
     forget: Mapping[str, Row]  # by id, in file order
     rows: Mapping[str, int]  # how many each split of the dataset has
     training: Mapping[str, Sequence[Mapping[str, float]]]  # by trained model: ``step`` and ``loss``
-    epochs: Mapping[
-        str, tuple[Mapping[str, float], ...]
-    ]  # by unlearned model; the first is before any step
+    # by unlearned model; the first is before any step
+    epochs: Mapping[str, tuple[Mapping[str, float], ...]]
     audits: Mapping[str, OneRunRecord | Record]
     games: Mapping[str, Record]
     attacks: Mapping[str, AttackResult]
@@ -198,16 +197,16 @@ class Run:
     def binary(self) -> str | None:
         """The scorer ``metrics.binary`` where it judged forget answers, and by 0 and 1 alone."""
         scorer = self.params.metrics.binary
-        return (
-            scorer if scorer and judges(scorer, (model.answers for model in self.models)) else None
-        )
+        answers = (model.answers for model in self.models)
+        return scorer if scorer and judges(scorer, answers) else None
 
     @property
     def missing_by_stage(self) -> dict[str, list[str]]:
-        stages = dict.fromkeys(stage for _, stage in self.missing)
-        return {
-            stage: [path for path, made_by in self.missing if made_by == stage] for stage in stages
-        }
+        """The paths that are missing, by the stage that makes them."""
+        paths_of_stage: dict[str, list[str]] = {}
+        for path, stage in self.missing:
+            paths_of_stage.setdefault(stage, []).append(path)
+        return paths_of_stage
 
     @property
     def retrains(self) -> list[Model]:
@@ -227,57 +226,84 @@ class Run:
 
 def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str, object]) -> Run:
     """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files."""
-    source, params = _Source(root), _as_drawn(params, root)
-    whole = (
-        params if isinstance(params, Params) else None
-    )  # a model of the user's own has no other stages
-    none: list[tuple[int, Json]] = []
-    forget = source.read("dataset/forget.jsonl", "prepare", read_jsonl, none)
+    source = _Source(root)
+    params = _as_drawn(params, root)
+    nothing: list[tuple[int, Json]] = []
+    forget = source.read("dataset/forget.jsonl", "prepare", read_jsonl, nothing)
     about = source.json("dataset/about.json", "prepare")
     results = table.read(root, params.models)
     training: dict[str, Mapping[str, Json]] = {}
-    if whole:
+    audits: dict[str, Mapping[str, Json]] = {}
+    games: dict[str, Mapping[str, Json]] = {}
+    attacks: dict[str, Mapping[str, Json]] = {}
+    if isinstance(params, Params):  # a model of the user's own has no other stages
         source.there("compare", "models", "compare")
-        for stage, names in (("train", whole.train.models), ("unlearn", whole.unlearn.methods)):
-            training |= {
-                name: source.json(f"models/{name}/training.json", f"{stage}@{name}")
-                for name in names
-            }
-    asked = (read_references(root / "generations" / name) for name in params.models)
-    references: References = next(filter(None, asked), {})
-    audits, games, attacks = (
-        dict(source.records(stage, getattr(whole, f"{stage}s", ())))
-        for stage in ("audit", "game", "attack")
-    )
+        training = _training(params, source)
+        audits = source.records("audit", params.audits)
+        games = source.records("game", params.games)
+        attacks = source.records("attack", params.attacks)
+    references = _references(params, root)
+    rows = {}
+    for (
+        _,
+        row,
+    ) in forget:  # an answer names those that single wordings of a language ask for instead
+        rows[row["id"]] = row | {"answer": expected(row, references)}
     return Run(
         params=params,
         models=[_model(name, params, source, results) for name in params.models],
-        # By id; an answer names those that single wordings of a language ask for instead.
-        forget={row["id"]: row | {"answer": expected(row, references)} for _, row in forget},
+        forget=rows,
         rows=about.get("rows", {}),
         training={name: record.get("steps", []) for name, record in training.items()},
-        epochs={
-            name: tuple(record["epochs"])
-            for name, record in training.items()
-            if record.get("epochs")
-        },
-        audits={
-            name: OneRunRecord(restored(OneRunAudit, value), value["mechanism"])
-            if "results" in value
-            else value
-            for name, value in audits.items()
-        },
+        epochs=_epochs(training),
+        audits={name: _audit_record(record) for name, record in audits.items()},
         games=games,
-        attacks={
-            name: TypeAdapter(AttackResult).validate_python(own)
-            for name, own in attacks.items()
-            if own
-        },
+        attacks=_attack_results(attacks),
         provenance=provenance,
         missing=source.missing,
         kind=str(about.get("kind", "unknown")),
         aim="refuse" if about.get("aim") == "refuse" else "forget",
     )
+
+
+def _training(params: Params, source: _Source) -> dict[str, Mapping[str, Json]]:
+    """The record of training of each trained and each unlearned model."""
+    records = {}
+    for stage, names in (("train", params.train.models), ("unlearn", params.unlearn.methods)):
+        for name in names:
+            records[name] = source.json(f"models/{name}/training.json", f"{stage}@{name}")
+    return records
+
+
+def _references(params: EvaluationParams | Params, root: Path) -> References:
+    """What the wordings of the first model with a language ask for; empty where there is none."""
+    for name in params.models:
+        references = read_references(root / "generations" / name)
+        if references:
+            return references
+    return {}
+
+
+def _epochs(
+    training: Mapping[str, Mapping[str, Json]],
+) -> dict[str, tuple[Mapping[str, float], ...]]:
+    epochs = {}
+    for name, record in training.items():
+        if record.get("epochs"):
+            epochs[name] = tuple(record["epochs"])
+    return epochs
+
+
+def _audit_record(record: Mapping[str, Json]) -> OneRunRecord | Record:
+    if "results" not in record:
+        return record
+    return OneRunRecord(restored(OneRunAudit, record), record["mechanism"])
+
+
+def _attack_results(records: Mapping[str, Mapping[str, Json]]) -> dict[str, AttackResult]:
+    """The attacks that were made, by their names."""
+    reader = TypeAdapter(AttackResult)
+    return {name: reader.validate_python(record) for name, record in records.items() if record}
 
 
 class _Source:
@@ -301,22 +327,26 @@ class _Source:
         """An object; empty where the file is missing."""
         return self.read(path, made_by, read_artifact, {})
 
-    def records(self, stage: str, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Json]]]:
-        """The record of each audit, game or attack; empty where its table is missing."""
-        none: list[Result] = []
+    def records(self, stage: str, names: Iterable[str]) -> dict[str, Mapping[str, Json]]:
+        """The record of each audit, game or attack by its name; empty where its table is missing."""
+        nothing: list[Result] = []
+        records: dict[str, Mapping[str, Json]] = {}
         for name in names:
-            rows = self.read(
-                str(table.place(Path(), stage, name)), f"{stage}@{name}", table.read_rows, none
-            )
-            yield name, Numbers(rows).facts("record", "run")
+            path = str(table.place(Path(), stage, name))
+            rows = self.read(path, f"{stage}@{name}", table.read_rows, nothing)
+            records[name] = Numbers(rows).facts("record", "run")
+        return records
 
 
 def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams | Params:
     """The params with the largest number of answers that was drawn in place of "auto"."""
     if params.sample.n != "auto":
         return params
-    places = [root / f"generations/{name}/about.json" for name in params.models]
-    drawn = [read_artifact(place)["splits"]["forget"]["n"] for place in places if place.is_file()]
+    drawn = []
+    for name in params.models:
+        place = root / f"generations/{name}/about.json"
+        if place.is_file():
+            drawn.append(read_artifact(place)["splits"]["forget"]["n"])
     sample = params.sample.model_copy(update={"n": max(drawn, default=params.sample.most)})
     return params.model_copy(update={"sample": sample})
 
@@ -324,55 +354,60 @@ def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams
 def _model(
     name: str, params: EvaluationParams | Params, source: _Source, results: Results
 ) -> Model:
-    entry, folder = params.models[name], Path(params.models[name].path)
-    whole = params if isinstance(params, Params) else None
-    own = (
-        whole is not None
-        and folder.parent == Path("data/models")
-        and folder.name in whole.unlearn.methods
-    )
-    # The only model of `lethe eval` is the subject, whatever its name.
-    roles: dict[str | None, Role] = {}
-    if whole:
-        roles = {**dict.fromkeys(whole.report.retrains, "retrain"), whole.report.base: "base"}
-    stages = ["metrics", "epsilon_star", "exact"] if whole else ["metrics"]
-    for stage in [*stages, *(["extract"] if whole and whole.extract else [])]:
+    entry = params.models[name]
+    folder = Path(entry.path)
+    role: Role = "subject"  # as is the only model of `lethe eval`, whatever its name
+    method = None
+    stages = ["metrics"]
+    if isinstance(params, Params):
+        stages += ["epsilon_star", "exact"]
+        if params.extract:
+            stages.append("extract")
+        if folder.parent == Path("data/models") and folder.name in params.unlearn.methods:
+            method = folder.name
+        if name == params.report.base:
+            role = "base"
+        elif name in params.report.retrains:
+            role = "retrain"
+    for stage in stages:
         source.there(stage, name, f"{stage}@{name}")
-    about = source.json(f"generations/{name}/about.json", f"sample@{name}")
-    law = {
-        one: getattr(params.sample, one)
-        for one in ("temperature", "top_p", "top_k", "max_new_tokens")
-    }
-    drawn = {**dict.fromkeys(("engine", "engine_reason", "stop")), "splits": {}, **law, **about}
+    questions = []
+    for item, numbers in results.questions(name).items():
+        questions.append(Question(item, numbers))
     return Model(
         name=name,
-        role=roles.get(name, "subject"),
+        role=role,
         path=entry.path,
         adaptive_threshold=entry.adaptive_threshold,
-        method=folder.name if own else None,
+        method=method,
         numbers=results.model(name),
-        questions=tuple(
-            Question(item, numbers) for item, numbers in results.questions(name).items()
-        ),
-        drawing=restored(Drawing, drawn) if about else None,
+        questions=tuple(questions),
+        drawing=_drawing(name, params, source),
         answers=_answers(name, source),
         exact=certificates_of(results, name),
         extraction=extraction_of(results, name),
     )
 
 
+def _drawing(name: str, params: EvaluationParams | Params, source: _Source) -> Drawing | None:
+    """How the answers of a model were drawn: as its record says, else as the settings do; None without a record."""
+    about = source.json(f"generations/{name}/about.json", f"sample@{name}")
+    if not about:
+        return None
+    unsaid: dict[str, Json] = {"engine": None, "engine_reason": None, "stop": None, "splits": {}}
+    for setting in ("temperature", "top_p", "top_k", "max_new_tokens"):
+        unsaid[setting] = getattr(params.sample, setting)
+    return restored(Drawing, {**unsaid, **about})
+
+
 def _answers(name: str, source: _Source) -> AnswerTables:
     """Generations joined with their scores, a table per split."""
-    splits = sorted(path.stem for path in (source.root / f"scores/{name}").glob("*.parquet")) or [
-        "forget"
-    ]
+    scored = sorted(path.stem for path in (source.root / f"scores/{name}").glob("*.parquet"))
     files = {}
-    for split in splits:
+    for split in scored or ["forget"]:
         drawn, scores = f"generations/{name}/{split}.parquet", f"scores/{name}/{split}.parquet"
-        rows = (
-            source.read(drawn, f"sample@{name}", rows_of, 0),
-            source.read(scores, f"score@{name}", rows_of, 0),
-        )
-        if all(rows):
+        n_drawn = source.read(drawn, f"sample@{name}", rows_of, 0)
+        n_scored = source.read(scores, f"score@{name}", rows_of, 0)
+        if n_drawn and n_scored:
             files[split] = (source.root / drawn, source.root / scores)
     return AnswerTables(files)

@@ -94,27 +94,21 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
     if isinstance(scores, Mapping):
         if (found := ids.alike(scores)) is not None:
             raise BadFile("scores", found.problem("the prompts"), ids.REMEDY)
-        named = [(ids.id_text(name), _numbers(own)) for name, own in scores.items()]
+        named = [(ids.id_text(name), _numbers(values)) for name, values in scores.items()]
     elif isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
-        return list(
-            scores
-        )  # made by a reader of files, which has already counted the missing scores
+        # made by a reader of files, which has already counted the missing scores
+        return list(scores)
     else:
-        values = _numbers(scores)
-        check(
-            values.ndim < 3,
-            "scores",
-            f"shape {values.shape}",
-            "n scores, or an array of shape (prompts, n)",
-        )
-        named = (
-            [(ALL, values)]
-            if values.ndim < 2
-            else [(str(place), row) for place, row in enumerate(values)]
-        )
+        array = _numbers(scores)
+        shapes = "n scores, or an array of shape (prompts, n)"
+        check(array.ndim < 3, "scores", f"shape {array.shape}", shapes)
+        if array.ndim < 2:
+            named = [(ALL, array)]
+        else:
+            named = [(str(place), row) for place, row in enumerate(array)]
     prompts = []
-    for name, own in named:
-        absent = np.isnan(own)
+    for name, values in named:
+        absent = np.isnan(values)
         if absent.any() and missing is None:
             raise BadValue(
                 "scores",
@@ -122,7 +116,7 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
                 "numbers in [0, 1]",
                 "Say how it counts: missing='worst' or 'drop'.",
             )
-        counted = own[~absent] if missing == "drop" else own
+        counted = values[~absent] if missing == "drop" else values
         if counted.ndim != 1 or not counted.size:
             raise BadValue(
                 "scores", f"shape {counted.shape} for {name!r}", "at least one score of each prompt"
@@ -142,8 +136,10 @@ def _numbers(scores: object) -> np.ndarray:
 
 def mean(values: Iterable[float | None] | np.ndarray) -> float:
     """The mean of the values that are there; NaN if there are none."""
-    given = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
-    return float(np.nanmean(given)) if np.isfinite(given).any() else math.nan
+    if not isinstance(values, np.ndarray):
+        values = list(values)
+    numbers = np.asarray(values, dtype=np.float64)
+    return float(np.nanmean(numbers)) if np.isfinite(numbers).any() else math.nan
 
 
 @dataclass(frozen=True)
@@ -162,7 +158,8 @@ class ReadScores:
         """The scores with a leak at their high end: turned where the user says that a low score is a leak."""
         if not self.stated.inverted:
             return self
-        return replace(self, prompts=[replace(one, scores=1 - one.scores) for one in self.prompts])
+        turned = [replace(prompt, scores=1 - prompt.scores) for prompt in self.prompts]
+        return replace(self, prompts=turned)
 
 
 def read_scores(
@@ -182,9 +179,8 @@ def read_scores(
     name = by or ids.PROMPT
     stated = Stated(column, facts_of_columns(columns, path), leak_is)
     if name not in table:
-        if (
-            len(columns) == 1
-        ):  # the agreement of two columns is about all rows, whatever they answer
+        # the agreement of two columns is about all rows, whatever they answer
+        if len(columns) == 1:
             stated = replace(stated, ids_not_understood=_unused_ids(path, table, columns, asks))
         table = table.assign(**{name: ALL})
     values = _agreement(path, table, columns)
@@ -226,7 +222,7 @@ def of_frame(
     if "sample" in table:
         drawn = table[sample_names(table["sample"]) != str(GREEDY)]
     groups = drawn.groupby(ids.as_text(drawn[name]), sort=False, dropna=False)[column]
-    scores = {str(prompt): own.to_numpy() for prompt, own in groups}
+    scores = {str(prompt): values.to_numpy() for prompt, values in groups}
     return ReadScores(as_prompts(scores, missing), stated, missing)
 
 
@@ -237,7 +233,7 @@ def _table_of_scores(path: Path, columns: Sequence[str], by: str | None) -> pd.D
     try:
         table = read_table(path, required=required, ids=[name], optional=["sample"])
     except MissingColumn as error:
-        others = [one for one in error.present if one not in (name, "sample", "text")]
+        others = [column for column in error.present if column not in (name, "sample", "text")]
         if error.column not in columns or not (others or "text" in error.present):
             raise
         score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
@@ -266,7 +262,7 @@ def _unused_ids(
 
 def _agreement(path: Path, table: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     """The values of one column, or 1 where several columns agree."""
-    values, *rest = (numeric_column(table, one, path) for one in columns)
+    values, *rest = (numeric_column(table, column, path) for column in columns)
     for other in rest:
         values = np.where(np.isnan(values) | np.isnan(other), np.nan, values == other)
     return values
@@ -316,7 +312,8 @@ def _grouped(
 
     codes, labels = pd.factorize(names)
     prompts = _split(labels, codes, values, samples, missing)
-    if empty := [prompt.prompt_id for prompt in prompts if not prompt.n]:
+    empty = [prompt.prompt_id for prompt in prompts if not prompt.n]
+    if empty:
         remedy = "Remove the prompt, or use --missing worst."
         raise BadFile(path, f"prompt {empty[0]!r} has no score left", remedy)
     return prompts
@@ -367,9 +364,8 @@ def could_stop(path: Path) -> bool:
     """Whether a rule could stop the draws of a table of scores, by its column `stopped` or the record of Lethe's own run."""
     if record_of_draws(path).get("stop") == "sequential":
         return True
-    if (
-        path.suffix.lower() == ".parquet"
-    ):  # a look at the columns, since the table was read once already
+    # a look at the columns, since the table was read once already
+    if path.suffix.lower() == ".parquet":
         from pyarrow.parquet import read_schema
 
         named = STOPPED in read_schema(path).names
@@ -405,11 +401,15 @@ class LogScores:
         """What is recorded of the log among the settings of its bounds."""
         log = self.log
         return {
-            **{
-                name: getattr(log, name)
-                for name in ("format", "tool", "task", "model", "draws", "stopping")
-            },
-            **{name: list(getattr(log, name)) for name in ("scores", "warnings", "notes")},
+            "format": log.format,
+            "tool": log.tool,
+            "task": log.task,
+            "model": log.model,
+            "draws": log.draws,
+            "stopping": log.stopping,
+            "scores": list(log.scores),
+            "warnings": list(log.warnings),
+            "notes": list(log.notes),
             "sampling": dict(log.sampling),
             "answers": len(log.answers),
             "prompts": {"scored": len(self.prompts), "of": len(log.prompts)},
@@ -420,18 +420,28 @@ class LogScores:
         }
 
     def sentences(self) -> list[str]:
-        log, prompts = self.log, plural(len(self.log.prompts), "prompt")
+        log = self.log
+        prompts = plural(len(log.prompts), "prompt")
+        score = self.score
         others = ", ".join(name for name in log.scores if name != self.score)
+        if others:
+            score += f" (others, by --score: {others})"
+        missing = "nothing"
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
-        counted = (
-            "are left out, as if missing at random" if self.dropped else "count against each bound"
-        )
-        about = f"of {len(self.prompts)} of {prompts}; the bounds are those of these prompts"
+        if reasons:
+            counted = "count against each bound"
+            if self.dropped:
+                counted = "are left out, as if missing at random"
+            missing = f"{reasons}; these {counted}"
+        note = None
+        if self.score in log.judges:
+            of_prompts = f"{len(self.prompts)} of {prompts}"
+            note = f"{self.score} is a score of {of_prompts}; the bounds are those of these prompts"
         return log.lines(
             ("answers", f"{len(log.answers)} to {prompts}"),
-            ("score", self.score + (f" (others, by --score: {others})" if others else "")),
-            ("missing", f"{reasons}; these {counted}" if reasons else "nothing"),
-            ("note", f"{self.score} is a score {about}" if self.score in log.judges else None),
+            ("score", score),
+            ("missing", missing),
+            ("note", note),
         )
 
 
@@ -476,9 +486,9 @@ def read_any_scores(
     if facts.repeated is None:
         facts = replace(facts, repeated=repeated_texts(scored.log.answers))
     stated = Stated(scored.score, facts, leak_is)
-    return ReadScores(
-        scored.prompts, stated, missing or ("worst" if scored.missing else None), scored
-    )
+    if missing is None and scored.missing:
+        missing = "worst"
+    return ReadScores(scored.prompts, stated, missing, scored)
 
 
 def scores_of(log: Log, score: str | None = None, missing: Missing | None = None) -> LogScores:
@@ -499,12 +509,10 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
     outside = ~np.isnan(values) & ~((values >= 0) & (values <= 1))
     if outside.any():
         row = table.iloc[int(np.argmax(outside))]
-        others = ", ".join(one for one in log.scores if one != name)
-        remedy = (
-            f"Name another score with --score: {others}."
-            if others
-            else "Score the texts with `lethe score`."
-        )
+        others = ", ".join(score for score in log.scores if score != name)
+        remedy = "Score the texts with `lethe score`."
+        if others:
+            remedy = f"Name another score with --score: {others}."
         place = f"score {shortened(name)} of answer {row['sample']} to prompt {shortened(row['prompt_id'])}"
         raise BadFile(
             log.path, f"{place}: got {row['score']:g}; must be a number in [0, 1]", remedy
@@ -513,15 +521,15 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
     drop = missing == "drop" and bool(reasons)
     prompts = []
     for prompt_id, rows in table.groupby("prompt_id", sort=False).indices.items():
-        own = values[np.sort(rows)]
-        absent = np.isnan(own)
+        scores = values[np.sort(rows)]
+        absent = np.isnan(scores)
         if drop and absent.all():
             raise BadInput(
                 f"{log.path}: prompt {shortened(prompt_id)} has no score left. Use --missing worst."
             )
-        prompts.append(
-            PromptScores(str(prompt_id), own[~absent] if drop else own, int(absent.sum()))
-        )
+        if drop:
+            scores = scores[~absent]
+        prompts.append(PromptScores(str(prompt_id), scores, missing=int(absent.sum())))
     return LogScores(log, name, prompts, reasons, dropped=drop)
 
 
@@ -541,11 +549,12 @@ class ScoredLog:
 
     def rows(self) -> list[tuple[str, int, int, float | None]]:
         """Name, scored answers, missing answers and mean of each scorer; the mean is None if no answer has a score."""
-        each, n = [(name, self.table[name].dropna()) for name in self.scorers], len(self.table)
-        return [
-            (name, len(own), n - len(own), float(own.mean()) if len(own) else None)
-            for name, own in each
-        ]
+        rows = []
+        for name in self.scorers:
+            present = self.table[name].dropna()
+            average = float(present.mean()) if len(present) else None
+            rows.append((name, len(present), len(self.table) - len(present), average))
+        return rows
 
     def warnings(self) -> list[str]:
         """The reasons why bounds from the table would not hold, and the log's own warnings."""
@@ -554,9 +563,8 @@ class ScoredLog:
             reasons.append(
                 "a rule could stop the run early, so bounds for a fixed number of answers do not hold"
             )
-        return [f"{one}; a table of scores does not show this" for one in reasons] + list(
-            self.log.warnings
-        )
+        warnings = [f"{reason}; a table of scores does not show this" for reason in reasons]
+        return warnings + list(self.log.warnings)
 
 
 def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
@@ -571,7 +579,8 @@ def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str
         for sentence in rouge.doubts({row["id"]: row for row in answered.values()}.values()):
             tell(sentence)
     texts = bool((table["text"].fillna("").str.strip() != "").any())
-    if texts and (mute := [name for name in scorers if scores[name].isna().all()]):
+    mute = [name for name in scorers if scores[name].isna().all()]
+    if texts and mute:
         problem = f"cannot judge any text of {log.path}. Give keywords or answers in {source}."
         raise BadInput(f"scorer {mute[0]}: {problem}")
     return ScoredLog(log, scores, tuple(scorers), matched_by)
@@ -590,10 +599,12 @@ def _texts(log: Log) -> pd.DataFrame:
 
 
 def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, Row], str]:
-    by_id, matched = {row["id"]: row for row in rows}, {}
+    by_id = {row["id"]: row for row in rows}
     if set(log.prompts["prompt_id"]) <= by_id.keys():
         return by_id, "id"
-    if (found := ids.alike([*log.prompts["prompt_id"], *by_id])) is not None:
+    found = ids.alike([*log.prompts["prompt_id"], *by_id])
+    matched = {}
+    if found is not None:
         raise BadFile(log.path, f"{found.problem('id')} (in it and in {source})", ids.REMEDY)
     for prompt_id, prompt in zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True):
         row = _last_question(prompt, rows) if isinstance(prompt, str) else None
@@ -608,11 +619,14 @@ def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, R
 
 def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:
     """The row whose question ends last in the prompt, because few-shot examples precede the question."""
-    asked = [(row["question"].strip(), row) for row in rows]
-    ends = [
-        (prompt.rfind(text) + len(text), len(text), row) for text, row in asked if text in prompt
-    ]
-    return max(ends, key=lambda end: end[:2])[2] if ends else None
+    last: Row | None = None
+    last_place = (-1, -1)  # where the question ends, and its length, which decides among equal ends
+    for row in rows:
+        text = row["question"].strip()
+        place = (prompt.rfind(text) + len(text), len(text))
+        if text in prompt and place > last_place:
+            last, last_place = row, place
+    return last
 
 
 def score_records(scored: ScoredLog) -> list[Record]:
@@ -621,8 +635,9 @@ def score_records(scored: ScoredLog) -> list[Record]:
     """
     records: list[Record] = []
     for row in scored.table.dropna(subset=list(scored.scorers)).to_dict("records"):
-        first, *others = scored.scorers
-        value = {name: row[name] for name in scored.scorers} if others else row[first]
+        value: object = {name: row[name] for name in scored.scorers}
+        if len(scored.scorers) == 1:
+            value = row[scored.scorers[0]]
         records.append({"id": row["prompt_id"], "epoch": row["sample"], "value": value})
     return records
 
@@ -630,10 +645,10 @@ def score_records(scored: ScoredLog) -> list[Record]:
 def bound_records(questions: Mapping[str, Numbers], metric: str, stated: Stated) -> list[Record]:
     """Return one record per prompt, for all its epochs: the value is the upper bound, ``explanation`` the guarantee."""
     records: list[Record] = []
-    for name, own in questions.items():
-        bounds = Numbers([row for row in own.rows if row.at is None]).bounds
+    for name, numbers in questions.items():
+        bounds = Numbers([row for row in numbers.rows if row.at is None]).bounds
         facts = {key: bound.value for key, bound in bounds.items()}
-        counts = {key: own.values[key] for key in ("n", "missing")}
+        counts = {key: numbers.values[key] for key in ("n", "missing")}
         shown = {"value": bounds[metric].value, "explanation": bounds[metric].sentence(metric)}
         metadata = {**facts, **counts, **stated.as_json()}
         records.append({"id": name, **shown, "metadata": metadata})

@@ -149,24 +149,26 @@ class _Compared:
 
     def at_least(self, level: float) -> np.ndarray:
         """(m,) lower ends of the difference to Retrain."""
-        own, part = self._parts(level)
-        chance = [retrain.upper(part) for retrain in self.retrains]
-        return self.subject.lower(own) - np.max(chance or [np.zeros(1)], axis=0)
+        of_subject, of_retrain = self._parts(level)
+        chance = [retrain.upper(of_retrain) for retrain in self.retrains] or [np.zeros(1)]
+        return self.subject.lower(of_subject) - np.max(chance, axis=0)
 
     def at_most(self, level: float) -> np.ndarray:
         """(m,) upper ends of the difference to Retrain."""
-        return self.subject.upper(self._parts(level)[0]) - self._chance(level)
+        of_subject, _ = self._parts(level)
+        return self.subject.upper(of_subject) - self._chance(level)
 
     def _chance(self, level: float) -> np.ndarray:
         """Lower ends of Retrain's probability, of which each is at most the largest Retrain's."""
-        return np.max(
-            [retrain.lower(self._parts(level)[1]) for retrain in self.retrains] or [np.zeros(1)],
-            axis=0,
-        )
+        _, of_retrain = self._parts(level)
+        chance = [retrain.lower(of_retrain) for retrain in self.retrains] or [np.zeros(1)]
+        return np.asarray(np.max(chance, axis=0))
 
     def _parts(self, level: float) -> tuple[float, float]:
         """The parts of a level: the model's, and each Retrain's."""
-        return (level / 2, level / 2 / len(self.retrains)) if self.retrains else (level, math.nan)
+        if not self.retrains:
+            return level, math.nan
+        return level / 2, level / 2 / len(self.retrains)
 
     def proved(self, threshold: float) -> np.ndarray:
         """(m,) the questions whose difference is proved to exceed ``threshold``, by Holm's step-down rule.
@@ -202,39 +204,47 @@ class _Compared:
 
     def _cut_excess(self) -> np.ndarray:
         assert self.truncation is not None
-        return self.truncation.leak_upper(self._parts(self.level)[0]) - self._chance(self.level)
+        of_subject, _ = self._parts(self.level)
+        return self.truncation.leak_upper(of_subject) - self._chance(self.level)
 
     def excess(self) -> np.ndarray:
         """(m,) the most by which each question may leak beyond Retrain, with cut answers as leaks where these forbid."""
-        cut, most = self.cut_off(), self.at_most(self.joint)
-        return np.where(cut, np.maximum(most, self._cut_excess()), most) if cut.any() else most
+        is_cut_off = self.cut_off()
+        most = self.at_most(self.joint)
+        if not is_cut_off.any():
+            return most
+        return np.where(is_cut_off, np.maximum(most, self._cut_excess()), most)
 
     def take(self, places: np.ndarray, times: float = 1.0) -> Self:
         """The questions at ``places`` after ``times`` as many draws with the present shares."""
-        subject, *retrains = (
-            ends.take(places).scaled(times) for ends in (self.subject, *self.retrains)
+        return replace(
+            self,
+            subject=self.subject.take(places).scaled(times),
+            retrains=tuple(retrain.take(places).scaled(times) for retrain in self.retrains),
+            truncation=self.truncation and self.truncation.take(places, times),
         )
-        truncation = self.truncation and self.truncation.take(places, times)
-        return replace(self, subject=subject, retrains=tuple(retrains), truncation=truncation)
 
     def settled(self) -> bool:
         """Whether a single question either passes for *forgot* or, first of m in Holm's list, proves *leaks*."""
-        passes = self.at_most(self.joint) <= self.tau
-        return bool(
-            (passes & ~self.cut_off()).all()
-            or (self.at_least(self.level / self.m) > self.tau).all()
-        )
+        passes = (self.at_most(self.joint) <= self.tau) & ~self.cut_off()
+        if passes.all():
+            return True
+        return bool((self.at_least(self.level / self.m) > self.tau).all())
 
     def plan(self, place: int) -> Decides | None:
         """The draws that settle one question at its present shares; None if `MOST_TIMES` as many do not."""
-        at, low, high = np.array([place]), 1.0, 2.0
-        while not self.take(at, high).settled():
+        question = np.array([place])
+        low, high = 1.0, 2.0
+        while not self.take(question, high).settled():
             low, high = high, 2 * high
             if high > MOST_TIMES:
                 return None
         for _ in range(PLAN_STEPS):
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if self.take(at, middle).settled() else (middle, high)
+            if self.take(question, middle).settled():
+                high = middle
+            else:
+                low = middle
         drawn = float(self.subject.answers[place])
         return Decides(high, math.ceil(drawn * high) if drawn else None)
 
@@ -296,16 +306,16 @@ def decide(
         return nothing
     compared = _Compared(subject, tuple(retrains), tau, level, m, graded, truncation)
     leaking, above = compared.proved(tau), compared.proved(0.0)
-    excess, cut = compared.excess(), compared.cut_off()
-    word: Word = "leaks" if leaking.any() else "open" if excess.max() > tau else "forgot"
+    excess = compared.excess()
+    word: Word = "forgot"
     way = decides = None
-    if word == "open":
+    if leaking.any():
+        word = "leaks"
+    elif excess.max() > tau:
+        word = "open"
         place = int(np.argmax(excess))
         decides = compared.plan(place) if planned else None
-        cuts = cut[place] and truncation is not None and truncation.cut[place] > 0
-        reason: Reason = "cut off" if cuts else "width" if decides else "too close"
-        share = truncation.share(place) if truncation else None
-        way = InTheWay(subject.items[place], float(excess[place]), reason, share)
+        way = _in_the_way(compared, place, float(excess[place]), is_decidable=decides is not None)
     return replace(
         nothing,
         word=word,
@@ -321,6 +331,17 @@ def decide(
     )
 
 
+def _in_the_way(compared: _Compared, place: int, excess: float, is_decidable: bool) -> InTheWay:
+    truncation = compared.truncation
+    reason: Reason = "width" if is_decidable else "too close"
+    share = None
+    if truncation is not None:
+        share = truncation.share(place)
+        if compared.cut_off()[place] and truncation.cut[place] > 0:
+            reason = "cut off"
+    return InTheWay(compared.subject.items[place], excess, reason, share)
+
+
 def level_of(alpha: float, models: int = 1, look: int = 1) -> float:
     """The probability of a false word of one model at one look; over all looks these levels add up to alpha / models.
 
@@ -334,15 +355,17 @@ def level_of(alpha: float, models: int = 1, look: int = 1) -> float:
     return alpha / models / (look * (look + 1))
 
 
-def utility(own: tuple[float, float] | None, base: tuple[float, float] | None) -> UtilityWord:
+def utility(subject: tuple[float, float] | None, base: tuple[float, float] | None) -> UtilityWord:
     """The word on utility from the (lower, upper) ends of the model's and Base's mean score; None for no interval."""
-    if own is None or base is None:
+    if subject is None or base is None:
         return "open"
-    if own[1] < DESTROYED * base[0]:
+    lower, upper = subject
+    lower_of_base, upper_of_base = base
+    if upper < DESTROYED * lower_of_base:
         return "destroyed"
-    if own[0] >= INTACT * base[1]:
+    if lower >= INTACT * upper_of_base:
         return "intact"
-    return "damaged" if own[1] < base[0] else "open"
+    return "damaged" if upper < lower_of_base else "open"
 
 
 def _worst(subject: Ends, level: float) -> WorstQuestion:
@@ -370,37 +393,43 @@ def sentence(
     npo: leaks, utility intact - 1 of 2 questions leaks in more than 1% of answers, with probability 0.99 for this model \
     alone; the worst, q2, leaks in 2.3% to 6.1%.
     """
-    say = {**WORDS, **(GRADED if verdict.graded else {}), **words}
-    head = [f"{name}: {say[verdict.word]}" + (f" by {judge}'s verdicts" if judge else "")]
-    level = f"with probability {coverage(verdict.alpha)} for {models_of(verdict)}" + (
-        f" (look {verdict.look})" if verdict.look > 1 else ""
-    )
-    if verdict.word == "open" and verdict.above:
+    say = WORDS | (GRADED if verdict.graded else {}) | dict(words)
+    level = f"with probability {coverage(verdict.alpha)} for {models_of(verdict)}"
+    if verdict.look > 1:
+        level += f" (look {verdict.look})"
+    is_above = verdict.word == "open" and verdict.above > 0
+    head = f"{name}: {say[verdict.word]}"
+    if judge:
+        head += f" by {judge}'s verdicts"
+    if is_above:
         above = say["above" if verdict.retrains else "some"]
-        head.append(f"{above} in {_of(verdict.above, verdict, say)} ({level})")
+        head += f", {above} in {_of(verdict.above, verdict, say)} ({level})"
     if utility:
-        head.append(f"utility {utility}")
+        head += f", utility {utility}"
+    if verdict.refused:
+        return f"{head} - nothing is claimed of its answers. {' '.join(verdict.refused)}"
+
     total = verdict.questions + verdict.unjudged
     unjudged = (
         f"{judge or 'the scorer'} cannot judge {verdict.unjudged} of {total} {say['questions']}"
     )
-    if verdict.refused:
-        reasons = " ".join(verdict.refused)
-        return f"{', '.join(head)} - nothing is claimed of its answers. {reasons}"
     if verdict.word == "none":
-        misfit = f"the calibration of {judge or 'the judge'} does not fit these answers"
-        return f"{', '.join(head)} - {misfit if verdict.questions else unjudged}."
+        if not verdict.questions:
+            return f"{head} - {unjudged}."
+        return f"{head} - the calibration of {judge or 'the judge'} does not fit these answers."
     clauses = [unjudged] if verdict.unjudged else []
-    clauses.append(
-        _claim(verdict, say) + ("" if verdict.word == "open" and verdict.above else f", {level}")
-    )
+    claim = _claim(verdict, say)
+    if not is_above:  # then the level stands before the claim
+        claim += f", {level}"
     if verdict.word == "open":
-        clauses[-1] += _decided(verdict)
-    if worst := verdict.worst:
+        claim += _decided(verdict)
+    clauses.append(claim)
+    worst = verdict.worst
+    if worst:
         clauses.append(f"the worst, {one_line(worst.item)}, {say['does']} {worst_ends(verdict)}")
     if verdict.cut and not _cut_off(verdict):  # which the claim is about
         clauses.append(f"{verdict.cut:,} of {verdict.answers:,} answers reached the limit")
-    return f"{', '.join(head)} - {'; '.join(clauses)}."
+    return f"{head} - {'; '.join(clauses)}."
 
 
 def models_of(verdict: Verdict) -> str:
@@ -411,42 +440,45 @@ def models_of(verdict: Verdict) -> str:
 
 def worst_ends(verdict: Verdict) -> str:
     """Both ends of the worst question as text; empty without a question."""
-    if (worst := verdict.worst) is None:
+    worst = verdict.worst
+    if worst is None:
         return ""
     return f"{_amount(worst.lower, verdict, 'lower')} to {_amount(worst.upper, verdict, 'upper')}"
 
 
 def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
-    m, way = verdict.questions, verdict.in_the_way
-    tau = f"{(exact(verdict.tau) * _scale(verdict)).normalize():f}" + (
-        "" if verdict.graded else "%"
-    )
-    of = "" if verdict.graded else " of answers"
+    """What the word says of the questions, as a clause without its probability."""
+    m = verdict.questions
+    tau = _tolerance(verdict)
+    of_answers = "" if verdict.graded else " of answers"
     chance = say["one"] if verdict.retrains == 1 else say["several"].format(verdict.retrains)
     beyond = f" beyond {chance}" if verdict.retrains else ""
     within = f" within {verdict.limit} tokens" if verdict.limit is not None else ""
-    scope = beyond + within
     if verdict.word == "forgot":
-        each = f"each of {m} {say['questions']}" if m > 1 else f"the {say['question']}"
-        return f"{each} {say['does']} at most {tau}{of}{scope}"
+        questions = f"each of {m} {say['questions']}" if m > 1 else f"the {say['question']}"
+        return f"{questions} {say['does']} at most {tau}{of_answers}{beyond}{within}"
+    way = verdict.in_the_way
     if verdict.word == "leaks" or way is None:
         does = say["do"] if verdict.leaking > 1 else say["does"]
         some = f"{_of(verdict.leaking, verdict, say)} {does}"
         if verdict.retrains:
-            return f"{some} {say['more']} than {chance}, by more than {tau}{of}{within}"
-        return f"{some} more than {tau}{of}{within}"
-    item, most = (
-        one_line(way.item),
-        f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}{of}",
-    )
-    above = f", more than {tau}"
+            return f"{some} {say['more']} than {chance}, by more than {tau}{of_answers}{within}"
+        return f"{some} more than {tau}{of_answers}{within}"
+    item = one_line(way.item)
+    most = f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}{of_answers}"
     if way.reason == "cut off":
-        cut = "answers" if way.cut is None else f"{float(f'{100 * way.cut:.2g}'):g}% of its answers"
-        return (
-            f"with {cut} cut at the limit of {verdict.limit} tokens, {item} {most}{beyond}{above}"
-        )
+        cut = "answers"
+        if way.cut is not None:
+            cut = f"{float(f'{100 * way.cut:.2g}'):g}% of its answers"
+        limit = f"with {cut} cut at the limit of {verdict.limit} tokens"
+        return f"{limit}, {item} {most}{beyond}, more than {tau}"
     among = f"of {m} {say['questions']}, " if m > 1 and not verdict.above else ""
-    return f"{among}{item} {most}{scope}{above}"
+    return f"{among}{item} {most}{beyond}{within}, more than {tau}"
+
+
+def _tolerance(verdict: Verdict) -> str:
+    tau = f"{(exact(verdict.tau) * _scale(verdict)).normalize():f}"
+    return tau if verdict.graded else f"{tau}%"
 
 
 def _decided(verdict: Verdict) -> str:
@@ -473,9 +505,10 @@ def _amount(value: float, verdict: Verdict, side: Side) -> str:
     """An end as a percentage, or as a mean score: up to two significant digits, rounded outward."""
     number, tau = exact(value) * _scale(verdict), exact(verdict.tau) * _scale(verdict)
     finest = max(2, 1 - tau.adjusted())  # decimals that tell an end from tau
-    shown = (
-        two_digits(number, side) if number.adjusted() > -finest else rounded(number, finest, side)
-    )
+    if number.adjusted() > -finest:
+        shown = two_digits(number, side)
+    else:
+        shown = rounded(number, finest, side)
     return f"{shown or 0:f}" if verdict.graded else as_percent(shown)
 
 
@@ -497,20 +530,33 @@ class Power:
     words: Mapping[str, float]
 
 
-def _cases(questions: int, tau: float) -> list[tuple[str, Word, np.ndarray, np.ndarray]]:
-    """Name, wanted word, and the probabilities of model and Retrain: two copies of Retrain, and two leaking models."""
+@dataclass(frozen=True)
+class _Case:
+    """The probabilities of the model and of Retrain, (questions,), and the word that the model should get."""
+
+    name: str
+    wanted: Word
+    subject: np.ndarray
+    chance: np.ndarray
+
+
+def _cases(questions: int, tau: float) -> list[_Case]:
+    """Two copies of Retrain, and two leaking models."""
     chance = np.full(questions, SMALL[-1])
     chance[: len(SMALL) - 1] = SMALL[:-1][:questions]
     guessed = chance.copy()
     guessed[0] = GUESSED * tau
-    several, one = chance.copy(), chance.copy()
+    several = chance.copy()
     several[: min(3, questions)] = 2 * tau
-    one[0] = 5 * tau
+    single = chance.copy()
+    single[0] = 5 * tau
+    of_guess = f"the same, one question guessed at {GUESSED * tau:.2g}"
+    of_several = f"{min(3, questions)} questions leak at {2 * tau:.2g}"
     return [
-        ("a copy of Retrain", "forgot", chance, chance),
-        (f"the same, one question guessed at {GUESSED * tau:.2g}", "forgot", guessed, guessed),
-        (f"{min(3, questions)} questions leak at {2 * tau:.2g}", "leaks", several, chance),
-        (f"one question leaks at {5 * tau:.2g}", "leaks", one, chance),
+        _Case("a copy of Retrain", "forgot", chance, chance),
+        _Case(of_guess, "forgot", guessed, chance=guessed),
+        _Case(of_several, "leaks", several, chance),
+        _Case(f"one question leaks at {5 * tau:.2g}", "leaks", single, chance),
     ]
 
 
@@ -537,15 +583,14 @@ def power(
     generator = np.random.default_rng(seed)
     items = tuple(f"question {place}" for place in range(questions))
     powers = []
-    for name, wanted, *probabilities in _cases(questions, tau):
-        words: Counter[str] = Counter()
+    for case in _cases(questions, tau):
+        counts: Counter[str] = Counter()
         for _ in range(RUNS):
-            own, chance = (
-                Ends.of_arrays(items, generator.binomial(n, each), n) for each in probabilities
-            )
-            beside = (chance,) if retrain else ()
-            words[decide(own, beside, alpha=alpha, tau=tau, models=models, planned=False).word] += 1
-        powers.append(
-            Power(name, wanted, {word: words[word] / RUNS for word in ("leaks", "forgot", "open")})
-        )
+            subject = Ends.of_arrays(items, generator.binomial(n, case.subject), n)
+            chance = Ends.of_arrays(items, generator.binomial(n, case.chance), n)
+            retrains = (chance,) if retrain else ()
+            verdict = decide(subject, retrains, alpha=alpha, tau=tau, models=models, planned=False)
+            counts[verdict.word] += 1
+        shares = {word: counts[word] / RUNS for word in ("leaks", "forgot", "open")}
+        powers.append(Power(case.name, case.wanted, shares))
     return powers

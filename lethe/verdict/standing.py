@@ -64,11 +64,16 @@ class Aspect:
 
     def as_dict(self) -> dict[str, object]:
         """Word and intervals for JSON; each end is a bound with its guarantee."""
-        own, reference = (
-            each and [end.as_dict() for end in each.bounds()] for each in (self.own, self.reference)
-        )
-        words = {"word": self.word, "quantity": self.quantity and self.quantity.words}
-        return {**words, "interval": own, "reference": reference}
+        return {
+            "word": self.word,
+            "quantity": self.quantity and self.quantity.words,
+            "interval": _ends_as_dicts(self.own),
+            "reference": _ends_as_dicts(self.reference),
+        }
+
+
+def _ends_as_dicts(interval: Interval | None) -> list[dict[str, object]] | None:
+    return None if interval is None else [end.as_dict() for end in interval.bounds()]
 
 
 @dataclass(frozen=True)
@@ -112,15 +117,16 @@ def standings(run: Run, findings: Findings) -> list[Standing]:
 
 def doubt(params: EvaluationParams | Params) -> str:
     """Said before anything is drawn: that no model can earn *forgot* by its sampled answers alone; empty where one can."""
-    report, n, exactly = params.report, params.sample.most, judged_exactly(params)
+    report = params.report
+    n = params.sample.most
+    exactly = judged_exactly(params)
     subjects = params.models.keys() - {report.base, *report.retrains}
-    shares = (2 if report.retrains else 1) * (
-        2 if exactly else 1
-    )  # Retrain, and exact bounds, take half each
-    level = (
-        rules.level_of(params.metrics.alpha, max(1, len(subjects)) * report.points, report.look)
-        / shares
-    )
+    models = max(1, len(subjects)) * report.points
+    level = rules.level_of(params.metrics.alpha, models, report.look)
+    if report.retrains:  # Retrain, and exact bounds, take half each
+        level /= 2
+    if exactly:
+        level /= 2
     clean = float(binary_upper(0, n, level))
     if params.metrics.binary is None or params.sample.stop != "fixed" or clean <= report.tau:
         return ""
@@ -143,57 +149,68 @@ class _Deciding:
         missing = "" if model.questions else f"No verdict: the results of {model.name} are missing."
         verdict = self._verdict(model)
         if model.role != "subject":
-            return Standing(model.name, None, aspect, missing, verdict)
-        utility = None if aspect.word == "reference" else aspect.word
-        words = self.run.words.verdict
-        sentence = missing or rules.sentence(
-            verdict, model.name, utility=utility, judge=self._judge, words=words
-        )
-        server = (
-            _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
-        )
-        parts = "" if model.refused else self._parts(model, verdict)
-        notes = parts + server
+            return Standing(model.name, None, aspect, missing, measured=verdict)
+        sentence = missing
+        if not missing:
+            utility = None if aspect.word == "reference" else aspect.word
+            words = self.run.words.verdict
+            sentence = rules.sentence(
+                verdict, model.name, utility=utility, judge=self._judge, words=words
+            )
+        notes = "" if model.refused else self._parts(model, verdict)
+        if model.drawing and model.drawing.served:
+            notes += _of_the_server(model.drawing.served)
         attention = bool(notes) or verdict.word in ("open", "none")
         return Standing(model.name, verdict, aspect, sentence + notes, verdict, attention)
 
     def _parts(self, model: Model, verdict: Verdict) -> str:
         """The clauses on questions of which only the thinking, or only a later turn, is proved to leak, each a family of its
         own at the level of the words, and on thinking that never ended."""
-        words, clauses = self.run.words, ""
+        words = self.run.words
         asked = plural(verdict.questions or len(model.questions), words.question)
         above = f"above {100 * verdict.tau:g}% in {{}} of {asked}"
         level = f"with probability {coverage(verdict.alpha)} for {rules.models_of(verdict)}"
-        answered, thought, turns = (
-            _proved(model, verdict, basis) for basis in ("sampled", "thinking", "turn")
-        )
+        answered = _proved(model, verdict, "sampled").get(None, set())
+        thought = _proved(model, verdict, "thinking").get(None, set())
+        turns = _proved(model, verdict, "turn")
+        clauses = ""
         # "Not proved" says nothing of the others: their answers may leak too, below what these draws can show.
-        if hidden := thought.get(None, set()) - answered.get(None, set()):
+        hidden = thought - answered
+        if hidden:
             where = f"{above.format(len(hidden))}, whose answers are not proved to"
             clauses += f" It {words.leaks} in its thinking: {where} ({level})."
-        if later := set().union(*turns.values()) - turns.get(1.0, set()):
+        later = set().union(*turns.values()) - turns.get(1.0, set())
+        if later:
             where = f"{above.format(len(later))}, whose first answers are not proved to"
             clauses += f" It {words.leaks} after a follow-up question: {where} ({level})."
-        if unclosed := model.numbers.value("unclosed"):
+        unclosed = model.numbers.value("unclosed")
+        if unclosed:
             clauses += f" Its thinking never ended in {100 * unclosed:.2g}% of answers, which count as missing."
         return clauses
 
     def _verdict(self, model: Model) -> Verdict:
-        run, report, graded = self.run, self.run.params.report, self._by_score
+        run, report = self.run, self.run.params.report
+        graded = self._by_score
         ends = self._ends(model)
-        items = ends.items if ends else ()
+        retrains: list[Ends] = []
+        truncation = None
+        if ends:
+            for retrain in run.retrains:
+                if retrain is not model:
+                    retrains.append(self._chance(model, retrain, ends.items))
+            truncation = self._truncation(model, ends.items, graded)
+        else:
+            ends = Ends.of_arrays(())
         return rules.decide(
-            ends or Ends.of_arrays(()),
-            [self._chance(model, one, items) for one in run.retrains if one is not model]
-            if ends
-            else [],
+            ends,
+            retrains,
             alpha=run.params.metrics.alpha,
             tau=report.tau_graded if graded else report.tau,
             models=run.sharing,
             look=report.look,
-            truncation=self._truncation(model, items, graded) if ends else None,
+            truncation=truncation,
             fits=model.numbers.estimate("judge_fits", "judged") != 0,
-            unjudged=len(model.questions) - len(items),
+            unjudged=len(model.questions) - len(ends.items),
             refused=model.refused,
             graded=graded,
             planned=model.role == "subject",
@@ -202,11 +219,14 @@ class _Deciding:
     def _chance(self, model: Model, retrain: Model, items: tuple[str, ...]) -> Ends:
         """The ends of Retrain on these questions; 0 and 1 where it was not asked all, or is judged otherwise."""
         ends = self._ends(retrain)
-        labelled = [_has_ends(_rows(one, "labelled")) for one in (model, retrain)]
-        if ends is None or labelled[0] != labelled[1] or not {*items} <= {*ends.items}:
+        is_labelled = _has_ends(_rows(model, "labelled"))
+        is_judged_alike = _has_ends(_rows(retrain, "labelled")) == is_labelled
+        if ends is None or not is_judged_alike or not set(items) <= set(ends.items):
             return Ends.of_arrays(items)
+        if ends.items == items:
+            return ends
         places = {item: place for place, item in enumerate(ends.items)}
-        return ends if ends.items == items else ends.take([places[item] for item in items])
+        return ends.take([places[item] for item in items])
 
     @cached_property
     def _by_score(self) -> bool:
@@ -217,23 +237,27 @@ class _Deciding:
     @property
     def _judge(self) -> str | None:
         """The model judge whose verdicts decide; None where a rule of text or a person's labels do."""
-        params, binary = self.run.params, self.run.params.metrics.binary
-        staged = isinstance(params, Params) and binary in params.judges
-        judged = binary if staged or binary in JUDGES else None
-        labelled = any(_rows(model, "labelled") for model in self.run.subjects)
-        return label(judged) if judged and not labelled else None
+        params = self.run.params
+        binary = params.metrics.binary
+        is_staged = isinstance(params, Params) and binary in params.judges
+        is_judge = is_staged or binary in JUDGES
+        is_labelled = any(_rows(model, "labelled") for model in self.run.subjects)
+        return label(binary) if binary and is_judge and not is_labelled else None
 
     def _ends(self, model: Model) -> Ends | None:
         """The ends of the leak probability of each question that the 0/1 scorer, or a person, can judge, or of its score."""
         if self._by_score:
             return self._graded(model)
-        basis = next((basis for basis in SAME_DRAWS if _has_ends(_rows(model, basis))), None)
-        if basis is None:
+        bases = [basis for basis in SAME_DRAWS if _has_ends(_rows(model, basis))]
+        if not bases:
             return None
+        basis = bases[0]
         rows = [row for row in _rows(model, basis) if row.upper is not None]
-        items, exact = tuple(str(row.item) for row in rows), model.exact
+        items = tuple(str(row.item) for row in rows)
+        exact = model.exact
         if basis != "labelled" and exact and not exact.how.note and judged_exactly(self.run.params):
-            rows += [*_rows(model, "exact"), *_rows(model, "tree")]
+            rows += _rows(model, "exact")
+            rows += _rows(model, "tree")
         return Ends.of_rows(rows, items)
 
     def _graded(self, model: Model) -> Ends | None:
@@ -243,66 +267,69 @@ class _Deciding:
         if not groups or model.stopped:
             return None
         scores = np.array(groups)
+        least = np.nan_to_num(scores, nan=0.0)
+        most = np.nan_to_num(scores, nan=1.0)
 
         def ends(level: float) -> tuple[np.ndarray, np.ndarray]:
-            low, high = betting.all_ends(
-                np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0), level
-            )
+            low, high = betting.all_ends(least, most, level)
             return low, high
 
         items = [question.prompt_id for question in model.questions]
         return Ends.of_arrays(items, others=[AtLevel.of(ends, np.ones(len(items)))])
 
     def _truncation(self, model: Model, items: Sequence[str], graded: bool) -> Truncation | None:
-        cut = {row.item: row.facts for row in _rows(model, "sampled", "truncated")}
-        if model.drawing is None or not all(item in cut for item in items):
+        facts = {row.item: row.facts for row in _rows(model, "sampled", "truncated")}
+        if model.drawing is None or not all(item in facts for item in items):
             return None
-        columns = [[cut[item][key] for item in items] for key in ("cut", "n", "cut_or_leaks")]
-        ended, n, either = (np.array(own, dtype=np.float64) for own in columns)  # NaN for None
-        limits = (
-            model.drawing.max_new_tokens,
-            self.run.params.report.most_truncated,
-            model.stopped,
+        cut, n, cut_or_leaks = (
+            np.array([facts[item][key] for item in items], dtype=np.float64)  # NaN for None
+            for key in ("cut", "n", "cut_or_leaks")
         )
-        return Truncation(
-            ended, n, None if graded else np.where(np.isnan(either), n, either), *limits
-        )
+        limit, most = model.drawing.max_new_tokens, self.run.params.report.most_truncated
+        if graded:
+            return Truncation(cut, n, None, limit, most, model.stopped)
+        may_leak = np.where(np.isnan(cut_or_leaks), n, cut_or_leaks)
+        return Truncation(cut, n, may_leak, limit, most, model.stopped)
 
     def _utility(self, model: Model) -> Aspect:
-        for useful in self._before:
-            if own := useful[0].measure(model, self.level):
+        for useful in self._before:  # the first that the model has, else the last
+            interval = useful[0].measure(model, self.level)
+            if interval:
                 break
         quantity, before = useful
         if model.role != "subject":
-            return Aspect("reference", quantity, own)
-        ends = [
-            None if interval is None else (interval.lower, interval.upper)
-            for interval in (own, before)
-        ]
-        return Aspect(rules.utility(ends[0], ends[1]), quantity if own else None, own, before)
+            return Aspect("reference", quantity, interval)
+        word = rules.utility(_both_ends(interval), _both_ends(before))
+        return Aspect(word, quantity if interval else None, interval, before)
 
     @cached_property
     def _before(self) -> list[tuple[Quantity, Interval | None]]:
         """The quantity of utility on each split, and that of Base."""
         base = self.run.role("base")
-        quantities = [mean_score(split, self.run.params.metrics.utility_scorer) for split in USEFUL]
-        return [
-            (quantity, quantity.measure(base, self.level) if base else None)
-            for quantity in quantities
-        ]
+        before = []
+        for split in USEFUL:
+            quantity = mean_score(split, self.run.params.metrics.utility_scorer)
+            before.append((quantity, quantity.measure(base, self.level) if base else None))
+        return before
+
+
+def _both_ends(interval: Interval | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval.lower, interval.upper)
 
 
 def _of_the_server(served: Mapping[str, Json]) -> str:
     """What a verdict on the answers of a server must say: nothing where all is well."""
-    failed = [one for one in served["probes"] if one["needed"] and one["passed"] is False]
-    doubts = "; ".join(f"{one['name']} ({one['sentence']})" for one in failed)
-    missing = ", ".join(f"{number:,} {kind}" for kind, number in served["missing"].items())
-    sentences = []
-    if failed:
-        sentences.append(f" The failed probes: {doubts}.")
-    if served["missing"]:
-        sentences.append(f" Missing answers: {missing}.")
-    return "".join(sentences)
+    doubts = []
+    for probe in served["probes"]:
+        if probe["needed"] and probe["passed"] is False:
+            doubts.append(f"{probe['name']} ({probe['sentence']})")
+    missing = [f"{number:,} {kind}" for kind, number in served["missing"].items()]
+    sentences = ""
+    if doubts:
+        sentences += f" The failed probes: {'; '.join(doubts)}."
+    if missing:
+        sentences += f" Missing answers: {', '.join(missing)}."
+    return sentences
 
 
 def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
@@ -312,16 +339,13 @@ def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
 
 def _proved(model: Model, verdict: Verdict, basis: str) -> dict[float | None, set[str]]:
     """The questions with a part of their answers, by its ``at``, that is proved to leak above tau; Bonferroni over all."""
-    rows = [
-        row
-        for question in model.questions
-        for row in question.numbers.series("leak", basis)
-        if row.evidence
-    ]
+    rows: list[Result] = []
+    for question in model.questions:
+        rows += [row for row in question.numbers.series("leak", basis) if row.evidence]
     level = rules.level_of(verdict.alpha, verdict.models, verdict.look) / max(1, len(rows))
     proved: dict[float | None, set[str]] = {row.at: set() for row in rows}
     for row in rows:
-        leaks, n = (np.array([row.facts[key]]) for key in ("leaks", "n"))
+        leaks, n = np.array([row.facts["leaks"]]), np.array([row.facts["n"]])
         if float(binary_lower(leaks, n, level)[0]) > verdict.tau:
             proved[row.at].add(str(row.item))
     return proved
