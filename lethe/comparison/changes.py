@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from lethe.io.files import Json
 from lethe.results.ends import SAME_DRAWS, Ends
 from lethe.results.evidence import AtLevel, BothEnds
 from lethe.results.table import Numbers, Result, Results
@@ -51,11 +52,20 @@ def proved_changes(
     about the same leaks as the sampled answers, so that both can be used. Where no scorer gives 0 or 1, mean scores take the
     place of leak probabilities. Models that one run lacks are left out, and those of `judged_anew`.
     """
+    models = list(models)
     anew = judged_anew(old, new, models)
-    named = [(name, old.rows(name), new.rows(name)) for name in models if name not in anew]
-    pairs = [pair for name, before, after in named if (pair := _pair(name, before, after, exactly))]
-    level = alpha / ENDS / max(1, sum(len(pair.items) + 1 for pair in pairs))
-    return [change for pair in pairs for change in pair.changes(level)]
+    pairs = []
+    for name in models:
+        if name not in anew:
+            pair = _pair(name, old.rows(name), new.rows(name), exactly)
+            if pair:
+                pairs.append(pair)
+    comparisons = sum(len(pair.items) + 1 for pair in pairs)  # each question, and the average
+    level = alpha / ENDS / max(1, comparisons)
+    changes: list[ProvedChange] = []
+    for pair in pairs:
+        changes += pair.changes(level)
+    return changes
 
 
 def judged_anew(old: Results, new: Results, models: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -63,19 +73,17 @@ def judged_anew(old: Results, new: Results, models: Iterable[str]) -> dict[str, 
 
     Their words and numbers are about other events, so no difference between them says that a model changed.
     """
-    both = {name: (old.scorers(name), new.scorers(name)) for name in models}
-    return {
-        name: (_scorers(one), _scorers(other))
-        for name, (one, other) in both.items()
-        if one and one != other
-    }
+    anew = {}
+    for name in models:
+        before, after = old.scorers(name), new.scorers(name)
+        if before and before != after:
+            anew[name] = (_scorers(before), _scorers(after))
+    return anew
 
 
 def _scorers(judged_by: Mapping[str, str | None]) -> str:
-    return (
-        " and ".join(dict.fromkeys(scorer for scorer in judged_by.values() if scorer))
-        or "no scorer"
-    )
+    names = dict.fromkeys(scorer for scorer in judged_by.values() if scorer)
+    return " and ".join(names) or "no scorer"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +113,18 @@ class _Draws:
 
     def interval(self, level: float) -> BothEnds:
         """Ends of the mean expectation: Chernoff's bound, which holds for unequal expectations (Hoeffding, 1963)."""
-        rows = zip(self.low / self.n, self.high / self.n, -math.log(level) / self.n, strict=True)
-        ends = [
-            (1 - kl_upper(1 - low, budget), kl_upper(high, budget)) for low, high, budget in rows
-        ]
-        low, high = np.array(ends).reshape(-1, 2).T
-        return low, high
+        lower, upper = np.zeros(len(self.n)), np.ones(len(self.n))
+        for place, n in enumerate(self.n):
+            budget = -math.log(level) / n
+            lower[place] = 1 - kl_upper(1 - self.low[place] / n, budget)
+            upper[place] = kl_upper(self.high[place] / n, budget)
+        return lower, upper
 
     def together(self) -> _Draws | None:
         """The draws of all questions as one, whose mean is the average; None for unequal numbers of draws."""
         if len(set(self.n)) != 1:
             return None
-        return _Draws(*(np.array([own.sum()]) for own in (self.low, self.high, self.n)))
+        return _Draws(*(np.array([sums.sum()]) for sums in (self.low, self.high, self.n)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,84 +138,108 @@ class _Pair:
     after: _Side
 
     def changes(self, level: float) -> list[ProvedChange]:
-        (low, high), (new_low, new_high) = self.before.interval(level), self.after.interval(level)
-        changes = []
-        for before, after, gap, worse in (
-            (high, new_low, new_low - high, True),
-            (low, new_high, low - new_high, False),
-        ):
-            questions = gap[:-1] > 0
-            if (gap > 0).any():
-                place = (
-                    int(np.argmax(np.where(questions, gap[:-1], -np.inf)))
-                    if questions.any()
-                    else -1
-                )
-                item = self.items[place] if questions.any() else None
-                ends = float(before[place]), float(after[place])
-                count = int(questions.sum())
-                changes.append(ProvedChange(self.model, self.quantity, item, count, *ends, worse))
-        return changes
+        """At most two changes: some question or the average is worse, and some is better."""
+        low, high = self.before.interval(level)
+        new_low, new_high = self.after.interval(level)
+        worse = self._change(high, new_low, new_low - high, worse=True)
+        better = self._change(low, new_high, low - new_high, worse=False)
+        return [change for change in (worse, better) if change]
+
+    def _change(
+        self, before: np.ndarray, after: np.ndarray, gap: np.ndarray, worse: bool
+    ) -> ProvedChange | None:
+        """The change with the largest proved difference; ``gap``, (m + 1,), has that of the average last."""
+        if not (gap > 0).any():
+            return None
+        of_questions = gap[:-1]
+        proved = int((of_questions > 0).sum())
+        place, item = -1, None  # the average
+        if proved:
+            place = int(np.argmax(of_questions))
+            item = self.items[place]
+        return ProvedChange(
+            model=self.model,
+            quantity=self.quantity,
+            question=item,
+            questions=proved,
+            before=float(before[place]),
+            after=float(after[place]),
+            worse=worse,
+        )
 
 
 def _pair(model: str, old: Sequence[Result], new: Sequence[Result], exactly: bool) -> _Pair | None:
-    sides = [_about(rows, exactly) for rows in (old, new)]
-    quantities: tuple[Measured, ...] = ("leak", "score")
-    for quantity in quantities:
-        before, after = (_questions(rows, quantity) for rows in sides)
-        if items := tuple(item for item in after if item in before):
-            build = _leaks if quantity == "leak" else _scores
-            return _Pair(model, quantity, items, build(sides[0], items), build(sides[1], items))
+    """The model in both runs, by leaks where both runs judged some of the same questions, else by scores."""
+    old, new = _about(old, exactly), _about(new, exactly)
+    items = _common(old, new, "leak")
+    if items:
+        return _Pair(model, "leak", items, _leaks(old, items), _leaks(new, items))
+    items = _common(old, new, "score")
+    if items:
+        return _Pair(model, "score", items, _scores(old, items), _scores(new, items))
     return None
+
+
+def _common(old: Sequence[Result], new: Sequence[Result], quantity: Measured) -> tuple[str, ...]:
+    """The questions of which both runs bound the quantity, in the order of the new one."""
+    before = set(_questions(old, quantity))
+    return tuple(item for item in _questions(new, quantity) if item in before)
 
 
 def _about(rows: Sequence[Result], exactly: bool) -> list[Result]:
     """The rows of questions; exact bounds only if they are about the leaks of the samples, as any machine computes them."""
-    note = any(row.facts.get("how", {}).get("note") for row in rows if row.quantity == "queried")
-    joined = exactly and not note
-    return [
-        row for row in rows if row.scope == "question" and (joined or row.basis not in EXPLORED)
-    ]
+    for row in rows:
+        if row.quantity == "queried" and row.facts.get("how", {}).get("note"):
+            exactly = False
+    of_questions = [row for row in rows if row.scope == "question"]
+    if exactly:
+        return of_questions
+    return [row for row in of_questions if row.basis not in EXPLORED]
 
 
 def _questions(rows: Sequence[Result], quantity: Measured) -> list[str]:
     """The questions with drawn answers that bound the quantity, in their order."""
-    drawn = [
-        row
-        for row in rows
-        if row.quantity == quantity and row.basis in SAME_DRAWS and row.upper is not None
-    ]
-    return list(dict.fromkeys(str(row.item) for row in drawn))
+    items: dict[str, None] = {}
+    for row in rows:
+        if row.quantity == quantity and row.basis in SAME_DRAWS and row.upper is not None:
+            items[str(row.item)] = None
+    return list(items)
 
 
 def _leaks(rows: Sequence[Result], items: Sequence[str]) -> _Side:
-    counted = {
-        row.item: row.facts for row in rows if (row.quantity, row.basis) == ("leak", "sampled")
-    }
-    own = [counted.get(item, {}) for item in items]
-    draws = _draws([_sums(each.get("leaks"), each.get("n"), each.get("missing")) for each in own])
+    counts: dict[str | None, Mapping[str, Json]] = {}
+    for row in rows:
+        if (row.quantity, row.basis) == ("leak", "sampled"):
+            counts[row.item] = row.facts
+    sums = []
+    for item in items:
+        facts = counts.get(item, {})
+        sums.append(_sums(facts.get("leaks"), facts.get("n"), facts.get("missing")))
+    draws = _draws(sums)
     return _Side(Ends.of_rows(rows, items), draws and draws.together())
 
 
 def _scores(rows: Sequence[Result], items: Sequence[str]) -> _Side:
-    of = Results({"": tuple(rows)}).questions("")
-    draws = _draws([_score(of[item]) for item in items])
+    questions = Results({"": tuple(rows)}).questions("")
+    draws = _draws([_score(questions[item]) for item in items])
     evidence = [AtLevel.of(draws.interval, np.full(len(items), True))] if draws else []
     return _Side(Ends.of_arrays(items, others=evidence), draws and draws.together())
 
 
 def _score(question: Numbers) -> tuple[float, float, int] | None:
     row, missing = question.row("score"), question.row("unscored")
-    if (
-        row is None or row.estimate is None or row.n is None
-    ):  # n is unknown where a rule could stop the draws
+    # n is unknown where a rule could stop the draws
+    if row is None or row.estimate is None or row.n is None:
         return None
     absent = int(missing.estimate or 0) if missing else 0
     return _sums(row.estimate * (row.n - absent), row.n, absent)
 
 
 def _sums(low: float | None, n: int | None, missing: int | None) -> tuple[float, float, int] | None:
-    return None if low is None or not n else (low, low + (missing or 0), n)
+    """The sums with missing values as 0 and as 1, and the number of draws; None where they are not known."""
+    if low is None or not n:
+        return None
+    return low, low + (missing or 0), n
 
 
 def _draws(sums: Sequence[tuple[float, float, int] | None]) -> _Draws | None:

@@ -86,7 +86,8 @@ def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:
     for name, rows in table.groupby("prompt_id", sort=False):
         answers[str(name)] = []
         for text in rows["text"]:
-            answers[str(name)].append(Answer(str(name), text if isinstance(text, str) else ""))
+            shown = text if isinstance(text, str) else ""
+            answers[str(name)].append(Answer(str(name), shown))
         if "verdict" in rows:
             judged[str(name)] = rows["verdict"].to_numpy(dtype=np.float64)
     return Draws(answers, questions, judged)

@@ -57,7 +57,11 @@ class AnswerTables(StoredTables):
             yield part
 
     def columns(self, split: str) -> list[str]:
-        return list(dict.fromkeys(name for path in self.files[split] for name in columns_of(path)))
+        """The columns of both files, each once."""
+        names: dict[str, None] = {}
+        for path in self.files[split]:
+            names |= dict.fromkeys(columns_of(path))
+        return list(names)
 
 
 def _with_turns(part: pd.DataFrame, later_turns: Path) -> pd.DataFrame:
@@ -205,9 +209,11 @@ def _worst(
     ranked = ranked.sort_values([*keys, "times", "first"], ascending=order, kind="stable")
     worst: dict[str, list[DrawnAnswer]] = {}
     for row in ranked.groupby("prompt_id", sort=False).head(most).to_dict("records"):
-        scores = []
+        scores: list[float | None] = []
         for scorer in ranking:
-            scores.append(None if np.isnan(row[scorer]) else float(row[scorer]))
+            is_missing = np.isnan(row[scorer])
+            score = None if is_missing else float(row[scorer])
+            scores.append(score)
         name, text = row["prompt_id"], row["text"]
         answer = DrawnAnswer(
             prompt_id=name,

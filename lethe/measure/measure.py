@@ -69,8 +69,10 @@ def measure(
     verdicts: list[np.ndarray | None] = []  # of each question
     prompts: list[PromptScores] = []
     for place, prompt in enumerate(leak.prompts):
-        is_judged = leaked is not None and prompt not in inapplicable
-        verdicts.append(leaked.samples[place] if leaked and is_judged else None)
+        judged = None
+        if leaked and prompt not in inapplicable:
+            judged = leaked.samples[place]
+        verdicts.append(judged)
         values = leak.samples[place]
         prompts.append(PromptScores(prompt, values, missing=int(np.isnan(values).sum())))
     truncations = {}

@@ -156,9 +156,13 @@ def counts_of(scores: Sequence[np.ndarray | None]) -> Rate:
         judged = np.empty(0) if values is None else values[~np.isnan(values)]
         is_binary = values is not None and bool(((judged == 0) | (judged == 1)).all())
         n = 1 if values is None else len(values)
-        leaks.append(float(judged.sum()) if is_binary else math.nan)
         sizes.append(n)
-        missing.append(n - len(judged) if is_binary else 0)
+        if is_binary:
+            leaks.append(float(judged.sum()))
+            missing.append(n - len(judged))
+        else:
+            leaks.append(math.nan)
+            missing.append(0)
     return Rate(
         np.array(leaks, dtype=np.float64),
         np.array(sizes, dtype=np.int64),
@@ -268,7 +272,9 @@ def _without_ends_in_order(rows: Sequence[Result]) -> list[Result]:
     """The rows, of which those whose ends need the order of the draws have none."""
     kept = []
     for row in rows:
-        kept.append(without_ends(row) if row.quantity in IN_ORDER else row)
+        if row.quantity in IN_ORDER:
+            row = without_ends(row)
+        kept.append(row)
     return kept
 
 
@@ -302,7 +308,9 @@ def _moved_outward(rows: Sequence[Result]) -> list[Result]:
     moved = []
     for row in rows:
         value = value_of_row.get(id(row))
-        moved.append(row if value is None else containing(row, value))
+        if value is not None:
+            row = containing(row, value)
+        moved.append(row)
     return moved
 
 

@@ -92,7 +92,8 @@ Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLik
 def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptScores]:
     """Return named prompts from scores in any accepted form; a NaN is an error unless ``missing`` states its treatment."""
     if isinstance(scores, Mapping):
-        if (found := ids.alike(scores)) is not None:
+        found = ids.alike(scores)
+        if found is not None:
             raise BadFile("scores", found.problem("the prompts"), ids.REMEDY)
         named = [(ids.id_text(name), _numbers(values)) for name, values in scores.items()]
     elif isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
@@ -216,7 +217,8 @@ def of_frame(
         unused = _unused_ids("scores", table, [column])
         stated = replace(stated, ids_not_understood=unused)
         table = table.assign(**{name: ALL})
-    if (found := ids.alike_in(table[name])) is not None:
+    found = ids.alike_in(table[name])
+    if found is not None:
         raise BadFile("scores", found.problem(name), ids.REMEDY)
     drawn = table
     if "sample" in table:

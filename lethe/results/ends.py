@@ -52,7 +52,8 @@ class Ends:
             raise BadValue(
                 "items", f"{len(set(self.items))} ids for {m} questions", "a different id for each"
             )
-        if any(len(each) != m for each in (low, high, *(each.has_ends for each in self.evidence))):
+        arrays = [low, high, *(kind.has_ends for kind in self.evidence)]
+        if any(len(values) != m for values in arrays):
             raise BadValue(
                 "ends", "arrays of other lengths", f"one entry for each of the {m} questions"
             )
@@ -85,15 +86,13 @@ class Ends:
         )
         evidence = list(others)
         if leaks is not None:
-            evidence.append(
-                LeakCounts.of(*(np.broadcast_to(each, m) for each in (leaks, n, missing, stopped)))
-            )
+            arrays = [np.broadcast_to(values, m) for values in (leaks, n, missing, stopped)]
+            evidence.append(LeakCounts.of(*arrays))
         if trees is not None:
             evidence.append(trees)
             low = np.maximum(low, trees.low)
-            high = np.maximum(
-                low, np.minimum(high, trees.certain)
-            )  # float sums may separate equal masses
+            # float sums may separate equal masses
+            high = np.maximum(low, np.minimum(high, trees.certain))
         return cls(tuple(items), low, high, tuple(evidence))
 
     @classmethod
@@ -109,19 +108,27 @@ class Ends:
         its ends are certain.
         """
         table = _by_item(rows, set(items), quantity)
-        drawn = [
-            next(filter(None, (table.get((item, basis)) for basis in SAME_DRAWS)), None)
-            for item in items
-        ]
-        fixed = [row if row and "leaks" not in row.facts else None for row in drawn]
-        trees = [table.get((item, "tree")) for item in items]
+        drawn = [_first_drawn(table, item) for item in items]
+        counts = np.array([_counts(row) for row in drawn], dtype=np.float64)
+        leaks, n, missing = counts.reshape(-1, 3).T
+        fixed: list[Result | None] = []
+        trees: list[Tree | None] = []
+        for item, row in zip(items, drawn, strict=True):
+            has_counts = row is not None and "leaks" in row.facts
+            ends = None if has_counts else row
+            fixed.append(ends)
+            row_of_tree = table.get((item, "tree"))
+            tree = None if row_of_tree is None else _tree(row_of_tree)
+            trees.append(tree)
         exact = [_certain(table.get((item, "exact"))) for item in items]
         low, high = np.array(exact, dtype=np.float64).reshape(-1, 2).T
         return cls.of_arrays(
             items,
-            *np.array([_counts(row) for row in drawn], dtype=np.float64).reshape(-1, 3).T,
+            leaks,
+            n,
+            missing,
             stopped=[row is not None and row.basis == "anytime" for row in drawn],
-            trees=Trees.of([_tree(row) if row else None for row in trees]) if any(trees) else None,
+            trees=Trees.of(trees) if any(trees) else None,
             certain_lower=low,
             certain_upper=np.maximum(low, high),
             others=[_fixed(fixed)] if any(fixed) else [],
@@ -130,13 +137,13 @@ class Ends:
     def lower(self, level: float | np.ndarray) -> np.ndarray:
         """(m,) lower ends: 0 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
         share = self._shares(level)
-        ends = [np.where(each.has_ends, each.lower(share), 0.0) for each in self.evidence]
+        ends = [np.where(kind.has_ends, kind.lower(share), 0.0) for kind in self.evidence]
         return np.minimum(np.maximum.reduce([self.certain_lower, *ends]), self.certain_upper)
 
     def upper(self, level: float | np.ndarray) -> np.ndarray:
         """(m,) upper ends: 1 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
         share = self._shares(level)
-        ends = [np.where(each.has_ends, each.upper(share), 1.0) for each in self.evidence]
+        ends = [np.where(kind.has_ends, kind.upper(share), 1.0) for kind in self.evidence]
         return np.maximum(np.minimum.reduce([self.certain_upper, *ends]), self.certain_lower)
 
     def _shares(self, level: float | np.ndarray) -> np.ndarray:
@@ -144,29 +151,37 @@ class Ends:
         wanted = np.array(np.broadcast_to(level, len(self.items)), dtype=np.float64)
         if not ((wanted >= SMALLEST_ALPHA) & (wanted <= 0.5)).all():
             raise BadValue("level", level, f"a number from {SMALLEST_ALPHA:g} to 0.5")
-        kinds = np.sum([each.has_ends for each in self.evidence], axis=0)
+        kinds = np.sum([kind.has_ends for kind in self.evidence], axis=0)
         return np.asarray(wanted / np.maximum(kinds, 1))
 
     @property
     def answers(self) -> np.ndarray:
         """(m,) the number of sampled answers to each question."""
-        return sum(
-            (each.n for each in self.evidence if isinstance(each, LeakCounts)),
-            np.zeros(len(self.items)),
-        )
+        answers = np.zeros(len(self.items))
+        for kind in self.evidence:
+            if isinstance(kind, LeakCounts):
+                answers = answers + kind.n
+        return answers
 
     def take(self, places: ArrayLike) -> Ends:
         """The ends of the questions at ``places``, an array of indices."""
         at = np.atleast_1d(places)
-        items, evidence = (
-            tuple(self.items[place] for place in at),
-            tuple(each.take(at) for each in self.evidence),
-        )
+        items = tuple(self.items[place] for place in at)
+        evidence = tuple(kind.take(at) for kind in self.evidence)
         return Ends(items, self.certain_lower[at], self.certain_upper[at], evidence)
 
     def scaled(self, times: float) -> Ends:
         """The ends after ``times`` as many draws with the present shares: a plan, and no result."""
-        return replace(self, evidence=tuple(each.scaled(times) for each in self.evidence))
+        return replace(self, evidence=tuple(kind.scaled(times) for kind in self.evidence))
+
+
+def _first_drawn(table: Mapping[tuple[str, str], Result], item: str) -> Result | None:
+    """The row of a question's draws: the first of `SAME_DRAWS` that it has."""
+    for basis in SAME_DRAWS:
+        row = table.get((item, basis))
+        if row is not None:
+            return row
+    return None
 
 
 def _by_item(
@@ -176,12 +191,9 @@ def _by_item(
     table: dict[tuple[str, str], Result] = {}
     models = set()
     for row in rows:
-        if (
-            row.scope == "question"
-            and row.quantity == quantity
-            and row.basis in BASES
-            and row.item in items
-        ):
+        if (row.scope, row.quantity) != ("question", quantity) or row.basis not in BASES:
+            continue
+        if row.item in items:
             models.add(row.model)
             key = (row.item, row.basis)
             table[key] = _joined(table[key], row) if key in table else row
@@ -191,9 +203,11 @@ def _by_item(
 
 
 def _joined(first: Result, second: Result) -> Result:
-    for one, other in ((first, second), (second, first)):
-        if one.lower is None and other.upper is None and one.evidence == other.evidence:
-            return replace(one, lower=other.lower, alpha_lower=other.alpha_lower)
+    for with_upper, with_lower in ((first, second), (second, first)):
+        is_split = with_upper.lower is None and with_lower.upper is None
+        if is_split and with_upper.evidence == with_lower.evidence:
+            lower, alpha_lower = with_lower.lower, with_lower.alpha_lower
+            return replace(with_upper, lower=lower, alpha_lower=alpha_lower)
     raise BadValue(
         f"rows of {first.item}", f"two of basis {first.basis!r}", "one row of each basis"
     )
@@ -204,8 +218,12 @@ def _certain(row: Result | None) -> tuple[float, float]:
         raise BadValue(
             f"alpha of the exact row of {row.item}", (row.alpha_lower, row.alpha_upper), "0 and 0"
         )
-    low, high = (row.lower, row.upper) if row else (None, None)
-    return 0.0 if low is None else low, 1.0 if high is None else high
+    low, high = 0.0, 1.0
+    if row and row.lower is not None:
+        low = row.lower
+    if row and row.upper is not None:
+        high = row.upper
+    return low, high
 
 
 def _counts(row: Result | None) -> tuple[float, float, float]:
@@ -217,11 +235,11 @@ def _counts(row: Result | None) -> tuple[float, float, float]:
 
 
 def _fixed(rows: Sequence[Result | None]) -> AtLevel:
-    ends = [
-        (row.lower, row.upper, row.alpha_lower, row.alpha_upper) if row else (None,) * 4
-        for row in rows
-    ]
-    return AtLevel.fixed(*np.array(ends, dtype=np.float64).T)  # NaN for None
+    columns = []
+    for name in ("lower", "upper", "alpha_lower", "alpha_upper"):
+        values = [getattr(row, name, None) for row in rows]
+        columns.append(np.array(values, dtype=np.float64))  # NaN for None
+    return AtLevel.fixed(*columns)
 
 
 def _tree(row: Result) -> Tree:
@@ -234,7 +252,8 @@ def _tree(row: Result) -> Tree:
 
 
 def _evidence(row: Result, *keys: str) -> Mapping[str, Json]:
-    if missing := [key for key in keys if key not in row.facts]:
+    missing = [key for key in keys if key not in row.facts]
+    if missing:
         name = f"evidence of {row.item}, basis {row.basis}"
         raise BadValue(name, sorted(row.facts), f"with {', '.join(missing)} too")
     return row.facts

@@ -21,9 +21,8 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.sequential import EDGE
 
 MOST_TRUNCATED = 0.05  # of the answers to one question
-SAME_LEVEL = (
-    1 + 1e-9
-)  # two levels count as equal up to this factor, because alpha was divided in floating point
+# two levels count as equal up to this factor, because alpha was divided in floating point
+SAME_LEVEL = 1 + 1e-9
 
 Tree = tuple[Masses, Remainder, Rounding]
 BothEnds = tuple[np.ndarray, np.ndarray]
@@ -46,7 +45,7 @@ class LeakCounts:
     def __post_init__(self) -> None:
         legal = (self.leaks >= 0) & (self.missing >= 0) & (self.leaks + self.missing <= self.n)
         if not legal.all():  # nor for NaN
-            first = [float(each[~legal][0]) for each in (self.leaks, self.missing, self.n)]
+            first = [float(counts[~legal][0]) for counts in (self.leaks, self.missing, self.n)]
             raise BadValue("leaks, missing and n", first, "counts with leaks + missing <= n")
 
     @classmethod
@@ -142,9 +141,10 @@ class Trees:
 
     @classmethod
     def of(cls, trees: Sequence[Tree | None]) -> Trees:
-        rows = [
-            (0.0, 1.0, 1.0, 1.0, 0.0, 0.0) if tree is None else _masses(*tree) for tree in trees
-        ]
+        rows = []
+        for tree in trees:
+            masses = UNKNOWN_MASSES if tree is None else _masses(*tree)
+            rows.append(masses)
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 6).T)
 
     @property
@@ -161,10 +161,10 @@ class Trees:
 
     def _rest(self, limit: Callable[..., np.ndarray], level: np.ndarray) -> np.ndarray:
         """The limit of the leaking part of the unexplored mass, where it was sampled."""
-        rest, has_ends = np.zeros(len(self.rho)), self.has_ends
-        rest[has_ends] = (
-            _by_level(limit, level[has_ends], self.leaks[has_ends]) / self.rho[has_ends]
-        )
+        rest = np.zeros(len(self.rho))
+        sampled = self.has_ends
+        limits = _by_level(limit, level[sampled], self.leaks[sampled])
+        rest[sampled] = limits / self.rho[sampled]
         return rest
 
     def take(self, places: np.ndarray) -> Trees:
@@ -172,6 +172,16 @@ class Trees:
 
     def scaled(self, times: float) -> Trees:
         return replace(self, rho=self.rho * times, leaks=self.leaks * times)
+
+
+UNKNOWN_MASSES = (
+    0.0,
+    1.0,
+    1.0,
+    1.0,
+    0.0,
+    0.0,
+)  # of a question without a tree: only 0 and 1 are certain
 
 
 def _masses(masses: Masses, remainder: Remainder, rounding: Rounding) -> tuple[float, ...]:
@@ -196,18 +206,17 @@ class AtLevel:
     @classmethod
     def of(cls, ends: Callable[[float], BothEnds], has_ends: ArrayLike) -> AtLevel:
         marked = np.atleast_1d(has_ends).astype(bool)
-        return cls(
-            cache(ends), marked, np.arange(len(marked))
-        )  # a plan asks for the same level many times
+        cached = cache(ends)  # a plan asks for the same level many times
+        return cls(cached, marked, np.arange(len(marked)))
 
     @classmethod
     def fixed(
         cls, lower: ArrayLike, upper: ArrayLike, alpha_lower: ArrayLike, alpha_upper: ArrayLike
     ) -> AtLevel:
         """Ends of shape (m,), NaN for none, each computed at its alpha: they hold at that level and above."""
-        low, high, below, above = (
-            np.asarray(each, dtype=np.float64) for each in (lower, upper, alpha_lower, alpha_upper)
-        )
+        low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+        below = np.asarray(alpha_lower, dtype=np.float64)
+        above = np.asarray(alpha_upper, dtype=np.float64)
 
         def ends(level: float) -> BothEnds:
             at = level * SAME_LEVEL
@@ -223,11 +232,15 @@ class AtLevel:
 
     def _interval(self, level: np.ndarray) -> BothEnds:
         low, high = np.zeros(len(level)), np.ones(len(level))
-        for each in np.unique(level):
-            at = level == each
-            low[at], high[at] = (end[self.places[at]] for end in self.ends(float(each)))
-        middle, half = (low + high) / 2, (high - low) / 2 * self.narrower
-        return (low, high) if self.narrower == 1 else (middle - half, middle + half)
+        for asked in np.unique(level):
+            at = level == asked
+            lower, upper = self.ends(float(asked))
+            low[at], high[at] = lower[self.places[at]], upper[self.places[at]]
+        if self.narrower == 1:
+            return low, high
+        middle = (low + high) / 2
+        half = (high - low) / 2 * self.narrower
+        return middle - half, middle + half
 
     def take(self, places: np.ndarray) -> AtLevel:
         return replace(self, has_ends=self.has_ends[places], places=self.places[places])
@@ -288,9 +301,8 @@ def _log_capital(p: np.ndarray, ones: np.ndarray, draws: np.ndarray) -> np.ndarr
     from scipy.special import betainc, betaln, xlog1py, xlogy
 
     a, b = ones + 0.5, draws - ones + 0.5
-    with np.errstate(
-        divide="ignore"
-    ):  # no likelihood is left below p where p is far below the share of ones
+    # no likelihood is left below p where p is far below the share of ones
+    with np.errstate(divide="ignore"):
         mixture = betaln(a, b) + np.log(betainc(a, b, p)) - np.log(2 * np.arcsin(np.sqrt(p)))
     return np.asarray(mixture - xlogy(ones, p) - xlog1py(draws - ones, -p))
 
@@ -300,7 +312,7 @@ def _by_level(
 ) -> np.ndarray:
     """``bound(*counts, level)`` for a bound that takes one level: a call for each distinct level."""
     ends = np.empty(len(level))
-    for each in np.unique(level):
-        at = level == each
-        ends[at] = bound(*(count[at] for count in counts), float(each))
+    for asked in np.unique(level):
+        at = level == asked
+        ends[at] = bound(*(count[at] for count in counts), float(asked))
     return ends

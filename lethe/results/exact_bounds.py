@@ -44,7 +44,8 @@ def rows_of(certificates: Certificates) -> list[Result]:
     The row "tree" of a question has the whole answer tree as its evidence, so that any end follows at any level.
     Where nothing may be claimed, the rows have no ends and no evidence that ends follow from, and one more row says why.
     """
-    rows, model = Rows(certificates.name), certificates.model
+    rows = Rows(certificates.name)
+    model = certificates.model
     for tree in certificates.trees:
         add = partial(rows.add, "question", "leak", item=tree.id, split="forget")
         ends, whole = tree.bounds, values_of(tree)
@@ -83,7 +84,8 @@ def _without_claims(row: Result) -> Result:
 
 def certificates_of(results: Results, name: str) -> Certificates | None:
     """The exact bounds that `rows_of` wrote; None where the model has none."""
-    if not (facts := results.model(name).facts("queried", "exact")):
+    facts = results.model(name).facts("queried", "exact")
+    if not facts:
         return None
     rows = [row for row in results.rows(name) if (row.scope, row.quantity, row.basis) == TREE_ROW]
     trees = tuple(tree_from({**row.facts, "masses": row.evidence}) for row in rows)
@@ -93,34 +95,39 @@ def certificates_of(results: Results, name: str) -> Certificates | None:
 def summary_of(certificates: Certificates) -> Result:
     """What follows from the rows of the questions: counts, medians and the mean's ends, as evidence."""
     model = asdict(certificates.model)
-    model["certain_leaks"] = {
-        f"{tau:g}": count for tau, count in certificates.model.certain_leaks.items()
-    }
+    certain_leaks = certificates.model.certain_leaks
+    model["certain_leaks"] = {f"{tau:g}": count for tau, count in certain_leaks.items()}
     if certificates.refused:
         model |= dict.fromkeys(ENDS_OF_MODEL)
-    return result(
-        certificates.name, "model", "summary", "exact", evidence=_without_the_usual(model)
-    )
+    evidence = _without_the_usual(model)
+    return result(certificates.name, "model", "summary", "exact", evidence=evidence)
 
 
 def values_of(tree: AnswerTree) -> dict[str, Json]:
     """Plain numbers, strings, lists and objects; an infinite number of queries is null."""
     values = asdict(tree)
-    values["queries_until_half"] = [
-        n if math.isfinite(n) else None for n in tree.queries_until_half
-    ]
+    queries: list[float | None] = list(tree.queries_until_half)
+    for place, n in enumerate(tree.queries_until_half):
+        if not math.isfinite(n):
+            queries[place] = None
+    values["queries_until_half"] = queries
     values["leak_at"] = {str(n): list(band) for n, band in tree.leak_at.items()}
     return _without_the_usual(values)
 
 
 def _without_the_usual(values: dict[str, Json]) -> dict[str, Json]:
     """The values without the usual assumption, which the bounds state."""
-    return {key: value for key, value in values.items() if key != "assumes" or value != EXACT}
+    if values.get("assumes") != EXACT:
+        return values
+    return {key: value for key, value in values.items() if key != "assumes"}
 
 
 def tree_from(values: Mapping[str, Json]) -> AnswerTree:
     """The tree from the plain values that `values_of` made."""
-    queries = [math.inf if n is None else n for n in values["queries_until_half"]]
+    queries = list(values["queries_until_half"])
+    for place, n in enumerate(queries):
+        if n is None:
+            queries[place] = math.inf
     return TREE.validate_python({**values, "queries_until_half": queries})
 
 
@@ -140,27 +147,17 @@ class Excess:
         return float(np.median(self.against.ratio))
 
     def to_rows(self, rows: Rows) -> None:
-        own = self.against
-        for name, ratio, p_value, holds in zip(
-            self.ids, own.ratio, own.p_values, own.holds, strict=True
-        ):
-            bound = Bound(
-                float(ratio), "lower", own.alpha, Covers.ONE_PROMPT, own.assumes, own.method
-            )
-            evidence = {"p_value": float(p_value), "holds": bool(holds)}
-            rows.add(
-                "question",
-                "excess",
-                "exact",
-                None,
-                bound,
-                item=name,
-                split="forget",
-                evidence=evidence,
-            )
-        facts = {"factor": own.factor, "of_lowers": self.of_lowers}
+        against = self.against
+        guarantee = (against.alpha, Covers.ONE_PROMPT, against.assumes, against.method)
+        for place, name in enumerate(self.ids):
+            bound = Bound(float(against.ratio[place]), "lower", *guarantee)
+            holds = bool(against.holds[place])
+            evidence = {"p_value": float(against.p_values[place]), "holds": holds}
+            add = partial(rows.add, "question", item=name, split="forget", evidence=evidence)
+            add("excess", "exact", None, bound)
+        facts = {"factor": against.factor, "of_lowers": self.of_lowers}
         rows.add("model", "excess", "exact", self.median, evidence=facts, split="forget")
-        rows.add("model", "above_retrain", "exact", int(own.holds.sum()), split="forget")
+        rows.add("model", "above_retrain", "exact", int(against.holds.sum()), split="forget")
 
 
 def excess_over_retrain(
@@ -176,19 +173,21 @@ def excess_over_retrain(
         return {}
     reference = models[retrain]
     asked = {tree.id for tree in reference.trees}
-    return {
-        name: _excess(model, reference, factor, alpha)
-        for name, model in models.items()
-        if name != retrain and any(tree.id in asked for tree in model.trees)
-    }
+    excesses = {}
+    for name, model in models.items():
+        if name != retrain and any(tree.id in asked for tree in model.trees):
+            excesses[name] = _excess(model, reference, factor, alpha)
+    return excesses
 
 
 def _excess(model: Certificates, reference: Certificates, factor: float, alpha: float) -> Excess:
     by_id = {tree.id: tree for tree in reference.trees}
-    own = [tree for tree in model.trees if tree.id in by_id]
-    lowers = np.array([[tree.lower, by_id[tree.id].lower] for tree in own]).T
+    trees = [tree for tree in model.trees if tree.id in by_id]
+    of_retrain = [by_id[tree.id] for tree in trees]
+    lowers = np.array([tree.lower for tree in trees])
+    lowers_of_retrain = np.array([tree.lower for tree in of_retrain])
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_lowers = np.nan_to_num(lowers[0] / lowers[1], nan=1.0, posinf=np.inf)
-    rest = [(by_id[tree.id].masses, by_id[tree.id].remainder) for tree in own]
-    against = against_retrain(lowers[0], rest, factor, alpha, reference.rounding)
-    return Excess(tuple(tree.id for tree in own), against, float(np.median(of_lowers)))
+        ratios = np.nan_to_num(lowers / lowers_of_retrain, nan=1.0, posinf=np.inf)
+    explored = [(tree.masses, tree.remainder) for tree in of_retrain]
+    against = against_retrain(lowers, explored, factor, alpha, reference.rounding)
+    return Excess(tuple(tree.id for tree in trees), against, float(np.median(ratios)))

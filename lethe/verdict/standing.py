@@ -281,10 +281,11 @@ class _Deciding:
         facts = {row.item: row.facts for row in _rows(model, "sampled", "truncated")}
         if model.drawing is None or not all(item in facts for item in items):
             return None
-        cut, n, cut_or_leaks = (
-            np.array([facts[item][key] for item in items], dtype=np.float64)  # NaN for None
-            for key in ("cut", "n", "cut_or_leaks")
-        )
+        columns = []
+        for key in ("cut", "n", "cut_or_leaks"):
+            counts = [facts[item][key] for item in items]
+            columns.append(np.array(counts, dtype=np.float64))  # NaN for None
+        cut, n, cut_or_leaks = columns
         limit, most = model.drawing.max_new_tokens, self.run.params.report.most_truncated
         if graded:
             return Truncation(cut, n, None, limit, most, model.stopped)
