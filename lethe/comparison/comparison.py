@@ -268,7 +268,8 @@ def compare(
     notes = stops((a, b), "AB")
     pairs = joined(a, b, missing, notes)
     rows = Rows(b.name)
-    average = population = None
+    average: Difference | None = None
+    population: Difference | None = None
     worse = False
     if pairs:
         compared = Pairs(a, b, pairs)
@@ -381,9 +382,9 @@ class Pairs:
 
     def effects(self, alpha: float) -> list[Difference]:
         """The difference of each question."""
-        work = self.pairs
-        if len(work) > MANY:
-            work = progress(work, "compare", "questions")
+        work: Iterable[Pair] = self.pairs
+        if len(self.pairs) > MANY:
+            work = progress(self.pairs, "compare", "questions")
         effects = []
         for pair in work:
             effects.append(
