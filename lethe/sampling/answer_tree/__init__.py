@@ -49,9 +49,9 @@ POINTS_A_DECADE = 8
 
 
 @dataclass(frozen=True)
-class Curve:
+class PrefixCurve:
     """The number of prefixes with a priority of at least theta, and the mass left after exploring them: ``counts`` and
-    ``rests`` at descending ``thetas``, (P,) each."""
+    ``rests`` at descending ``thetas``, (P,) each. Below the last threshold both follow the power law of its last decade."""
 
     thetas: tuple[float, ...]
     counts: tuple[int, ...]
@@ -64,33 +64,46 @@ class Curve:
         return self.counts[-1] * (self.thetas[-1] / theta) ** self.power
 
     def rest(self, theta: float) -> float:
-        """The mass left unexplored; extrapolated from the last decade below the last threshold."""
+        """The mass left unexplored at any threshold."""
         if theta >= self.thetas[-1] or not self.rests[-1]:
             return self._between(max(theta, self.thetas[-1]), self.rests)
-        decade = min(POINTS_A_DECADE, len(self.thetas) - 1)
-        span = math.log(self.thetas[-1 - decade] / self.thetas[-1])
-        power = math.log(self.rests[-1 - decade] / self.rests[-1]) / span if span else 0.0
+        power = 0.0
+        if self._span:
+            power = math.log(self.rests[-1 - self._decade] / self.rests[-1]) / self._span
         return self.rests[-1] * (theta / self.thetas[-1]) ** min(FASTEST, power)
 
     def _between(self, theta: float, values: Sequence[float]) -> float:
-        return float(np.interp(-math.log(theta), [-math.log(each) for each in self.thetas], values))
+        depths = [-math.log(known) for known in self.thetas]
+        return float(np.interp(-math.log(theta), depths, values))
 
     @property
     def power(self) -> float:
-        decade = min(POINTS_A_DECADE, len(self.thetas) - 1)
-        if decade == 0 or self.counts[-1] < 2:
+        """The power with which the counts grow as theta falls."""
+        if self._decade == 0 or self.counts[-1] < 2:
             return 0.5
-        span = math.log(self.thetas[-1 - decade] / self.thetas[-1])
-        power = math.log(self.counts[-1] / max(1, self.counts[-1 - decade])) / span
+        decade_before = max(1, self.counts[-1 - self._decade])
+        power = math.log(self.counts[-1] / decade_before) / self._span
         return min(STEEPEST, max(FLATTEST, power))
 
+    @property
+    def _decade(self) -> int:
+        """The number of points in the last decade, or of all."""
+        return min(POINTS_A_DECADE, len(self.thetas) - 1)
 
-def curve_of(grown: Grown, theta: float) -> Curve:
+    @property
+    def _span(self) -> float:
+        """The width of the last decade in natural logarithms."""
+        return math.log(self.thetas[-1 - self._decade] / self.thetas[-1])
+
+
+def curve_of(grown: Grown, theta: float) -> PrefixCurve:
+    """The curve down to the threshold of a growth, at `POINTS_A_DECADE` thresholds a decade."""
     points = max(2, 1 + math.ceil(POINTS_A_DECADE * max(0.0, -math.log10(theta))))
     thetas = np.geomspace(max(1.0, theta), theta, points)
     reached = grown.priorities >= thetas[:, None]
     rests = np.maximum(0.0, 1 - reached @ grown.decided)
-    return Curve(tuple(thetas.tolist()), tuple(reached.sum(axis=1).tolist()), tuple(rests.tolist()))
+    counts = reached.sum(axis=1)
+    return PrefixCurve(tuple(thetas.tolist()), tuple(counts.tolist()), tuple(rests.tolist()))
 
 
 @dataclass(frozen=True)
@@ -107,28 +120,29 @@ def search(
     grow: Callable[[Growth], Grown], rows: int, guide: float, counted_guide: float = 0.0
 ) -> Searched:
     """Grow deeper and deeper from the start, without a sample, until about ``rows`` rows went through the model."""
-    theta, spent, rows_before, theta_before = FIRST_THETA, 0, 0, 1.0
+    theta = theta_before = FIRST_THETA
+    spent = 0
     growths: list[Grown] = []
-    for number in range(MOST_GROWTHS):
+    while True:
         left = max(1, round(rows - spent))
         # The limit only stops badly wrong guesses: it cuts off the deepest prefixes, where keywords end.
-        own = grow(
-            Growth(theta, guide, most_explored=round(ASTRAY * left), counted_guide=counted_guide)
-        )
-        spent += own.rows
-        growths.append(own)
-        done = own.rest == 0 or spent >= ENOUGH * rows or number == MOST_GROWTHS - 1
-        if done:
-            break
+        most_explored = round(ASTRAY * left)
+        growth = Growth(theta, guide, most_explored=most_explored, counted_guide=counted_guide)
+        grown = grow(growth)
+        spent += grown.rows
+        growths.append(grown)
+        if grown.rest == 0 or spent >= ENOUGH * rows or len(growths) == MOST_GROWTHS:
+            most_leaking = max(growths, key=lambda grown: grown.masses.leak)
+            return Searched(grown, theta, most_leaking, spent)
+
         # The curve counts under another guide, so the rows of two growths predict better than the curve does.
-        power = curve_of(own, theta).power
-        if rows_before and own.rows > rows_before:
-            slope = math.log(own.rows / rows_before) / math.log(theta_before / theta)
+        power = curve_of(grown, theta).power
+        if len(growths) > 1 and 0 < growths[-2].rows < grown.rows:
+            slope = math.log(grown.rows / growths[-2].rows) / math.log(theta_before / theta)
             power = min(STEEPEST_GUIDED, max(FLATTEST, slope))
-        wanted = min(WIDEST_STEP * own.rows, AIMED_AT * (rows - spent))
-        rows_before, theta_before = own.rows, theta
-        theta *= min(0.5, (own.rows / wanted) ** (1 / power))
-    return Searched(own, theta, max(growths, key=lambda grown: grown.masses.leak), spent)
+        wanted = min(WIDEST_STEP * grown.rows, AIMED_AT * (rows - spent))
+        theta_before = theta
+        theta *= min(0.5, (grown.rows / wanted) ** (1 / power))
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ class Outline:
     """The facts about a question before its rate is fixed. ``curve`` is under the second growth's guide,
     ``rows_a_sample`` is the cost of a sampled answer, and ``enumerable`` states whether exploring pays."""
 
-    curve: Curve
+    curve: PrefixCurve
     rows_a_sample: float
     enumerable: bool
 
@@ -149,7 +163,13 @@ class Outline:
 
 
 def common_rho(outlines: Sequence[Outline], rows: float, theta_rho: float) -> float:
-    """The rate at which the growths of all questions take about the given number of rows in total."""
+    """The rate at which the growths of all questions take about ``rows`` rows in total, at least 1.
+
+    Raises
+    ------
+    BadValue
+        If there is no question.
+    """
     if not outlines:
         raise BadValue("questions", 0, "at least one")
     low, high = 1.0, 1e12
@@ -161,7 +181,10 @@ def common_rho(outlines: Sequence[Outline], rows: float, theta_rho: float) -> fl
         return low
     for _ in range(60):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if taken(middle) < rows else (low, middle)
+        if taken(middle) < rows:
+            low = middle
+        else:
+            high = middle
     return low
 
 
@@ -171,9 +194,8 @@ TRIED = 0.1
 # The pilot and the trial must take only a part of a question's rows, also where these are few.
 LEAST_PILOT = 16  # answers
 ROWS_A_PILOT_ANSWER = 32  # rows of the question for each answer of its pilot
-LEAST_TRIED = (
-    8.0  # the rate of a trial: fewer answers measure nothing, and their levels cost as many passes
-)
+# The rate of a trial: fewer answers measure nothing, and their levels cost as many passes.
+LEAST_TRIED = 8.0
 PLAIN = 2.0  # a threshold that no prefix reaches, so everything is sampled
 NEGLIGIBLE = 1e-12
 LAST_GUIDE = 40.0
@@ -211,19 +233,18 @@ class FirstLook:
 def first_look(question: Question, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
     """Measure the entropy of a question's answers, and grow the guided tree."""
     pilot = _pilot(question, law, predictor, effort)
-    budget, growing = max(1, effort.rows // 3), partial(grow, question, law, predictor)
+    budget = max(1, effort.rows // 3)
+    growing = partial(grow, question, law, predictor)
     searched = search(growing, budget, effort.guide, effort.second_guide)
-    rows, best, curve = (
-        pilot.rows + searched.rows,
-        searched.best,
-        curve_of(searched.grown, searched.theta),
-    )
+    rows = pilot.rows + searched.rows
+    best = searched.best
     if best.masses.leak < NEGLIGIBLE and best.rest > 0 and effort.guide < LAST_GUIDE:
         again = search(growing, budget, LAST_GUIDE)
         rows += again.rows
         best = max(best, again.best, key=lambda grown: grown.masses.leak)
     # Answers of the rest share fewer prefixes than all answers do; half their length is a first guess.
     rows_a_sample = max(pilot.rows / max(1, pilot.remainder.sampled), pilot.length / 2)
+    curve = curve_of(searched.grown, searched.theta)
     outline = Outline(curve, rows_a_sample, pilot.entropy <= effort.most_entropy)
     if outline.enumerable and not effort.exact_only and best.rest > 0:
         outline, tried = _tried(question, law, predictor, effort, outline)
@@ -242,9 +263,8 @@ def _tried(
     growth = Growth(effort.theta_rho / rho, effort.second_guide, rho)
     trial = grow(question, law, predictor, growth, effort.stream(question, TRIAL))
     if trial.remainder.sampled:
-        outline = replace(
-            outline, rows_a_sample=(trial.rows - trial.explored) / trial.remainder.sampled
-        )
+        rows_a_sample = (trial.rows - trial.explored) / trial.remainder.sampled
+        outline = replace(outline, rows_a_sample=rows_a_sample)
     return outline, trial.rows
 
 
@@ -259,9 +279,8 @@ def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -
         scores=lambda texts: np.zeros(len(texts), bool),
         seeds=(),
     )
-    return grow(
-        blind, law, predictor, Growth(PLAIN, rho=float(answers)), effort.stream(question, PILOT)
-    )
+    growth = Growth(PLAIN, rho=float(answers))
+    return grow(blind, law, predictor, growth, effort.stream(question, PILOT))
 
 
 def second_look(
@@ -273,38 +292,46 @@ def second_look(
     rho: float,
     allowance: float = 0.0,
 ) -> AnswerTree:
-    """Explore the heaviest answers, sample the rest at one rate, and combine both looks."""
+    """The bounds of a question from both looks: the heaviest answers explored, the rest sampled at the rate ``rho``.
+
+    ``allowance`` is the largest error of a logit, in nats.
+    """
     rounding = Rounding(allowance, law.max_new_tokens, law.temperature)
     notes = [question.note] if question.note else []
+    theta = PLAIN
+    rows = 0
     if not first.outline.enumerable:
+        done = "only sampled" if rho else "was skipped"
         notes.append(
             f"The answers have an entropy of about {first.entropy:.0f} nats, more than {effort.most_entropy:g}: too "
-            f"many to explore, so that the second look {'only sampled' if rho else 'was skipped'}."
+            f"many to explore, so that the second look {done}."
         )
     if rho:
-        theta = effort.theta_rho / rho if first.outline.enumerable else PLAIN
+        if first.outline.enumerable:
+            theta = effort.theta_rho / rho
         growth = Growth(theta, effort.second_guide, rho)
         grown = grow(question, law, predictor, growth, effort.stream(question, SAMPLE))
         rows = grown.rows
     elif not first.outline.enumerable:
         zeros = (0.0,) * law.max_new_tokens  # nothing is explored, and nothing sampled
         grown = Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), *np.zeros((2, 0)))
-        theta, rows = PLAIN, 0
     else:
-        searched = search(partial(grow, question, law, predictor), 2 * effort.rows // 3 or 1, 0.0)
+        budget = max(1, 2 * effort.rows // 3)
+        searched = search(partial(grow, question, law, predictor), budget, guide=0.0)
         grown, theta, rows = searched.grown, searched.theta, searched.rows
-    own = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)
+
+    explored = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)
     guided = leak_interval(first.masses, replace(grown.remainder, rho=0.0), effort.alpha, rounding)
     # All of these except the sampled ends are certain, so the better of the two looks may be used.
-    lower = max(own.lower, guided.lower)
-    certain = max(lower, min(own.upper_certain, guided.upper_certain))
-    upper = max(lower, min(own.upper, certain))
-    sampled = min(upper, max(lower, own.lower_sampled))
-    source = first.masses if guided.lower > own.lower else grown.masses
+    lower = max(explored.lower, guided.lower)
+    certain = max(lower, min(explored.upper_certain, guided.upper_certain))
+    upper = max(lower, min(explored.upper, certain))
+    sampled = min(upper, max(lower, explored.lower_sampled))
+    source = first.masses if guided.lower > explored.lower else grown.masses
     complete = source.leak + source.unconfirmed
     return AnswerTree.of(
         question.question_id,
-        replace(own, lower=lower, upper_certain=certain, upper=upper, lower_sampled=sampled),
+        replace(explored, lower=lower, upper_certain=certain, upper=upper, lower_sampled=sampled),
         grown.masses,
         grown.remainder,
         effort.queries,
@@ -313,19 +340,18 @@ def second_look(
         theta=theta,
         logit_allowance=allowance,
         entropy=first.entropy,
-        heaviest_leaks=_heaviest(first.heaviest, grown.heaviest),
+        heaviest_leaks=_heaviest([*first.heaviest, *grown.heaviest]),
         note=" ".join(notes),
     )
 
 
-def _heaviest(*looks: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
+def _heaviest(leaks: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
     """The heavy leaks of both looks, each text once with its larger probability, which rounding can move."""
-    best: dict[str, float] = {}
-    for leak in (leak for leaks in looks for leak in leaks):
-        best[leak.text] = max(leak.probability, best.get(leak.text, 0.0))
-    return tuple(
-        HeavyLeak(*pair) for pair in sorted(best.items(), key=lambda pair: -pair[1])[:HEAVIEST]
-    )
+    best: dict[str, HeavyLeak] = {}
+    for leak in leaks:
+        known = best.get(leak.text, leak)
+        best[leak.text] = max(known, leak, key=lambda leak: leak.probability)
+    return tuple(sorted(best.values(), key=lambda leak: -leak.probability)[:HEAVIEST])
 
 
 def enumerate_answers(
@@ -337,8 +363,18 @@ def enumerate_answers(
     store: MutableMapping[str, dict] | None = None,
     label: str = "exact",
 ) -> Iterator[AnswerTree]:
+    """The bounds of each question in turn, once all had their first look.
+
+    ``allowance`` is the largest error of a logit, in nats. ``store`` keeps finished looks, so that a killed call resumes.
+
+    Raises
+    ------
+    BadValue
+        If two questions have one id.
+    """
     effort = effort or Effort()
-    store = {} if store is None else store
+    if store is None:
+        store = {}
     names = [question.question_id for question in questions]
     if len(set(names)) < len(names):
         raise BadValue(
@@ -355,9 +391,8 @@ def enumerate_answers(
         key = f"second {question.question_id} {rho!r}"
         if key not in store:
             first = looks[question.question_id]
-            store[key] = values_of(
-                second_look(question, law, predictor, effort, first, rho, allowance)
-            )
+            tree = second_look(question, law, predictor, effort, first, rho, allowance)
+            store[key] = values_of(tree)
         yield tree_from(store[key])
 
 

@@ -44,12 +44,11 @@ class Asker:
     def __init__(self, checkpoint: Checkpoint, template: str | os.PathLike, match: Match = "word"):
         if match not in ("word", "substring"):
             raise BadValue("match", match, "word or substring")
-        self.tokenizer, self.vocabulary, self.match = (
-            checkpoint.tokenizer,
-            checkpoint.vocabulary,
-            match,
-        )
-        self.encoder, self.end_ids = Encoder(self.tokenizer, template), checkpoint.end_ids
+        self.match = match
+        self.tokenizer = checkpoint.tokenizer
+        self.vocabulary = checkpoint.vocabulary
+        self.end_ids = checkpoint.end_ids
+        self.encoder = Encoder(self.tokenizer, template)
         self.spelling: Spelling | None = None
         self.reason = ""
         try:
@@ -68,30 +67,42 @@ class Asker:
         return token_bytes(self.spelling)
 
     def ask(self, row: Row, scorer: str = KEYWORDS, above: float = 0.5) -> Question | None:
-        """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row."""
+        """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row.
+
+        ``above`` in [0, 1) is the threshold of a scorer that is not binary. The answers of the row are seeds, so that
+        their prefixes are always explored.
+        """
         rule = rule_of(row, scorer, above, self.match)
         if rule is None:
             return None
-        unread = [keyword for keyword in rule.keywords if not spellable(keyword)]
-        reason = self.reason or (
-            f"The keyword {unread[0]!r} holds a combining mark." if unread else ""
-        )
-        automaton = Automaton(self.vocabulary)
-        if scorer not in (KEYWORDS, RECALL):
-            reason = ""
-        elif scorer == KEYWORDS and not reason:
+        reason = self._unread(rule.keywords)
+        note = ""
+        automaton: Automaton
+        if scorer == KEYWORDS and not reason:
             automaton = KeywordAutomaton(build_matcher(rule.keywords, self.match), self.letters)
-        elif not reason:
+        elif scorer == RECALL and not reason:
             automaton = RecallAutomaton(row["answer"], above, self.bytes)
-        whole = type(automaton) is Automaton
-        note = f"{reason} Every finished answer was scored whole.".lstrip() if whole else ""
-        answers = [row.get("answer"), row.get("paraphrased_answer")]
-        seeds = tuple(
-            self.encoder.example(row, answer).answer for answer in answers if is_text(answer)
-        )
-        return Question(
-            row["id"], self.encoder.prompt(row), automaton, self._decode, rule.leaks, seeds, note
-        )
+        else:
+            automaton = Automaton(self.vocabulary)
+            note = "Every finished answer was scored whole."
+            if reason and scorer in (KEYWORDS, RECALL):
+                note = f"{reason} {note}"
+
+        seeds = []
+        for answer in (row.get("answer"), row.get("paraphrased_answer")):
+            if is_text(answer):
+                seeds.append(self.encoder.example(row, answer).answer)
+        prompt = self.encoder.prompt(row)
+        return Question(row["id"], prompt, automaton, self._decode, rule.leaks, tuple(seeds), note)
+
+    def _unread(self, keywords: Sequence[str]) -> str:
+        """Why no automaton reads the answers token by token; empty if one does."""
+        if self.reason:
+            return self.reason
+        for keyword in keywords:
+            if not spellable(keyword):
+                return f"The keyword {keyword!r} holds a combining mark."
+        return ""
 
     def _decode(self, answers: list[tuple[int, ...]]) -> list[str]:
         place = self.tokenizer.name_or_path
@@ -139,15 +150,17 @@ class Rule(NamedTuple):
 
 
 def rule_of(row: Row, scorer: str, above: float, match: Match) -> Rule | None:
-    """None where the scorer cannot judge answers to this row."""
+    """The rule for answers to a row; None where the scorer cannot judge them."""
     if not applies(scorer, row) or np.isnan(_scores(scorer, [row["answer"]], row)).any():
         return None
     if scorer != KEYWORDS:
         return Rule(lambda texts: leaks(scorer, above, texts, row)[1] == 1)
     keywords = keywords_of(row)
-    return Rule(
-        lambda texts: np.array([occurs(text, keywords, match) for text in texts], bool), keywords
-    )
+
+    def occurring(texts: list[str]) -> np.ndarray:
+        return np.array([occurs(text, keywords, match) for text in texts], bool)
+
+    return Rule(occurring, keywords)
 
 
 def leaks(
@@ -176,11 +189,8 @@ def _scores(scorer: str, texts: Sequence[str | None], row: Mapping[str, Json]) -
 # that ends unrecognised.
 
 UNKNOWN = -1  # an entry of the table that no text has asked for
-BLANK, OTHER, FIRST_OWN = (
-    0,
-    1,
-    2,
-)  # symbols: between words, a letter of no reference word, a reference letter
+# Symbols: between words, a letter of no reference word, and from FIRST_OWN on the letters of the reference.
+BLANK, OTHER, FIRST_OWN = 0, 1, 2
 NO_WORD = -1  # the node of a word that the reference lacks
 MOST = 1 << 32  # states
 # The part of the guide that the words found so far get. Most answers share words with the reference: the whole guide, meant
@@ -207,11 +217,12 @@ class RecallAutomaton(TokenAutomaton):
             raise BadValue(
                 "reference", reference, "a text with a word, and a threshold from 0, less than 1"
             )
-        classes = stems(words)
-        self.reference = tuple(sorted(set(classes)).index(each) for each in classes)
-        self.needed = next(
-            count for count in range(1, len(words) + 1) if count / len(words) > above
-        )
+        word_stems = stems(words)
+        distinct = sorted(set(word_stems))
+        self.reference = tuple(distinct.index(stem) for stem in word_stems)
+        self.needed = 1
+        while self.needed / len(words) <= above:
+            self.needed += 1
         letters = sorted(set("".join(words)))
         self.symbol_of = np.full(256, OTHER)
         self.symbol_of[ord(" ")] = BLANK
@@ -228,7 +239,7 @@ class RecallAutomaton(TokenAutomaton):
         """The reference's words as a tree of letters: ``following[node][symbol]``, and the class of a complete word."""
         self.following: list[dict[int, int]] = [{}]
         self.complete: list[int | None] = [None]
-        for word, own in word_class.items():
+        for word, number in word_class.items():
             node = 0
             for letter in word:
                 symbol = FIRST_OWN + letters.index(letter)
@@ -237,29 +248,38 @@ class RecallAutomaton(TokenAutomaton):
                     self.following.append({})
                     self.complete.append(None)
                 node = self.following[node][symbol]
-            self.complete[node] = own
+            self.complete[node] = number
 
     def _read_symbol(self, state: int, symbol: int) -> int:
+        """The state after a symbol; `LEAK` once enough words are found."""
         common, node = self.states[state]
-        if symbol == BLANK:
-            own = self.complete[node] if node != NO_WORD else None
-            if own is not None:
-                common = self._with(common, own)
-            if common[-1] >= self.needed:
-                return LEAK
-            return self._number((common, 0))
-        return self._number(
-            (common, NO_WORD if node == NO_WORD else self.following[node].get(symbol, NO_WORD))
-        )
+        if symbol != BLANK:
+            following = NO_WORD
+            if node != NO_WORD:
+                following = self.following[node].get(symbol, NO_WORD)
+            return self._number((common, following))
+
+        word = None
+        if node != NO_WORD:
+            word = self.complete[node]
+        if word is not None:
+            common = self._with(common, word)
+        if common[-1] >= self.needed:
+            return LEAK
+        return self._number((common, 0))
 
     def _with(self, common: tuple[int, ...], word: int) -> tuple[int, ...]:
-        """One row of the table of longest common subsequences."""
+        """The row of the table of longest common subsequences after a further word."""
         row = [0]
-        for place, own in enumerate(self.reference):
-            row.append(max(common[place + 1], row[-1], common[place] + (own == word)))
+        for place, expected in enumerate(self.reference):
+            longest = max(common[place + 1], row[-1])
+            if word == expected:
+                longest = max(longest, common[place] + 1)
+            row.append(longest)
         return tuple(row)
 
     def _number(self, state: State) -> int:
+        """The number of a state, a new one for a new state."""
         if state not in self.number:
             self.number[state] = len(self.states)
             self.states.append(state)
@@ -276,13 +296,15 @@ class RecallAutomaton(TokenAutomaton):
         if unknown.any():
             width = self.table.shape[1]
             for pair in np.unique((states * width + symbols)[unknown]).tolist():
-                after = self._read_symbol(*divmod(pair, width))
-                self.table[divmod(pair, width)] = after
+                state, symbol = divmod(pair, width)
+                after = self._read_symbol(state, symbol)  # which may grow the table
+                self.table[state, symbol] = after
         return self.table[states, symbols]
 
     def matched(self, states: np.ndarray) -> np.ndarray:
         """The share of the needed words that are found so far, times `GUIDED`."""
-        plain = (states % self.size).tolist()
-        return GUIDED * np.array(
-            [1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain]
-        )
+        shares = []
+        for state in (states % self.size).tolist():
+            common, _ = self.states[state]
+            shares.append(1.0 if state == LEAK else common[-1] / self.needed)
+        return GUIDED * np.array(shares)

@@ -50,7 +50,7 @@ MARK_CODE = -1  # represents a character that does not start a segment
 def composing() -> frozenset[str]:
     """The characters that compose with the preceding one: second in a canonical pair, or a Hangul vowel or final."""
     jamo = [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
-    seconds = {chr(code) for code in jamo}
+    seconds = set(map(chr, jamo))
     for code in range(0x30000):  # no later code point has a canonical pair
         pair = unicodedata.decomposition(chr(code)).split()
         if len(pair) == 2 and not pair[0].startswith("<"):
@@ -87,7 +87,9 @@ def _letters(character: str) -> tuple[tuple[int, bool, bool], ...]:
 
 def letters_of(text: str) -> np.ndarray:
     """(n, 3) the normalised characters: code point, whether the first of its original character, whether it joins a word."""
-    rows = [row for character in text for row in _letters(character)]
+    rows: list[tuple[int, bool, bool]] = []
+    for character in text:
+        rows += _letters(character)
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
@@ -130,10 +132,15 @@ def spellable(keyword: str) -> bool:
 
 
 def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
-    """The automaton of normalised, spellable keywords, none of them blank."""
-    if not keywords or not all(
-        keyword == keyword_form(keyword) != "" and spellable(keyword) for keyword in keywords
-    ):
+    """The automaton of normalised, spellable keywords, none of them blank.
+
+    Raises
+    ------
+    BadValue
+        If a keyword is blank, not normalised or not spellable, or the automaton exceeds `MOST_STATES`.
+    """
+    readable = [keyword for keyword in keywords if keyword and spellable(keyword)]
+    if not keywords or [keyword_form(keyword) for keyword in readable] != list(keywords):
         raise BadValue(
             "keywords",
             keywords,
@@ -141,39 +148,34 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
         )
     alphabet = "".join(sorted({*"".join(keywords), *EMPHASIS} - {" "}))
     reader = _Reader(keywords, match)
-    # (character, joins, starts a character of the text) of each symbol from JOINING on
-    characters = [
-        (None, True),
-        (None, False),
-        (" ", False),
-        *((one, joins(one)) for one in alphabet),
-    ]
-    inputs = [(*own, starts) for own in characters for starts in (True, False)]
-    number: dict[Configuration, int] = {Configuration(): 2}
-    waiting, steps = [Configuration()], [[LEAK] * (len(inputs) + 1), [DIRTY] * (len(inputs) + 1)]
-    while waiting:
+    inputs = _inputs(alphabet)
+    number_of_state = {Configuration(): 2}
+    states = [Configuration()]
+    steps = [[LEAK] * (len(inputs) + 1), [DIRTY] * (len(inputs) + 1)]
+    for state in states:  # which grow meanwhile
         row = [DIRTY]
-        for character, joining, starts in inputs:
-            following = reader.read(waiting[0], character, joining, starts)
+        for read in inputs:
+            following = reader.read(state, read)
             if following is None:
                 row.append(LEAK)
                 continue
-            if following not in number:
-                number[following] = len(number) + 2
-                waiting.append(following)
-            row.append(number[following])
+            if following not in number_of_state:
+                number_of_state[following] = len(states) + 2
+                states.append(following)
+            row.append(number_of_state[following])
         steps.append(row)
-        waiting.pop(0)
-        if len(number) > MOST_STATES:
+        if len(states) > MOST_STATES:
             raise BadValue(
                 "keywords",
                 keywords,
                 f"fewer or shorter ones: the automaton exceeds {MOST_STATES} states",
             )
-    states = list(number)
+
     pending = np.array([False, False, *(state.complete or state.ending for state in states)])
+    missing = np.zeros(len(pending), np.int64)
     # No count is given where a mark may compose with the text read so far, as in non-ASCII keywords.
-    counted = all(keyword.isascii() for keyword in keywords)
+    if all(map(str.isascii, keywords)):
+        missing[2:] = [reader.missing(state) for state in states]
     return Matcher(
         keywords=keywords,
         alphabet=alphabet,
@@ -182,9 +184,29 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
         leaks_at_end=pending | (np.arange(len(pending)) == LEAK),
         pending=pending,
         empty=np.array([False, False, *(state.empty for state in states)]),
-        missing=np.array([0, 0, *(reader.missing(state) if counted else 0 for state in states)]),
-        matched=np.array([1.0, 0.0, *(reader.matched(state) for state in states)]),
+        missing=missing,
+        matched=np.array([1.0, 0.0, *map(reader.matched, states)]),
     )
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What a symbol stands for: a ``character`` of the alphabet, or any other one. ``starts``: a character of the text."""
+
+    character: str | None
+    joining: bool
+    starts: bool
+
+
+def _inputs(alphabet: str) -> list[_Input]:
+    """What each symbol from `JOINING` on stands for."""
+    characters: list[tuple[str | None, bool]] = [(None, True), (None, False)]
+    characters += [(character, joins(character)) for character in f" {alphabet}"]
+    inputs = []
+    for character, joining in characters:
+        inputs.append(_Input(character, joining, starts=True))
+        inputs.append(_Input(character, joining, starts=False))
+    return inputs
 
 
 class _Reader:
@@ -193,19 +215,20 @@ class _Reader:
     def __init__(self, keywords: tuple[str, ...], match: Match):
         self.keywords, self.whole = keywords, match == "word"
 
-    def read(
-        self, at: Configuration, character: str | None, joining: bool, starts: bool
-    ) -> Configuration | None:
+    def read(self, at: Configuration, read: _Input) -> Configuration | None:
         """The configuration after a character; None: the text has leaked."""
+        character, joining = read.character, read.joining
         underscore = character == UNDERSCORE  # the character behind it decides whether a word ends
         ended = at.ending and not joining
-        if starts and (at.complete or ended):
+        if read.starts and (at.complete or ended):
             return None
         if character == " " and at.blank:
             return at
-        complete, ending = at.complete or ended, at.ending and underscore
+        complete = at.complete or ended
+        ending = at.ending and underscore
         begun: set[tuple[int, int]] = set()
-        for number, length in [*at.open, *((number, 0) for number in range(len(self.keywords)))]:
+        unread = [(number, 0) for number in range(len(self.keywords))]
+        for number, length in [*at.open, *unread]:
             keyword = self.keywords[number]
             if length == 0 and self.whole and at.joined and joins(keyword[0]):
                 continue  # a keyword within a word
@@ -220,8 +243,9 @@ class _Reader:
             else:
                 complete = True
         blank = character == " "
-        joined = at.joined if underscore else joining
-        return Configuration(frozenset(begun), joined, blank, at.empty and blank, complete, ending)
+        if underscore:
+            joining = at.joined
+        return Configuration(frozenset(begun), joining, blank, at.empty and blank, complete, ending)
 
     def _passes(self, keyword: str, length: int, character: str | None) -> bool:
         """Whether a character may stand between the first ``length`` characters of a keyword and the next one."""
@@ -230,15 +254,18 @@ class _Reader:
         return character is not None and character in EMPHASIS and skips(keyword, length)
 
     def missing(self, at: Configuration) -> int:
+        """The fewest characters that must follow before a keyword is complete."""
         if at.complete or at.ending:
             return 0
         begun = [len(self.keywords[number]) - length for number, length in at.open]
         return min([*begun, *map(len, self.keywords)])
 
     def matched(self, at: Configuration) -> float:
+        """The largest share of a keyword that is read."""
         if at.complete or at.ending:
             return 1.0
-        return max((length / len(self.keywords[number]) for number, length in at.open), default=0.0)
+        shares = [length / len(self.keywords[number]) for number, length in at.open]
+        return max(shares, default=0.0)
 
 
 def _reads(wanted: str, character: str | None) -> bool:
@@ -294,12 +321,11 @@ class Columns:
     def __init__(self, texts: Sequence[np.ndarray]):
         lengths = np.array([len(text) for text in texts], np.int64)
         self.order = np.argsort(-lengths, kind="stable")
-        longest = [texts[text] for text in self.order]
-        counts = [np.count_nonzero(lengths > place) for place in range(lengths.max(initial=0))]
-        self.columns = [
-            np.array([text[place] for text in longest[:count]])
-            for place, count in enumerate(counts)
-        ]
+        longest_first = [texts[number] for number in self.order]
+        self.columns = []
+        for place in range(lengths.max(initial=0)):
+            count = np.count_nonzero(lengths > place)
+            self.columns.append(np.array([text[place] for text in longest_first[:count]]))
 
 
 class TokenLetters:
@@ -318,11 +344,15 @@ class TokenLetters:
     def _read(
         self, remainder: bytes, tokens: Sequence[int]
     ) -> tuple[Columns, list[bytes], np.ndarray]:
-        read = [self.spelling.advance(remainder, token) for token in tokens]
-        opens = list(dict.fromkeys([b"", *(further for _, further in read)]))
-        place_of = {further: place for place, further in enumerate(opens)}
-        places = np.array([place_of[further] for _, further in read], np.int64)
-        return Columns([self.letters_of(text) for text, _ in read]), opens, places
+        """Of the texts that tokens settle after open bytes: letters, the distinct bytes left open, and theirs by place."""
+        letters: list[np.ndarray] = []
+        place_of = {b"": 0}
+        places = []
+        for token in tokens:
+            text, further = self.spelling.advance(remainder, token)
+            letters.append(self.letters_of(text))
+            places.append(place_of.setdefault(further, len(place_of)))
+        return Columns(letters), list(place_of), np.array(places, np.int64)
 
 
 class TokenAutomaton(Automaton):
@@ -348,6 +378,7 @@ class TokenAutomaton(Automaton):
         raise NotImplementedError
 
     def after(self, states: np.ndarray, text: str) -> np.ndarray:
+        """The states after a text."""
         for symbol in self.symbols_of(self.tokens.letters_of(text)):
             states = self.step(states, symbol)
         return states
@@ -367,26 +398,28 @@ class TokenAutomaton(Automaton):
         return self._rows[state]
 
     def _behind_open(self, state: int, place: int, at: int) -> np.ndarray:
+        """(V,) the states after each token behind open bytes, which most tokens close as broken ones."""
         remainder = self.opens[place]
-        row = self.row(int(self.after(np.array([at]), self.spelling.flush(remainder))[0])).copy()
+        closed = self.after(np.array([at]), self.spelling.flush(remainder))
+        row = self.row(int(closed[0])).copy()
         row[self.spelling.skipped] = state
         letters, opens, further = self.tokens.continued(remainder)
         if remainder not in self._open_symbols:
             self._open_symbols[remainder] = [self.symbols_of(column) for column in letters.columns]
         after = self._read(letters, self._open_symbols[remainder], at)
-        for own in opens:
-            if own not in self.place_of:
-                self.place_of[own] = len(self.opens)
-                self.opens.append(own)
-        places = np.array([self.place_of[own] for own in opens], np.int64)[further]
+        for left_open in opens:
+            if left_open not in self.place_of:
+                self.place_of[left_open] = len(self.opens)
+                self.opens.append(left_open)
+        places = np.array([self.place_of[left_open] for left_open in opens], np.int64)[further]
         row[self.spelling.continuing] = np.where(after <= DIRTY, after, places * self.size + after)
         return row
 
     def _read(self, letters: Columns, symbols: Sequence[np.ndarray], at: int) -> np.ndarray:
         """(texts,) the state after each text, from the state ``at``."""
         states = np.full(len(letters.order), at, np.int64)
-        for own in symbols:
-            states[: len(own)] = self.step(states[: len(own)], own)
+        for column in symbols:
+            states[: len(column)] = self.step(states[: len(column)], column)
         by_text = np.empty_like(states)
         by_text[letters.order] = states
         return by_text
@@ -396,19 +429,21 @@ class TokenAutomaton(Automaton):
 
 
 class KeywordAutomaton(TokenAutomaton):
+    """Reads until a keyword is complete, as `lethe.scoring.keyword` finds it in the whole text."""
+
     def __init__(self, matcher: Matcher, tokens: TokenLetters):
         self.matcher = matcher
         super().__init__(tokens, len(matcher.steps), matcher.start)
-        self._end_state: dict[int, np.ndarray] = {0: np.arange(self.size)}
+        self._end_states: dict[int, np.ndarray] = {0: np.arange(self.size)}  # by open bytes
         self._stride = max(1, int((self._runs() + tokens.allowed).max(initial=0)))
 
     def symbols_of(self, letters: np.ndarray) -> np.ndarray:
         codes, starts, joining = letters.T
-        own = np.array([ord(character) for character in self.matcher.alphabet], dtype=codes.dtype)
-        place = np.searchsorted(own, codes)
+        alphabet = np.array(list(map(ord, self.matcher.alphabet)), dtype=codes.dtype)
+        place = np.searchsorted(alphabet, codes)
         symbols = np.where(joining, JOINING, APART)
         symbols[codes == ord(" ")] = BLANK
-        in_alphabet = own[np.minimum(place, len(own) - 1)] == codes
+        in_alphabet = alphabet[np.minimum(place, len(alphabet) - 1)] == codes
         symbols[in_alphabet] = FIRST_OWN + 2 * place[in_alphabet]
         symbols += 1 - starts
         symbols[codes == MARK_CODE] = MARK
@@ -419,17 +454,15 @@ class KeywordAutomaton(TokenAutomaton):
 
     def _runs(self) -> np.ndarray:
         """(V,) the longest run of characters in each token that a keyword can take up or skip, without those it skips."""
-        run, longest = np.zeros(self.tokens.size, np.int64), np.zeros(self.tokens.size, np.int64)
-        before = np.zeros(
-            self.tokens.size, bool
-        )  # the last letter was a blank, so a further blank adds nothing
+        run = np.zeros(self.tokens.size, np.int64)
+        longest = run.copy()
+        before = np.zeros(len(run), bool)  # the last letter was a blank: a further one adds nothing
         taken_up = self._taken_up()
         for symbols in self.symbols:
             count = len(symbols)
             blank = (symbols == BLANK) | (symbols == BLANK_MORE)
-            gain = np.where(
-                symbols == MARK, MOST_ASCII, taken_up[symbols] & ~(blank & before[:count])
-            )
+            repeated_blank = blank & before[:count]
+            gain = np.where(symbols == MARK, MOST_ASCII, taken_up[symbols] & ~repeated_blank)
             goes_on = blank | (symbols >= FIRST_OWN) | (symbols == MARK)
             run[:count] = np.where(goes_on, run[:count] + gain, 0)
             before[:count] = blank
@@ -454,24 +487,19 @@ class KeywordAutomaton(TokenAutomaton):
         """The matcher's states if the answer ends here, after the open bytes are read as broken bytes."""
         places, at = np.divmod(states, self.size)
         used, which = np.unique(places, return_inverse=True)
-        for place in used.tolist():
-            if place not in self._end_state:
-                self._end_state[place] = self.after(
-                    np.arange(self.size), self.spelling.flush(self.opens[place])
-                )
         # One table for all states, since each open character would otherwise need a search of its own.
-        table = np.stack(
-            [self._end_state[place] for place in used.tolist()] or [self._end_state[0]]
-        )
+        table = np.empty((len(used), self.size), np.int64)
+        for row, place in enumerate(used.tolist()):
+            if place not in self._end_states:
+                broken = self.spelling.flush(self.opens[place])
+                self._end_states[place] = self.after(np.arange(self.size), broken)
+            table[row] = self._end_states[place]
         return table[which.reshape(states.shape), at]
 
     def ends(self, states: np.ndarray) -> np.ndarray:
         ended = self._ended(states)
-        return np.where(
-            ended == DIRTY,
-            UNKNOWN_END,
-            np.where(self.matcher.leaks_at_end[ended], LEAK_END, CLEAN_END),
-        )
+        known = np.where(self.matcher.leaks_at_end[ended], LEAK_END, CLEAN_END)
+        return np.where(ended == DIRTY, UNKNOWN_END, known)
 
     def blank(self, states: np.ndarray) -> np.ndarray:
         return self.matcher.empty[self._ended(states)]

@@ -6,8 +6,8 @@ unexplored child of mass m starts Poisson(rho m) answers, which the model contin
 on the automaton's state and the tokens left, but on no model, so rows, levels and growths share them.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Protocol, Self
 
@@ -151,7 +151,8 @@ def outlooks(
     automaton: Automaton, growth: Growth, vocabulary: int, end_ids: tuple[int, ...]
 ) -> Callable[[int, int], Outlook]:
     """The outlook of a state if so many tokens may follow the next one."""
-    sight, ends = sight_of(automaton), np.zeros(vocabulary, bool)
+    sight = sight_of(automaton)
+    ends = np.zeros(vocabulary, bool)
     ends[list(end_ids)] = True
 
     @lru_cache(1 + MOST_ENTRIES // vocabulary)
@@ -164,21 +165,24 @@ def outlooks(
         clean = ~leak & np.where(over, ahead.end == CLEAN_END, hopeless)
         unknown = ~leak & over & (ahead.end == UNKNOWN_END)
         explored_from = (growth.theta / np.exp(growth.guide * ahead.matched))[ahead.place]
-        least = np.where(leak | over | clean, np.inf, explored_from)
         return Outlook(
-            ahead.following, leak, clean, clean & over & ahead.blank, ahead.pending, unknown, least
+            ahead.following,
+            leak,
+            clean,
+            blank=clean & over & ahead.blank,
+            pending=ahead.pending,
+            unknown=unknown,
+            least=np.where(leak | over | clean, np.inf, explored_from),
         )
 
     # Beyond the number that is needed every further token changes nothing.
     return lambda state, left: outlook(state, min(left, max(1, sight(state).most_needed)))
 
 
-ENTRIES_AT_ONCE = (
-    1 << 19
-)  # of a (rows, vocabulary) block in float64: 4 MiB, which fits in a processor's cache
-SCORED_FROM = (
-    1e-8  # least mass at which the scorer judges a finished answer that the automaton cannot read
-)
+# Of a (rows, vocabulary) block in float64: 4 MiB, which fits in a processor's cache.
+ENTRIES_AT_ONCE = 1 << 19
+# The least mass at which the scorer judges a finished answer that the automaton cannot read.
+SCORED_FROM = 1e-8
 HEAVIEST, CANDIDATES = 5, 64
 
 
@@ -191,7 +195,15 @@ class Level:
         return len(self.tokens)
 
     def take(self, chosen: np.ndarray | slice) -> Self:
-        return type(self)(*(own[chosen] for own in vars(self).values()))
+        return type(self)(**{name: column[chosen] for name, column in vars(self).items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All prefixes of the parts, of which there is at least one."""
+        columns = {}
+        for name in vars(parts[0]):
+            columns[name] = np.concatenate([vars(part)[name] for part in parts])
+        return cls(**columns)
 
 
 @dataclass(frozen=True)
@@ -211,7 +223,13 @@ class Rows(Level):
     parent: np.ndarray
 
 
-COLUMNS = tuple(each.name for each in fields(Rows))
+@dataclass(frozen=True)
+class _Finished:
+    """A finished answer that the automaton cannot read: its mass if it was explored, and how often it was sampled."""
+
+    tokens: tuple[int, ...]
+    mass: float
+    count: int
 
 
 def grow(
@@ -221,6 +239,13 @@ def grow(
     growth: Growth,
     stream: np.random.SeedSequence | int = 0,
 ) -> Grown:
+    """The masses of a question's answers: explored as far as ``growth`` says, the rest sampled by draws of ``stream``.
+
+    Raises
+    ------
+    BadValue
+        If prompt, end or seeds have a token beyond the predictor's vocabulary.
+    """
     return _Growing(question, law, predictor, growth, stream).run()
 
 
@@ -237,7 +262,10 @@ class _Growing:
             if not all(0 <= token < predictor.vocabulary for token in tokens):
                 legal = f"0 to {predictor.vocabulary - 1}"
                 raise BadValue(f"tokens of question {question.question_id!r}", tuple(tokens), legal)
-        self.question, self.law, self.predictor, self.growth = question, law, predictor, growth
+        self.question = question
+        self.law = law
+        self.predictor = predictor
+        self.growth = growth
         self.automaton = question.automaton
         self.outlook = outlooks(self.automaton, growth, predictor.vocabulary, law.end_ids)
         self.random = np.random.default_rng(stream)
@@ -245,16 +273,12 @@ class _Growing:
         self.blank = self.unscored = self.unconfirmed = self.rest = 0.0
         self.rows = self.explored = self.granted = self.sampled = self.leaks = 0
         self.entropy = self.length = 0.0
-        self.measures = (
-            growth.theta > 1
-        )  # whole answers are sampled, so their entropy and length are measured
+        self.measures = growth.theta > 1  # entropy and length: whole answers are sampled
         # Of explored rows, in one order: priority, and the mass that leaks or does not.
         self.priorities: list[np.ndarray] = []
         self.decided: list[np.ndarray] = []
         self.heavy: list[tuple[float, tuple[int, ...]]] = []
-        self.finished: list[
-            tuple[tuple[int, ...], float, int]
-        ] = []  # unread answers: tokens, mass, count
+        self.finished: list[_Finished] = []
 
     def run(self) -> Grown:
         waiting = [self._root()]
@@ -265,65 +289,63 @@ class _Growing:
             while len(rows):
                 children = self._children(rows)
                 room = self.predictor.most_rows()
-                for start in range(
-                    room, len(children), room
-                ):  # the other parts begin after the first is done
+                # The other parts begin after the first is done.
+                for start in range(room, len(children), room):
                     waiting.append(children.take(slice(start, start + room)))
-                children = children.take(slice(0, room))
-                rows = (
-                    children.take(self.predictor.fork(children.parent))
-                    if len(children)
-                    else children
-                )
+                rows = children.take(slice(0, room))
+                if len(rows):
+                    rows = rows.take(self.predictor.fork(rows.parent))
         return self._grown()
 
     def _root(self) -> Rows:
-        one = np.ones(1)
+        """The prompt as the one row of the first level; no row where nothing is explored and no sample was drawn."""
         count = np.zeros(1, np.int64)
         if self.measures:  # nothing is explored, everything is sampled
             count = self.random.poisson(self.growth.rho, size=1)
             self.sampled, self.rest = int(count[0]), 1.0
         rows = Rows(
             np.array([self.question.prompt], np.int64),
-            one,
-            np.array([self.automaton.start]),
+            mass=np.ones(1),
+            state=np.array([self.automaton.start]),
             counted=np.full(1, np.inf),
             count=count,
             confidence=np.zeros(1),
             seeds=np.ones((1, len(self.question.seeds)), bool),
             parent=np.zeros(1, np.int64),
         )
-        return rows if not self.measures or self.sampled else rows.take(slice(0, 0))
+        if self.measures and not self.sampled:
+            return rows.take(slice(0, 0))
+        return rows
 
     def _children(self, rows: Rows) -> Rows:
         """Run the model on one level and return the children, each with its parent's index."""
         step = rows.tokens.shape[1] - len(self.question.prompt)
-        explored = rows.count == 0
         self.rows += len(rows)
-        self.explored += int(explored.sum())
+        self.explored += int((rows.count == 0).sum())
         logits = self.predictor.step(rows.tokens[:, -1])
         left = self.law.max_new_tokens - step - 1
         block = max(1, ENTRIES_AT_ONCE // logits.shape[1])
-        parts = [rows.take(slice(0, 0))]
-        parts[0] = replace(parts[0], tokens=np.zeros((0, rows.tokens.shape[1] + 1), np.int64))
+        nothing = np.zeros((0, rows.tokens.shape[1] + 1), np.int64)
+        children = [replace(rows.take(slice(0, 0)), tokens=nothing)]
         for start in range(0, len(rows), block):
             end = min(start + block, len(rows))
             part = replace(rows.take(slice(start, end)), parent=np.arange(start, end))
-            chances, confidence = self.law.probabilities(
-                logits[start : start + block], part.confidence, step
-            )
+            chances, confidence = self.law.probabilities(logits[start:end], part.confidence, step)
             part = replace(part, confidence=confidence)
             for state in np.unique(part.state).tolist():
                 outlook = self.outlook(state, left)
-                for sampled in (False, True):
-                    own = np.flatnonzero((part.state == state) & ((part.count > 0) == sampled))
-                    if len(own):
-                        walk = self._sample if sampled else self._explore
-                        parts += walk(part.take(own), chances[own], outlook, step)
+                in_state = part.state == state
+                explored = np.flatnonzero(in_state & (part.count == 0))
+                if len(explored):
+                    children += self._explore(part.take(explored), chances[explored], outlook, step)
+                sampled = np.flatnonzero(in_state & (part.count > 0))
+                if len(sampled):
+                    children += self._sample(part.take(sampled), chances[sampled], outlook)
         self._score(step)
-        return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
+        return Rows.joined(children)
 
     def _explore(self, rows: Rows, chances: np.ndarray, outlook: Outlook, step: int) -> list[Rows]:
+        """The children of explored rows in one state, once their masses are counted; ``chances`` are (rows, V)."""
         masses = chances * rows.mass[:, None]
         leaks = np.zeros(len(rows))
         if outlook.leak.any():
@@ -342,16 +364,14 @@ class _Growing:
         for number, seed in enumerate(self.question.seeds):
             if step < len(seed) and np.isfinite(outlook.least[seed[step]]):
                 explored[rows.seeds[:, number], seed[step]] = True
-        row, token = np.divmod(
-            np.flatnonzero(explored), masses.shape[1]
-        )  # `numpy.nonzero` in a fifth of its time
+        # `numpy.nonzero` in a fifth of its time.
+        row, token = np.divmod(np.flatnonzero(explored), masses.shape[1])
         taken = explored | outlook.leak | outlook.clean
         if outlook.unknown.any():
             finished = outlook.unknown & (masses >= SCORED_FROM)
             for place, last in np.argwhere(finished):
-                self.finished.append(
-                    (self._answer(rows, place, last), float(masses[place, last]), 0)
-                )
+                answer = self._answer(rows, place, last)
+                self.finished.append(_Finished(answer, float(masses[place, last]), count=0))
             self.unscored += float((masses * outlook.unknown).sum() - masses[finished].sum())
             taken |= finished
         open_chances = np.where(taken, 0.0, chances)
@@ -381,12 +401,12 @@ class _Growing:
             explored.flat[chosen[np.argsort(-worth, kind="stable")[left:]]] = False
         self.granted += min(count, left)
 
-    def _sample(self, rows: Rows, chances: np.ndarray, outlook: Outlook, _step: int) -> list[Rows]:
+    def _sample(self, rows: Rows, chances: np.ndarray, outlook: Outlook) -> list[Rows]:
+        """The children of sampled rows in one state."""
         if self.measures:
             self.length += int(rows.count.sum())
-            surprise = -(
-                chances * np.log(chances, where=chances > 0, out=np.zeros_like(chances))
-            ).sum(axis=1)
+            logs = np.log(chances, where=chances > 0, out=np.zeros_like(chances))
+            surprise = -(chances * logs).sum(axis=1)
             self.entropy += float(surprise @ rows.count)
         return self._drawn(rows, chances, rows.count, outlook)
 
@@ -404,14 +424,14 @@ class _Growing:
         padded[:, :vocabulary] = chances[chosen]
         place = np.repeat(np.arange(len(chosen)), counts[chosen])
         numbers = self.random.integers(0, 1 << BITS, size=len(place))
-        drawn = draw(
-            torch.from_numpy(padded), torch.from_numpy(place), torch.from_numpy(numbers)
-        ).numpy()
+        weights = torch.from_numpy(padded)
+        drawn = draw(weights, torch.from_numpy(place), torch.from_numpy(numbers)).numpy()
         pairs, count = np.unique(chosen[place] * vocabulary + drawn, return_counts=True)
         row, token = pairs // vocabulary, pairs % vocabulary
         self.leaks += int(count[outlook.leak[token]].sum())
         for at in np.flatnonzero(outlook.unknown[token]):
-            self.finished.append((self._answer(rows, row[at], token[at]), 0.0, int(count[at])))
+            answer = self._answer(rows, row[at], token[at])
+            self.finished.append(_Finished(answer, mass=0.0, count=int(count[at])))
         goes_on = ~(outlook.leak | outlook.clean | outlook.unknown)[token]
         row, token, count = row[goes_on], token[goes_on], count[goes_on]
         return [self._grown_rows(rows, row, token, outlook, mass=np.zeros(len(row)), count=count)]
@@ -427,23 +447,21 @@ class _Growing:
     ) -> Rows:
         state = outlook.following[token].astype(np.int64)
         matched = self.automaton.matched(state)
+        """The children of rows ``row`` by ``token``, both (children,)."""
         step = rows.tokens.shape[1] - len(self.question.prompt)
-        seeds = [
-            rows.seeds[row, number] & (token == seed[step])
-            if step < len(seed)
-            else np.zeros(len(row), bool)
-            for number, seed in enumerate(self.question.seeds)
-        ]
+        seeds = np.zeros((len(row), len(self.question.seeds)), bool)
+        for number, seed in enumerate(self.question.seeds):
+            if step < len(seed):
+                seeds[:, number] = rows.seeds[row, number] & (token == seed[step])
+        guided = mass * np.exp(self.growth.counted_guide * matched)
         return Rows(
             tokens=np.column_stack([rows.tokens[row], token]),
             mass=mass,
             state=state,
-            counted=np.minimum(
-                rows.counted[row], mass * np.exp(self.growth.counted_guide * matched)
-            ),
+            counted=np.minimum(rows.counted[row], guided),
             count=count,
             confidence=rows.confidence[row],
-            seeds=np.column_stack(seeds) if seeds else np.zeros((len(row), 0), bool),
+            seeds=seeds,
             parent=rows.parent[row],
         )
 
@@ -454,15 +472,15 @@ class _Growing:
         self, rows: Rows, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook
     ) -> None:
         """Keep the prefixes that leak most, one without a keyword yet with the likeliest token that completes one."""
-        pending, heaviest = (
-            self.automaton.pending(rows.state),
-            np.argsort(-leaks, kind="stable")[:HEAVIEST],
-        )
+        pending = self.automaton.pending(rows.state)
+        heaviest = np.argsort(-leaks, kind="stable")[:HEAVIEST]
         for row in heaviest[leaks[heaviest] > 0]:
-            tokens, mass = tuple(rows.tokens[row, len(self.question.prompt) :].tolist()), leaks[row]
+            tokens = tuple(rows.tokens[row, len(self.question.prompt) :].tolist())
+            mass = leaks[row]
             if not pending[row]:
-                own = masses[row] * outlook.leak
-                tokens, mass = (*tokens, int(own.argmax())), own.max()
+                leak_masses = masses[row] * outlook.leak
+                tokens = (*tokens, int(leak_masses.argmax()))
+                mass = leak_masses.max()
             self.heavy.append((float(mass), tokens))
         if len(self.heavy) > 2 * CANDIDATES:
             self.heavy = sorted(self.heavy, reverse=True)[:CANDIDATES]
@@ -471,42 +489,52 @@ class _Growing:
         """Let the scorer judge the finished answers that the automaton cannot read."""
         if not self.finished:
             return
-        texts = self.question.decode([tokens for tokens, _, _ in self.finished])
+        texts = self.question.decode([answer.tokens for answer in self.finished])
         leaking = self.question.scores(texts)
-        for (tokens, mass, count), text, leaks in zip(self.finished, texts, leaking, strict=True):
+        for answer, text, leaks in zip(self.finished, texts, leaking, strict=True):
             if leaks:
-                self.leak[step] += mass
-                self.leaks += count
-                if mass:
-                    self.heavy.append((mass, tokens))
-            else:
-                self.clean[step] += mass
-                self.blank += mass if not text.strip() else 0.0
+                self.leak[step] += answer.mass
+                self.leaks += answer.count
+                if answer.mass:
+                    self.heavy.append((answer.mass, answer.tokens))
+                continue
+            self.clean[step] += answer.mass
+            if not text.strip():
+                self.blank += answer.mass
         self.finished = []
 
     def _grown(self) -> Grown:
-        texts = self.question.decode([tokens for _, tokens in self.heavy]) if self.heavy else []
-        together: dict[str, float] = {}
-        for (mass, _), text in zip(self.heavy, texts, strict=True):
-            together[text] = together.get(text, 0.0) + mass
-        heaviest = sorted(together.items(), key=lambda pair: -pair[1])[:HEAVIEST]
-        sampled = max(1, self.sampled)
-        measured = self.sampled and self.measures
+        entropy = length = float("nan")
+        if self.sampled and self.measures:
+            entropy = self.entropy / self.sampled
+            length = self.length / self.sampled
+        masses = Masses(
+            tuple(self.leak.tolist()),
+            tuple(self.clean.tolist()),
+            self.blank,
+            max(0.0, self.unscored),
+            self.unconfirmed,
+        )
         return Grown(
-            masses=Masses(
-                tuple(self.leak.tolist()),
-                tuple(self.clean.tolist()),
-                self.blank,
-                max(0.0, self.unscored),
-                self.unconfirmed,
-            ),
+            masses=masses,
             remainder=Remainder(self.growth.rho, self.sampled, self.leaks),
             rest=self.rest,
             rows=self.rows,
             explored=self.explored,
-            heaviest=tuple(HeavyLeak(text, mass) for text, mass in heaviest),
+            heaviest=self._heaviest(),
             priorities=np.concatenate([*self.priorities, np.zeros(0)]),
             decided=np.concatenate([*self.decided, np.zeros(0)]),
-            entropy=self.entropy / sampled if measured else float("nan"),
-            length=self.length / sampled if measured else float("nan"),
+            entropy=entropy,
+            length=length,
         )
+
+    def _heaviest(self) -> tuple[HeavyLeak, ...]:
+        """The leaks of most mass, of which those of one text count together."""
+        texts = []
+        if self.heavy:
+            texts = self.question.decode([tokens for _, tokens in self.heavy])
+        mass_of_text: dict[str, float] = {}
+        for (mass, _), text in zip(self.heavy, texts, strict=True):
+            mass_of_text[text] = mass_of_text.get(text, 0.0) + mass
+        heaviest = sorted(mass_of_text, key=mass_of_text.__getitem__, reverse=True)[:HEAVIEST]
+        return tuple(HeavyLeak(text, mass_of_text[text]) for text in heaviest)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BROKEN = "\ufffd"
+BROKEN_RUN = re.compile(f"{BROKEN}+")
 # A run of bytes that no further byte makes valid: its length no longer matters, because every byte becomes U+FFFD.
 HOPELESS = b"\xff"
 TRIALS, TRIAL_LENGTH = 64, 12  # random token sequences on which tokenizer and spelling must agree
@@ -73,19 +75,24 @@ class Spelling:
     @cached_property
     def continuing(self) -> np.ndarray:
         """The tokens that may continue open bytes; before any other token the text is the same as after `flush`."""
-        if self.kind == "runs":
-            return np.flatnonzero([isinstance(piece, bytes) for piece in self.pieces])
-        return np.flatnonzero(
-            [
-                isinstance(piece, bytes) and bool(piece) and 0x80 <= piece[0] < 0xC0
-                for piece in self.pieces
-            ]
-        )
+        continuing = []
+        for token, piece in enumerate(self.pieces):
+            if not isinstance(piece, bytes):
+                continue
+            if self.kind == "runs" or 0x80 <= int.from_bytes(piece[:1]) < 0xC0:
+                continuing.append(token)
+        return np.array(continuing, np.int64)
 
     @cached_property
     def in_bytes(self) -> list[bytes]:
-        texts = [piece if piece is not None else b"" for piece in self.pieces]
-        return [text.encode() if isinstance(text, str) else text for text in texts]
+        """(V,) the UTF-8 of each token; empty for a token that the text skips."""
+        encoded = []
+        for piece in self.pieces:
+            if isinstance(piece, str):
+                encoded.append(piece.encode())
+            else:
+                encoded.append(piece or b"")
+        return encoded
 
     @cached_property
     def skipped(self) -> np.ndarray:
@@ -111,8 +118,13 @@ def run_of(data: bytes) -> bytes:
 
 
 def spelling_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Spelling:
-    """The spelling of the tokens below ``vocabulary``, tested against the tokenizer's own texts; raises
-    `CannotSpell`."""
+    """The spelling of the tokens below ``vocabulary``, tested against the tokenizer's own texts.
+
+    Raises
+    ------
+    CannotSpell
+        If the decoder is of another kind, or its texts differ from the spelled ones.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise CannotSpell("The tokenizer does not describe how it joins tokens.")
@@ -121,21 +133,28 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Spelling
             "The tokenizer removes blanks before punctuation (clean_up_tokenization_spaces)."
         )
     steps = _steps(json.loads(backend.to_str())["decoder"])
-    skipped = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    names = [
-        None if token in skipped else backend.id_to_token(token) for token in range(vocabulary)
-    ]
-    pieces = [None if name is None else _piece(name, steps) for name in names]
-    kinds = [step["type"] for step in steps]
-    spelling = Spelling(tuple(pieces), "bytes" if "ByteLevel" in kinds else "runs")
+    pieces: list[str | bytes | None] = []
+    for token in range(vocabulary):
+        added = tokenizer.added_tokens_decoder.get(token)
+        name = backend.id_to_token(token)
+        if name is None or (added is not None and added.special):
+            pieces.append(None)
+        else:
+            pieces.append(_piece(name, steps))
+
+    in_bytes = "ByteLevel" in [step["type"] for step in steps]
+    spelling = Spelling(tuple(pieces), "bytes" if in_bytes else "runs")
     _try(spelling, tokenizer)
     return spelling
 
 
 def _steps(decoder: dict | None) -> list[dict]:
+    """The steps of a decoder, each of a supported kind; raises `CannotSpell`."""
     if decoder is None:
         raise CannotSpell("The tokenizer has no decoder, so it puts blanks between tokens.")
-    steps = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
+    steps = [decoder]
+    if decoder["type"] == "Sequence":
+        steps = decoder["decoders"]
     for step in steps:
         plain = step["type"] in ("ByteLevel", "ByteFallback", "Fuse", "Metaspace")
         replaces = step["type"] == "Replace" and "String" in step["pattern"]
@@ -149,16 +168,14 @@ def _steps(decoder: dict | None) -> list[dict]:
 
 
 def _piece(name: str, steps: list[dict]) -> str | bytes:
+    """The characters or bytes that a token of this name adds to a text."""
     for step in steps:
         match step["type"]:
             case "ByteLevel":
-                mapped = [byte_of().get(character) for character in name]
-                # A token outside the byte alphabet was added literally.
-                return (
-                    bytes(b for b in mapped if b is not None)
-                    if None not in mapped
-                    else name.encode()
-                )
+                try:
+                    return bytes([byte_of()[character] for character in name])
+                except KeyError:  # a token outside the byte alphabet was added literally
+                    return name.encode()
             case "ByteFallback":
                 if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
                     return bytes([int(name[3:5], 16)])
@@ -172,36 +189,34 @@ def _piece(name: str, steps: list[dict]) -> str | bytes:
 @cache
 def byte_of() -> dict[str, int]:
     """The byte alphabet of ByteLevel tokenizers: printable Latin-1 represents itself, other bytes start at U+0100."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return {chr(byte): byte for byte in plain} | {
-        chr(0x100 + place): byte for place, byte in enumerate(others)
-    }
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    alphabet = {}
+    unprintable = 0
+    for byte in range(256):
+        if byte in printable:
+            alphabet[chr(byte)] = byte
+        else:
+            alphabet[chr(0x100 + unprintable)] = byte
+            unprintable += 1
+    return alphabet
 
 
 def _try(spelling: Spelling, tokenizer: PreTrainedTokenizerBase) -> None:
     """Test that random sequences and sequences of bytes are spelled as by the tokenizer."""
     random = np.random.default_rng(0)
-    pools = [
-        np.arange(len(spelling.pieces)),
-        *([spelling.continuing] if len(spelling.continuing) else []),
-    ]
-    for pool in pools:
+    for pool in (np.arange(len(spelling.pieces)), spelling.continuing):
+        if not len(pool):
+            continue
         trials = random.choice(pool, size=(TRIALS, TRIAL_LENGTH)).tolist()
         theirs = tokenizer.batch_decode(trials, skip_special_tokens=True)
         for tokens, text in zip(trials, theirs, strict=True):
-            own = spelling.text(tokens)
-            if comparable(own) != comparable(text):
+            spelled = spelling.text(tokens)
+            if comparable(spelled) != comparable(text):
                 raise CannotSpell(
-                    f"The tokenizer writes {text!r} for tokens that Lethe spells {own!r}."
+                    f"The tokenizer writes {text!r} for tokens that Lethe spells {spelled!r}."
                 )
 
 
 def comparable(text: str) -> str:
     """A normalised text in which every run of broken bytes is one character, whatever the run's length."""
-    signs = [
-        sign
-        for place, sign in enumerate(text)
-        if sign != BROKEN or text[place - 1 : place] != BROKEN
-    ]
-    return normalise("".join(signs))
+    return normalise(BROKEN_RUN.sub(BROKEN, text))

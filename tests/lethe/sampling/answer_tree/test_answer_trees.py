@@ -15,10 +15,10 @@ from lethe.errors import BadValue
 from lethe.sampling import answer_tree
 from lethe.sampling import predictor as answer_predictor
 from lethe.sampling.answer_tree import (
-    Curve,
     Effort,
     Law,
     Outline,
+    PrefixCurve,
     Question,
     common_rho,
     curve_of,
@@ -237,7 +237,7 @@ def test_a_curve_counts_what_is_there_and_goes_on_as_a_power():
 
 
 def test_the_rate_spends_the_rows():
-    curve = Curve((1.0, 0.1, 0.01), (1, 10, 100), (1.0, 0.5, 0.2))
+    curve = PrefixCurve((1.0, 0.1, 0.01), (1, 10, 100), (1.0, 0.5, 0.2))
     outline, hard = (Outline(curve, rows_a_sample=5.0, enumerable=easy) for easy in (True, False))
     rho = common_rho([outline, hard], 20_000, 0.5)
     assert outline.rows(rho, 0.5) + hard.rows(rho, 0.5) == pytest.approx(20_000, rel=1e-6)

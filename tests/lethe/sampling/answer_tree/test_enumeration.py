@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.sampling.answer_tree import FLATTEST, Curve, search
+from lethe.sampling.answer_tree import FLATTEST, PrefixCurve, search
 from lethe.sampling.answer_tree.asking import RecallAutomaton, token_bytes
 from lethe.sampling.answer_tree.automaton import (
     Automaton,
@@ -291,7 +291,7 @@ def test_a_search_ends_where_nothing_is_left():
 
 
 def test_a_curve_that_stays_flat_is_extrapolated_with_the_least_power():
-    curve = Curve((1.0, 0.1, 0.01), (1, 50, 50), (0.9, 0.5, 0.5))
+    curve = PrefixCurve((1.0, 0.1, 0.01), (1, 50, 50), (0.9, 0.5, 0.5))
     assert curve.at(0.005) == pytest.approx(50 * 2 ** max(FLATTEST, np.log(50) / np.log(100)))
-    flat = Curve((0.1, 0.01), (50, 50), (0.5, 0.5))
+    flat = PrefixCurve((0.1, 0.01), (50, 50), (0.5, 0.5))
     assert flat.at(0.005) == pytest.approx(50 * 2**0.15)
