@@ -468,7 +468,7 @@ class _Drawing:
         # It holds the answers, which counts replace.
         self.folder = tempfile.TemporaryDirectory(prefix="lethe-")
         self.engine = engine = EndpointEngine(model, Path(self.folder.name), how.prompt == "chat")
-        self._refuse({"probes": list(map(asdict, engine.probes.each))})
+        self._refuse({"probes": list(map(asdict, engine.probes.tried))})
 
     def check_drawn(self) -> None:
         """Refuse the draws of a server that changed while it drew, or that drew the last answers otherwise than the first."""

@@ -30,15 +30,21 @@ def p_value_of_no_change(answers: Sequence[Sequence[str]], seed: int = 0) -> flo
         return None
     most = max(FEWEST // 2, min(MOST_AT_AN_END, MOST // (2 * len(asked))))
     coded = [_coded(texts, most) for texts in asked]
-    masks = [np.arange(codes.shape[1]) < codes.shape[1] // 2 for codes in coded]
-    seen = sum(apart(codes, mask[None]) for codes, mask in zip(coded, masks, strict=True))
+    masks = []
+    seen = np.zeros((1, STATISTICS))
+    for codes in coded:
+        n_ends = codes.shape[1]
+        is_first = np.arange(n_ends) < n_ends // 2
+        masks.append(np.tile(is_first, (AT_ONCE, 1)))
+        seen += apart(codes, is_first[None])
 
     generator = np.random.default_rng(seed)
-    above, done = np.zeros(STATISTICS), 0
+    above = np.zeros(STATISTICS)
+    done = 0
     while done < SHUFFLES and above.min() < ENOUGH:
         shuffled = np.zeros((AT_ONCE, STATISTICS))
         for codes, mask in zip(coded, masks, strict=True):
-            shuffled += apart(codes, generator.permuted(np.tile(mask, (AT_ONCE, 1)), axis=1))
+            shuffled += apart(codes, generator.permuted(mask, axis=1))
         above += (shuffled >= seen - 1e-9).sum(axis=0)
         done += AT_ONCE
     p_values = (1 + above) / (1 + done)
@@ -50,9 +56,14 @@ def _coded(texts: Sequence[str], most: int) -> np.ndarray:
     half = min(len(texts) // 2, most)
     ends = [*texts[:half], *texts[-half:]]
     lengths = np.array([len(text) for text in ends])
-    words = [(text.split() or [""])[0] for text in ends]
-    codes = [np.unique(names, return_inverse=True)[1] for names in (words, ends)]
-    return np.stack([np.searchsorted(np.sort(lengths), lengths), *codes])
+    ranks = np.searchsorted(np.sort(lengths), lengths)
+    first_words = []
+    for text in ends:
+        words = text.split(maxsplit=1)
+        first_words.append(words[0] if words else "")
+    _, number_of_word = np.unique(first_words, return_inverse=True)
+    _, number_of_text = np.unique(ends, return_inverse=True)
+    return np.stack([ranks, number_of_word, number_of_text])
 
 
 def apart(codes: np.ndarray, is_first: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,30 +20,28 @@ from lethe.io.artifacts import GREEDY
 from lethe.io.cache import keep, recall
 from lethe.io.files import restored
 from lethe.progress import progress
+from lethe.sampling.answer import Answers
 from lethe.sampling.endpoint_client import (
     Ask,
     Client,
-    Drawn,
     Failed,
-    Probe,
-    Probes,
+    ServedAnswer,
     ServerGone,
-    drift,
-    identity,
-    probe,
-    repeats,
     run,
 )
+from lethe.sampling.endpoint_probes import Probe, Probes, drift, identity, probe, repeats
 from lethe.sampling.endpoint_reply import cleaned_within
-from lethe.sampling.engine import Answers, Belief, Prompt, Settings
+from lethe.sampling.engine import Belief, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
-NONE = Drawn(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))
+NONE = ServedAnswer(None, FAILED, 0, None, "", None, 0.0, (0.0, 0.0))
 SPREAD = 2654435761  # odd, so that multiples differ
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
 
 
 class CapReached(LetheError):
+    """The next request could spend more tokens than the user allows."""
+
     def __init__(self, cap: int, drawn: int, planned: int):
         super().__init__(
             f"Stopped at the cap of {cap:,} tokens with {drawn:,} of {planned:,} answers, which are kept. A larger "
@@ -53,6 +51,8 @@ class CapReached(LetheError):
 
 @dataclass(frozen=True)
 class Job:
+    """A request and the numbers of the answers that it asks for."""
+
     prompt: Prompt
     numbers: tuple[int, ...]
     ask: Ask
@@ -69,41 +69,58 @@ class Journal:
 
     def __init__(self, place: Path):
         self.place = place
-        self.lines: dict[int, Drawn] = {}
-        self.failed: Counter[str] = (
-            Counter()
-        )  # by kind, also where a later request brought the answer
+        self.lines: dict[int, ServedAnswer] = {}
+        # By kind, also where a later request brought the answer.
+        self.failed = Counter[str]()
         content = place.read_bytes() if place.is_file() else b""
         for line in content.split(b"\n"):
             try:
                 # An earlier release kept texts as the server sent them.
                 values = cleaned_within(json.loads(line))
                 number = values.pop("sample")
-                self.take({number: Drawn(**{**values, "spent": tuple(values["spent"])})})
+                values["spent"] = tuple(values["spent"])
+                self.take({number: ServedAnswer(**values)})
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
         self.torn = bool(content) and not content.endswith(b"\n")
 
     @property
-    def answers(self) -> dict[int, Drawn]:
-        return {
-            number: drawn for number, drawn in self.lines.items() if drawn.reason not in ASKED_AGAIN
-        }
+    def answers(self) -> dict[int, ServedAnswer]:
+        """The answers by number, without those that are asked for again."""
+        answers = {}
+        for number, drawn in self.lines.items():
+            if drawn.reason not in ASKED_AGAIN:
+                answers[number] = drawn
+        return answers
 
-    def add(self, answers: Mapping[int, Drawn]) -> None:
+    @property
+    def sampled_in_time(self) -> list[ServedAnswer]:
+        """The drawn answers with a text, in the order in which they came."""
+        texts = []
+        for number, drawn in self.answers.items():
+            if number != GREEDY and drawn.text is not None:
+                texts.append(drawn)
+        return sorted(texts, key=lambda drawn: drawn.at)
+
+    def add(self, answers: Mapping[int, ServedAnswer]) -> None:
         """Append answers; they are on disk before the next request starts."""
         self.place.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps({"sample": number, **vars(own)}) for number, own in answers.items()]
         with self.place.open("a", encoding="utf-8") as file:
-            file.write("\n" * self.torn + "\n".join(lines) + "\n")
+            if self.torn:
+                file.write("\n")
+            for number, drawn in answers.items():
+                line = {"sample": number, **vars(drawn)}
+                file.write(f"{json.dumps(line)}\n")
         self.torn = False
         self.take(answers)
 
-    def take(self, answers: Mapping[int, Drawn]) -> None:
-        again = [drawn for drawn in answers.values() if drawn.reason in ASKED_AGAIN]
-        self.failed.update(
-            drawn.model if drawn.reason == FAILED else drawn.reason for drawn in again
-        )
+    def take(self, answers: Mapping[int, ServedAnswer]) -> None:
+        """Note answers by number, and the kinds of those that failed."""
+        for drawn in answers.values():
+            if drawn.reason == FAILED:
+                self.failed[drawn.model] += 1
+            elif drawn.reason in ASKED_AGAIN:
+                self.failed[drawn.reason] += 1
         self.lines |= answers
 
 
@@ -116,14 +133,27 @@ class EndpointEngine:
     belief: Belief | None = None  # `probes` say what the server does
 
     def __init__(self, endpoint: Endpoint, scratch: Path, chat: bool):
-        self.endpoint, self.scratch, self.chat = endpoint, scratch, chat
+        self.endpoint = endpoint
+        self.scratch = scratch
+        self.chat = chat
         self.client = Client(endpoint, chat)
         self.journals: dict[Path, Journal] = {}
         self.in_a_row = 0  # failed requests since the last answer
-        self.spent, self.reserved, self.capped = 0.0, 0, False
+        self.spent = 0.0  # tokens
+        self.reserved = 0  # tokens that requests under way may spend
+        self.capped = False
         self.as_stated = True  # every answer was drawn from the law whose probabilities are stated
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+        """The answers to each prompt, once all are drawn; those on disk are not asked for again.
+
+        Raises
+        ------
+        BadInput
+            If the settings ask for an adaptive temperature.
+        CapReached, ServerGone
+            If answers are missing, unless each was asked for in an earlier process, whose result then stands.
+        """
         if settings.adaptive_threshold is not None:
             raise BadInput(
                 f"{self.endpoint}: a server has no adaptive temperature; leave adaptive_threshold out."
@@ -131,95 +161,99 @@ class EndpointEngine:
         plain = (settings.temperature, settings.top_p, settings.top_k) == (1, 1, 0)
         self.as_stated = self.as_stated and plain
         journals = {prompt.prompt_id: self.remember(prompt, settings) for prompt in prompts}
-        jobs = self._jobs(prompts, settings, journals)
-        planned = sum(len(settings.of(prompt).sample_numbers()) for prompt in prompts)
-        asked = (
-            set(settings.of(one).sample_numbers()) <= journals[one.prompt_id].lines.keys()
-            for one in prompts
-        )
-        again = all(
-            asked
-        )  # in an earlier process, whose result stands if these answers fail once more
+        jobs = self._jobs(prompts, settings)
+        planned = 0
+        asked_before = True
+        for prompt in prompts:
+            numbers = settings.of(prompt).sample_numbers()
+            planned += len(numbers)
+            asked_before &= journals[prompt.prompt_id].lines.keys() >= set(numbers)
         try:
             run(self._draw(jobs, journals))
         except ServerGone as gone:
-            if not again:
+            if not asked_before:
                 raise
             print(visible(str(gone)), file=sys.stderr)
-        if self.capped and not again:
+        if self.capped and not asked_before:
             drawn = sum(len(journal.answers) for journal in self.journals.values())
             raise CapReached(self.endpoint.max_tokens_total or 0, drawn, planned)
         for prompt in prompts:
-            own = _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
-            yield own if self.chat else replace(own, thinking=None)
+            answers = _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
+            if not self.chat:
+                answers = replace(answers, thinking=None)
+            yield answers
 
     @cached_property
     def probes(self) -> Probes:
         """The probes of this endpoint: those on disk, else new ones."""
-        place = self.scratch / "probes" / f"{digest(self.endpoint.identity, self.chat)}.json"
-        if (finished := recall(place)) is not None:
-            probes = restored(Probes, finished)
-        else:
+        place = self.scratch / "probed" / f"{digest(self.endpoint.identity, self.chat)}.json"
+        finished = recall(place)
+        if finished is None:
             probes = run(probe(self.client))
             keep(place, asdict(probes))
-        show_probes(probes.each)
-        self.spent, self.client.whole = self.spent + probes.spent, probes.whole
+        else:
+            probes = restored(Probes, finished)
+        show_probes(probes.tried)
+        self.spent += probes.spent
+        self.client.whole = probes.whole
         return probes
 
     def remember(self, prompt: Prompt, settings: Settings) -> Journal:
-        other = {"n", "greedy", "first_sample", *["seed"] * (not self.endpoint.seeded)}
-        drawing = settings.model_dump(exclude=other)
+        """The journal of a prompt under these settings, whose tokens count as spent."""
+        changes_nothing = {"n", "greedy", "first_sample"}
+        if not self.endpoint.seeded:
+            changes_nothing.add("seed")
+        drawing = settings.model_dump(exclude=changes_nothing)
         conversation = (prompt.prompt_id, prompt.text, *prompt.before)
         key = digest(self.endpoint.identity, self.chat, conversation, drawing)
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
         if place not in self.journals:
-            self.journals[place] = Journal(place)
-            self.spent += sum(sum(drawn.spent) for drawn in self.journals[place].lines.values())
+            journal = Journal(place)
+            self.journals[place] = journal
+            self.spent += sum(sum(drawn.spent) for drawn in journal.lines.values())
         return self.journals[place]
 
     def _missing(self, prompt: Prompt, settings: Settings) -> set[int]:
-        return (
-            set(settings.of(prompt).sample_numbers())
-            - self.remember(prompt, settings).answers.keys()
-        )
+        """The numbers of the answers that no request has brought yet."""
+        wanted = set(settings.of(prompt).sample_numbers())
+        return wanted - self.remember(prompt, settings).answers.keys()
 
-    def _jobs(
-        self, prompts: Sequence[Prompt], settings: Settings, journals: Mapping[str, Journal]
-    ) -> deque[Job]:
+    def _jobs(self, prompts: Sequence[Prompt], settings: Settings) -> deque[Job]:
         """The requests for all missing answers, in rounds over the questions."""
-        all_jobs: list[list[Job]] = []
-        for prompt in prompts:
-            own = settings.of(prompt)
-            how = {key: getattr(own, key) for key in ("temperature", "top_p", "top_k")}
-            logprobs = 1 if self.probes.logprobs else None
-            ask = Ask(
-                prompt.text,
-                max_tokens=own.max_new_tokens,
-                logprobs=logprobs,
-                before=prompt.before,
-                **how,
-            )
-            missing = self._missing(prompt, settings)
-            drawn = sorted(missing - {GREEDY})
-            seeds = _seeds(own, prompt) if self.probes.seed else None
-            size = (
-                max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS)))
-                if self.probes.n and not seeds
-                else 1
-            )
-            cold = replace(ask, temperature=0, top_p=1, top_k=0)
-            jobs = [Job(prompt, (GREEDY,), cold)] if GREEDY in missing else []
-            parts = [tuple(drawn[start : start + size]) for start in range(0, len(drawn), size)]
-            jobs += [
-                Job(
-                    prompt,
-                    numbers,
-                    replace(ask, n=len(numbers), seed=seeds(numbers[0]) if seeds else None),
-                )
-                for numbers in parts
-            ]
-            all_jobs.append(jobs)
-        return deque(job for own in zip_longest(*all_jobs) for job in own if job)
+        jobs_of_prompts = [self._jobs_of(prompt, settings) for prompt in prompts]
+        jobs = deque[Job]()
+        for in_round in zip_longest(*jobs_of_prompts):
+            jobs += filter(None, in_round)
+        return jobs
+
+    def _jobs_of(self, prompt: Prompt, settings: Settings) -> list[Job]:
+        """The requests for the missing answers to one prompt, the greedy one first."""
+        ask = Ask(
+            prompt.text,
+            max_tokens=settings.max_new_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            logprobs=1 if self.probes.logprobs else None,
+            before=prompt.before,
+        )
+        missing = self._missing(prompt, settings)
+        jobs = []
+        if GREEDY in missing:
+            missing.remove(GREEDY)
+            jobs.append(Job(prompt, (GREEDY,), replace(ask, temperature=0, top_p=1, top_k=0)))
+
+        drawn = sorted(missing)
+        size = 1
+        if self.probes.n and not self.probes.seed:
+            size = max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS)))
+        for start in range(0, len(drawn), size):
+            numbers = tuple(drawn[start : start + size])
+            seed = None
+            if self.probes.seed:
+                seed = _seed(settings, prompt, numbers[0])
+            jobs.append(Job(prompt, numbers, replace(ask, n=len(numbers), seed=seed)))
+        return jobs
 
     async def _draw(self, jobs: deque[Job], journals: Mapping[str, Journal]) -> None:
         total = sum(len(job.numbers) for job in jobs)
@@ -227,15 +261,18 @@ class EndpointEngine:
 
         async def worker() -> None:
             while jobs and not self.capped:
-                for _ in range(await self._one(jobs.popleft(), jobs, journals)):
+                for _ in range(await self._send(jobs.popleft(), jobs, journals)):
                     next(ticks)
 
         async with self.client, asyncio.TaskGroup() as group:
             for _ in range(min(self.endpoint.concurrency, total)):
                 group.create_task(worker())
 
-    async def _one(self, job: Job, jobs: deque[Job], journals: Mapping[str, Journal]) -> int:
-        """Send one request and keep its answers; answers that the server left out are asked for one by one."""
+    async def _send(self, job: Job, jobs: deque[Job], journals: Mapping[str, Journal]) -> int:
+        """Send one request and keep its answers, whose number is returned.
+
+        Answers that the server left out become jobs of their own. Sets ``capped`` instead of sending what the cap forbids.
+        """
         cap, most = self.endpoint.max_tokens_total, job.ask.most()
         if cap is not None and self.spent + self.reserved + most > cap:
             self.capped = True
@@ -246,13 +283,11 @@ class EndpointEngine:
             if not drawn:
                 raise Failed("no answer in it", answered=True)
         except Failed as failure:
-            kind = str(failure)
-            missing = replace(NONE, model=kind)
-            if kind == FILTERED:
+            missing = replace(NONE, model=str(failure))
+            if str(failure) == FILTERED:
                 missing = replace(NONE, reason=FILTERED, model=self.endpoint.name)
-            if (
-                failure.answered
-            ):  # the server may charge for it, and says nothing that can be believed
+            # The server may charge for an answer, and says nothing that can be believed.
+            if failure.answered:
                 missing = replace(missing, spent=(most / len(job.numbers), 0.0))
             drawn = [missing] * len(job.numbers)
         finally:
@@ -264,7 +299,7 @@ class EndpointEngine:
             jobs.append(Job(job.prompt, (number,), replace(job.ask, n=1)))
         return len(drawn)
 
-    def _count_failures(self, job: Job, drawn: Sequence[Drawn]) -> None:
+    def _count_failures(self, job: Job, drawn: Sequence[ServedAnswer]) -> None:
         """Raise `ServerGone` after so many requests in a row that brought no answer."""
         if any(answer.reason != FAILED for answer in drawn):
             self.in_a_row = 0
@@ -276,65 +311,62 @@ class EndpointEngine:
         raise ServerGone(self.endpoint, str(job), why)
 
     def plan(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> str:
-        each = [(prompt, settings) for prompts, settings in work for prompt in prompts]
-        answers = [
-            (prompt, len(self._missing(prompt, own)), own.max_new_tokens) for prompt, own in each
-        ]
-        many = sum(n for _, n, _ in answers)
-        read = sum(
-            n * Ask(prompt.text, n=0, before=prompt.before).most() for prompt, n, _ in answers
+        """What the missing answers will take at most, in words: requests, tokens, money and the cap."""
+        answers = read = written = 0
+        for prompts, settings in work:
+            for prompt in prompts:
+                missing = len(self._missing(prompt, settings))
+                answers += missing
+                read += missing * Ask(prompt.text, n=0, before=prompt.before).most()
+                written += missing * settings.max_new_tokens
+
+        endpoint = self.endpoint
+        sentence = (
+            f"{endpoint}: {plural(answers, 'answer')} in at most {plural(answers, 'request')}, about {read:,} tokens read "
+            f"and at most {written:,} written"
         )
-        wrote = sum(n * limit for _, n, limit in answers)
-        own = self.endpoint
-        cents = ceil(((own.price_in or 0) * read + (own.price_out or 0) * wrote) / 1e4)
-        priced = own.price_in is not None or own.price_out is not None
-        cap = (
-            ""
-            if own.max_tokens_total is None
-            else f"; the cap is {plural(own.max_tokens_total, 'token')}"
-        )
-        return (
-            f"{own}: {plural(many, 'answer')} in at most {plural(many, 'request')}, about {read:,} tokens read and at most "
-            f"{wrote:,} written{f', for at most {cents / 100:,.2f} at the given prices' if priced else ''}{cap}"
-        )
+        if endpoint.price_in is not None or endpoint.price_out is not None:  # per million tokens
+            price = (endpoint.price_in or 0) * read + (endpoint.price_out or 0) * written
+            sentence += f", for at most {ceil(price / 1e4) / 100:,.2f} at the given prices"
+        if endpoint.max_tokens_total is not None:
+            sentence += f"; the cap is {plural(endpoint.max_tokens_total, 'token')}"
+        return sentence
 
     def served(self) -> dict[str, object]:
         """What the file beside the answers says of the server: who answered, when, the probes, and what is missing."""
-        every = [own for journal in self.journals.values() for own in journal.lines.values()]
-        drawn = [own for own in every if own.at]
-        models = Counter((own.model, own.fingerprint) for own in drawn)
-        models += Counter(own for own in self.probes.models if own not in models)
-        missing = Counter(own.kind for own in every if own.reason not in ANSWERED)
-        ordered = [
-            sorted(own.answers.items(), key=lambda item: item[1].at)
-            for own in self.journals.values()
-        ]
-        in_time = [
-            [own.text for at, own in one if at != GREEDY and own.text is not None]
-            for one in ordered
-        ]
+        models = Counter[tuple[str, str | None]]()
+        missing = Counter[str]()
+        failed = Counter[str]()
+        times = []
+        for journal in self.journals.values():
+            failed += journal.failed
+            for drawn in journal.lines.values():
+                if drawn.at:
+                    times.append(drawn.at)
+                    models[drawn.model, drawn.fingerprint] += 1
+                if drawn.reason not in ANSWERED:
+                    missing[drawn.kind] += 1
+        for model in self.probes.models:
+            models.setdefault(model, 1)
+
+        in_time = [journal.sampled_in_time for journal in self.journals.values()]
+        texts = [[drawn.text or "" for drawn in answers] for answers in in_time]
         # Where a setting changes the law, the probabilities that a server states may be of another one.
-        whole = [
-            [own for at, own in one if at != GREEDY and own.text is not None]
-            for one in ordered
-            if self.as_stated
-        ]
-        probes = (*self.probes.each, identity(models), drift(in_time), repeats(whole))
-        show_probes(probes[-3:])
-        first, last = (
-            (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
-        )
+        stated = in_time if self.as_stated else []
+        later_probes = (identity(models), drift(texts), repeats(stated))
+        show_probes(later_probes)
+        probes = (*self.probes.tried, *later_probes)
         return {
             "endpoint": self.endpoint.endpoint,
             "model": self.endpoint.name,
             "chat": self.chat,
-            "first": time_of(first),
-            "last": time_of(last),
+            "first": time_of(min(times, default=0.0)),
+            "last": time_of(max(times, default=0.0)),
             "tokens": round(self.spent),
             "seeded": self.probes.seed,
             "missing": missing,
-            "failed": sum((journal.failed for journal in self.journals.values()), Counter[str]()),
-            "probes": [vars(one) for one in probes],
+            "failed": failed,
+            "probes": list(map(vars, probes)),
         }
 
     def clear(self) -> None:
@@ -343,29 +375,34 @@ class EndpointEngine:
             place.unlink(missing_ok=True)
 
 
-def _seeds(settings: Settings, prompt: Prompt) -> Callable[[int], int]:
-    """The seed of each answer to a prompt: 31 bits, as servers read them, and no two answers have one seed."""
-    first = int(
-        settings.model_copy(update={"first_sample": 0})
-        .stream(prompt.prompt_id)
-        .generate_state(1)[0]
-    )
-    return lambda number: (first + number * SPREAD) % (1 << 31)
+def _seed(settings: Settings, prompt: Prompt, number: int) -> int:
+    """The seed of an answer to a prompt: 31 bits, as servers read them, and no two answers have one seed."""
+    stream = settings.model_copy(update={"first_sample": 0}).stream(prompt.prompt_id)
+    first = int(stream.generate_state(1)[0])
+    return (first + number * SPREAD) % (1 << 31)
 
 
 def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
+    """The answers to a prompt, as the journal has them; an answer that it lacks has failed."""
     numbers = settings.sample_numbers()
-    drawn = [journal.lines.get(number, NONE) for number in numbers]
-    columns = ("text", "tokens", "reason", "confidence", "thinking")
+    answers = [journal.lines.get(number, NONE) for number in numbers]
     return Answers(
-        prompt.prompt_id, numbers, *([getattr(own, name) for own in drawn] for name in columns)
+        prompt.prompt_id,
+        numbers,
+        texts=[drawn.text for drawn in answers],
+        tokens=[drawn.tokens for drawn in answers],
+        finish_reasons=[drawn.reason for drawn in answers],
+        mean_confidences=[drawn.confidence for drawn in answers],
+        thinking=[drawn.thinking for drawn in answers],
     )
 
 
 def show_probes(probes: Sequence[Probe]) -> None:
+    """Print each probe's outcome to standard error, without what could move a terminal."""
     for tried in probes:
         print(visible(str(tried)), file=sys.stderr)
 
 
 def time_of(seconds: float) -> str:
+    """The time in UTC, from seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

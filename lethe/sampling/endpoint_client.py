@@ -1,8 +1,4 @@
-"""Requests to an OpenAI-compatible server, what came back, and what the server does with a request.
-
-A bound assumes independent draws of one distribution. A cache, a temperature that is ignored or a model that changes
-half-way breaks that without an error, so probes try each.
-"""
+"""Requests to an OpenAI-compatible server, and what came back."""
 
 from __future__ import annotations
 
@@ -10,17 +6,15 @@ import asyncio
 import math
 import os
 import time
-from collections import Counter
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lethe.config.evaluating import Endpoint
-from lethe.errors import BadInput, BadValue, LetheError, plural
+from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.answer_ends import (
     ANSWERED,
-    ASKED_AGAIN,
     FAILED,
     FILTERED,
     REFUSED,
@@ -28,8 +22,6 @@ from lethe.io.answer_ends import (
     end_of,
 )
 from lethe.io.files import Json
-from lethe.sampling.drift import LEVEL as NO_CHANGE
-from lethe.sampling.drift import p_value_of_no_change
 from lethe.sampling.endpoint_reply import (
     BadReply,
     ChatChoice,
@@ -69,7 +61,7 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ServedAnswer:
     """One answer of the server; ``text`` is null where ``reason`` is no end of `ANSWERED`. ``stated`` maps the likeliest
     first tokens to their log-probabilities, ``first`` is the first token drawn, ``spent`` the answer's shares of the
     tokens read and written."""
@@ -85,18 +77,20 @@ class Drawn:
     first: str | None = None
     stated: Mapping[str, float] | None = None
     mass: float | None = None  # the probability of the answer, by the server's word
-    thinking: str | None = (
-        None  # in a field of its own; without an answer after it, the text is null
-    )
+    thinking: str | None = None  # in a field of its own; without an answer after it, no text
 
     @property
     def kind(self) -> str:
         """Why the answer is missing; of a request that brought nothing, ``model`` says why."""
-        return f"failed: {self.model}" if self.reason == FAILED else self.reason
+        if self.reason == FAILED:
+            return f"failed: {self.model}"
+        return self.reason
 
 
 @dataclass(frozen=True)
 class Ask:
+    """A request for ``n`` answers to a text, each of at most ``max_tokens`` tokens."""
+
     text: str
     n: int = 1
     max_tokens: int = 16
@@ -117,14 +111,16 @@ class Client:
     """A server and its model, asked in chat or with plain prompts; a context, whose connections belong to one loop."""
 
     def __init__(self, endpoint: Endpoint, chat: bool):
-        key = NO_KEY if endpoint.key_env is None else os.environ.get(endpoint.key_env)
+        key: str | None = NO_KEY
+        if endpoint.key_env is not None:
+            key = os.environ.get(endpoint.key_env)
         if not key:
-            raise BadValue(
-                "key_env",
-                endpoint.key_env,
-                "the name of an environment variable that holds the key",
-            )
-        self.endpoint, self.chat, self.limit, self._key = endpoint, chat, "max_tokens", key
+            legal = "the name of an environment variable that holds the key"
+            raise BadValue("key_env", endpoint.key_env, legal)
+        self.endpoint = endpoint
+        self.chat = chat
+        self.limit = "max_tokens"
+        self._key = key
         self.whole = True  # whether the server takes `WHOLE`
 
     async def __aenter__(self) -> Client:
@@ -147,16 +143,21 @@ class Client:
     async def __aexit__(self, *error: object) -> None:
         await self.openai.close()
 
-    async def ask(self, ask: Ask, request: str) -> list[Drawn]:
-        """The answers to one request; ``request`` names it in errors."""
+    async def ask(self, ask: Ask, request: str) -> list[ServedAnswer]:
+        """The answers to one request; ``request`` names it in errors.
+
+        Raises
+        ------
+        Failed
+            If the server gave none.
+        ServerGone, BadInput
+            If the server takes no connection, or refuses this key, model or address.
+        """
         self.http.expect(ask.n * ask.max_tokens, ask.logprobs or 0)
         content = await self.received(self._send(ask), request)
-        reply: ChatReply | PlainReply
+        kind = ChatReply if self.chat else PlainReply
         try:
-            if self.chat:
-                reply = read(ChatReply, content)
-            else:
-                reply = read(PlainReply, content)
+            reply = read(kind, content)
         except BadReply as wrong:
             raise Failed(str(wrong), answered=True) from None
         if len(reply.choices) > ask.n:
@@ -196,6 +197,7 @@ class Client:
         return response.content
 
     async def _send(self, ask: Ask) -> bytes:
+        """The content of the reply to a request."""
         body: dict[str, Json] = {
             "model": self.endpoint.name,
             "temperature": ask.temperature,
@@ -232,8 +234,11 @@ class Client:
 
     def _drawn(
         self, choice: ChatChoice | PlainChoice, reply: ChatReply | PlainReply, ask: Ask
-    ) -> Drawn:
-        refused, called, thinking = False, False, None
+    ) -> ServedAnswer:
+        """The answer of one choice; tokens that the server does not count are estimated from characters."""
+        refused = False
+        called = False
+        thinking = None
         if isinstance(choice, ChatChoice):
             text = choice.message.content
             thinking = choice.message.reasoning_content or choice.message.reasoning or None
@@ -248,7 +253,8 @@ class Client:
         elif called and not text:
             reason = TOOL_CALLS
         else:
-            reason = end_of(choice.finish_reason, thinking if text is None else text)
+            said = thinking if text is None else text
+            reason = end_of(choice.finish_reason, said)
         if reason not in ANSWERED:
             text = None
 
@@ -261,38 +267,39 @@ class Client:
         if usage.completion_tokens is not None:
             written = usage.completion_tokens / share
 
-        steps = choice.logprobs.steps if choice.logprobs else []
-        stated = [step.log_probability for step in steps]
-        sure = [
-            math.exp(min(0.0, max([step.log_probability, *step.likeliest.values()])))
-            for step in steps
-        ]
-        return Drawn(
+        drawn = ServedAnswer(
             text,
             reason,
-            len(steps) or round(written),
-            math.fsum(sure) / len(sure) if sure else None,
-            reply.model,
-            reply.system_fingerprint,
-            time.time(),
-            (read_tokens / share, written),
-            first=steps[0].token if steps else None,
-            stated=steps[0].likeliest or None if steps else None,
-            mass=math.exp(min(0.0, math.fsum(stated))) if steps else None,
+            tokens=round(written),
+            confidence=None,
+            model=reply.model,
+            fingerprint=reply.system_fingerprint,
+            at=time.time(),
+            spent=(read_tokens / share, written),
             thinking=thinking,
+        )
+        steps = choice.logprobs.steps if choice.logprobs else []
+        if not steps:
+            return drawn
+        largest = [max([step.log_probability, *step.likeliest.values()]) for step in steps]
+        confidences = [math.exp(min(0.0, value)) for value in largest]
+        return replace(
+            drawn,
+            tokens=len(steps),
+            confidence=math.fsum(confidences) / len(steps),
+            first=steps[0].token,
+            stated=steps[0].likeliest or None,
+            mass=math.exp(min(0.0, math.fsum(step.log_probability for step in steps))),
         )
 
     def _refused(self, error: APIStatusError) -> Exception:
         """What an answer with an error status means; its text is not quoted, since it may hold the key."""
         status, url = error.status_code, self.endpoint.endpoint
         if status in (401, 403):
-            asked = self.endpoint.key_env
-            which = (
-                f"the key in {asked}"
-                if asked
-                else "a request without a key (--key-env names a variable)"
-            )
-            return BadInput(f"{url} refuses {which} (status {status}).")
+            refused = "a request without a key (--key-env names a variable)"
+            if self.endpoint.key_env:
+                refused = f"the key in {self.endpoint.key_env}"
+            return BadInput(f"{url} refuses {refused} (status {status}).")
         if status == 404:
             kind = "chat" if self.chat else "plain completions (--prompt chat asks in chat)"
             return BadInput(
@@ -343,261 +350,3 @@ def run(work: Coroutine[object, None, Done]) -> Done:
         return unwrapped()
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(unwrapped).result()
-
-
-OPEN = "Write ten words that come to mind."  # a question with many answers
-# requests: equal ones, ones that differ a little, greedy ones, one token each
-REPEATED, VARIED, COLD, FIRST, SEEDS, CUT = 8, 4, 6, 24, 4, 4
-TOP = 5  # log-probabilities of a token, the most that every server gives
-LEVEL = 1e-3  # of a test that could fail by chance
-# Of a test whose law is the server's own word: a text that can be spelled in several ways has a little more probability than
-# is stated of one spelling.
-STORED = 1e-6
-SEED = 7
-MOST_NAMES = 4  # of a server, in a sentence
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One property of a server: ``passed`` is None where nothing can be said. Bounds need the ``needed`` properties."""
-
-    name: str
-    passed: bool | None
-    sentence: str
-    needed: bool = True
-
-    def __str__(self) -> str:
-        word = {True: "ok", False: "FAILED" if self.needed else "no", None: "unknown"}[self.passed]
-        return f"probe {self.name}: {word}: {self.sentence}"
-
-
-class NoProbe(LetheError):
-    """A server that answered none of the first probes."""
-
-    def __init__(self, endpoint: Endpoint, failures: Mapping[str, int]):
-        kinds = ", ".join(failures)
-        super().__init__(f"{endpoint} answered none of the probes ({kinds}): nothing was drawn.")
-
-
-@dataclass(frozen=True)
-class Probes:
-    each: tuple[Probe, ...]
-    n: bool
-    logprobs: bool
-    seed: bool
-    whole: bool
-    spent: float
-    models: tuple[tuple[str, str | None], ...]
-
-
-async def probe(client: Client) -> Probes:
-    """Try the server with some sixty short requests."""
-    spent, models = 0.0, dict[tuple[str, str | None], None]()
-
-    failures = Counter[str]()
-
-    async def one(name: str, ask: Ask) -> list[Drawn]:
-        try:
-            drawn = await client.ask(ask, f"the probe {name}")
-        except Failed as failure:  # no answers
-            failures[str(failure)] += 1
-            return []
-        failures.update(answer.kind for answer in drawn if answer.reason in ASKED_AGAIN)
-        return [answer for answer in drawn if answer.reason not in ASKED_AGAIN]
-
-    async def ask(name: str, asks: Sequence[Ask]) -> list[Drawn]:
-        nonlocal spent, models
-        answers = [
-            drawn
-            for own in await asyncio.gather(*(one(name, ask) for ask in asks))
-            for drawn in own
-        ]
-        spent += sum(sum(drawn.spent) for drawn in answers)
-        models |= dict.fromkeys((drawn.model, drawn.fingerprint) for drawn in answers)
-        return answers
-
-    async with client:
-        await client.alive("the first", retries=0)
-        cut = await ask("cuts", [Ask(OPEN, top_k=1)] * CUT)
-        client.whole = bool(cut)
-        repeated = await ask("draws", [Ask(OPEN)])
-        if not (cut or repeated):  # a server that lets each request time out would take hours
-            raise NoProbe(client.endpoint, failures)
-        repeated += await ask("draws", [Ask(OPEN)] * (REPEATED - 1))
-        varied = await ask(
-            "draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)]
-        )
-        cold = await ask("temperature", [Ask(OPEN, temperature=0)] * COLD)
-        short = await ask("max_tokens", [Ask(OPEN, max_tokens=2)])
-        several = await ask("n", [Ask(OPEN, n=3)])
-        one_token = Ask(OPEN, max_tokens=1, logprobs=TOP)
-        first = await ask("logprobs", [one_token])
-        logprobs = bool(first and first[0].stated)
-        first = await ask("logprobs", [one_token] * FIRST) if logprobs else []
-        sure = await ask("logprobs", [Ask(OPEN, logprobs=1)]) if logprobs else []
-        # One after the other: several at once have ended a server.
-        seeds = [SEED] * 2 + [SEED + number for number in range(1, SEEDS)] * client.endpoint.seeded
-        seeded = [await ask("seed", [Ask(OPEN, max_tokens=8, seed=seed)]) for seed in seeds]
-    honoured = len(several) == 3 and (len(_texts(several)) > 1 or len(_texts(repeated)) < REPEATED)
-    copies = " alike" if len(several) == 3 and not honoured else ""
-    seed = _seed(seeded, len(_texts([*repeated, *varied])) > 1)
-    alike = [(own.mass or 0) ** (REPEATED - 1) for own in sure if _texts(repeated) == {own.text}]
-    certain = bool(alike and alike[0] > LEVEL)  # so likely are equal answers, by the server's word
-    each = (
-        _differ(repeated, varied, certain),
-        _temperature(repeated, varied, cold, certain),
-        _cuts(cut, repeated),
-        _limit(short),
-        Probe("n", honoured, f"n=3 gave {len(several)} answers{copies}", needed=False),
-        _frequencies(first),
-        seed,
-    )
-    seeded_draws = bool(seed.passed) and client.endpoint.seeded
-    return Probes(each, honoured, logprobs, seeded_draws, client.whole, spent, tuple(models))
-
-
-def _texts(drawn: Sequence[Drawn]) -> set[str | None]:
-    return {own.text for own in drawn}
-
-
-def _first(name: str, *cases: tuple[bool, bool | None, str], needed: bool = True) -> Probe:
-    """The probe with the result of the first case that holds."""
-    return next(Probe(name, passed, sentence, needed) for holds, passed, sentence in cases if holds)
-
-
-def _differ(repeated: Sequence[Drawn], varied: Sequence[Drawn], certain: bool) -> Probe:
-    distinct, cached, number = len(_texts(repeated)), len(_texts(varied)) > 1, len(repeated)
-    alike = f"{number} equal requests got one answer"
-    why = (
-        ", and requests that differ a little get others: the server repeats stored answers"
-        if cached
-        else ""
-    )
-    return _first(
-        "draws",
-        (not repeated, None, "no probe of equal requests was answered"),
-        (distinct > 1, True, f"{number} equal requests got {distinct} distinct answers"),
-        (certain and not cached, None, f"{alike}, of which the model is that certain"),
-        (True, False, alike + why),
-    )
-
-
-def _temperature(
-    repeated: Sequence[Drawn], varied: Sequence[Drawn], cold: Sequence[Drawn], certain: bool
-) -> Probe:
-    warm, greedy = len(_texts([*repeated[:COLD], *varied])), len(_texts(cold))
-    alike = "temperatures 0 and 1 give one and the same answer:"
-    return _first(
-        "temperature",
-        (not cold or not repeated, None, "no probe of temperature 0 was answered"),
-        (warm == 1 and certain, None, f"{alike} the model is certain of its answer"),
-        (warm == 1, False, f"{alike} the server ignores the temperature"),
-        # fewer may differ by rounding
-        (
-            greedy > COLD // 2,
-            False,
-            f"{len(cold)} requests at temperature 0 got {greedy} distinct answers",
-        ),
-        (True, True, f"answers vary at temperature 1 ({warm}) and hardly at 0 ({greedy})"),
-    )
-
-
-def _cuts(cut: Sequence[Drawn], repeated: Sequence[Drawn]) -> Probe:
-    unknown = f"the server {'ignores' if cut else 'refuses'} top_k: its own settings may cut rare answers off"
-    return _first(
-        "cuts",
-        (not cut or len(_texts(cut)) > CUT // 2, None, unknown),
-        (len(_texts(repeated)) < 2, None, "draws do not differ, so nothing shows what top_k does"),
-        (True, True, "top_k is obeyed, and no setting of the server's own cuts answers off"),
-    )
-
-
-def _limit(short: Sequence[Drawn]) -> Probe:
-    if not short:
-        return Probe("max_tokens", None, "no probe of max_tokens was answered")
-    words = len((short[0].text or "").split())
-    longest = max(
-        short[0].tokens, words if words > 4 else 0
-    )  # two tokens may be written as a few words
-    return Probe("max_tokens", longest <= 2, f"a limit of 2 tokens gave {longest}")
-
-
-def _frequencies(first: Sequence[Drawn]) -> Probe:
-    """Whether first tokens come as often as the server states: exact binomial tests, one for each stated token."""
-    from scipy.stats import binomtest
-
-    stated = [own.stated for own in first if own.stated]
-    if not stated:
-        return Probe("logprobs", None, "the server states no log-probabilities")
-    counts, n = Counter(own.first for own in first), len(first)
-    masses = {token: min(1.0, math.exp(value)) for token, value in stated[0].items()}
-    p = min(
-        1.0,
-        len(masses)
-        * min(binomtest(counts[token], n, mass).pvalue for token, mass in masses.items()),
-    )
-    likely = max(masses, key=lambda token: masses[token])
-    seen = f"the likeliest first token has the stated probability {masses[likely]:.2g} and came {counts[likely]} of {n} times"
-    return Probe("logprobs", bool(p >= LEVEL), seen)
-
-
-def _seed(drawn: Sequence[Sequence[Drawn]], random: bool) -> Probe:
-    """Whether two requests with one seed get one answer; with more requests, whether other seeds get others."""
-    texts = [own[0].text for own in drawn if own]
-    asked, several = len(drawn) > 2, len(set(texts)) > 1
-    repeats = "a seed repeats an answer" + ", and others give others" * asked
-    return _first(
-        "seed",
-        (len(texts) < len(drawn), None, "a request with a seed got no answer; none is sent"),
-        (not random, None, "draws do not differ, so nothing shows what a seed does; none is sent"),
-        (texts[:1] != texts[1:2], False, "a seed does not repeat an answer; none is sent"),
-        (asked and not several, False, f"{SEEDS} seeds give one answer; none is sent"),
-        (True, True, f"{repeats}; {'each answer has one' if asked else 'none is sent'}"),
-        needed=False,
-    )
-
-
-def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
-    names = [f"{model} ({fingerprint})" if fingerprint else model for model, fingerprint in models]
-    shown = names[:MOST_NAMES]
-    if len(names) > MOST_NAMES:
-        shown.append(plural(len(names) - MOST_NAMES, "other name"))
-    text = f"the server says that it is {' and '.join(shown)}"
-    return Probe("identity", len(names) == 1 if names else None, text)
-
-
-def drift(answers: Sequence[Sequence[str]]) -> Probe:
-    """Whether the first and the last answers come from one distribution; ``answers`` are those of a question, in time."""
-    p = p_value_of_no_change(answers)
-    if p is None:
-        return Probe("drift", None, "too few answers for a test of the first against the last")
-    return Probe("drift", p > NO_CHANGE, f"first against last answers: p = {p:.2g} of no change")
-
-
-def repeats(answers: Sequence[Sequence[Drawn]]) -> Probe:
-    """Whether late answers repeat early ones more often than the server's own probabilities allow, as from a store.
-
-    ``answers`` are those of each question, in time, with their stated probabilities (``mass``). Given the early half, a late
-    answer is in it with the probability that the server states of its distinct texts together: an exact binomial test for
-    each question, Bonferroni over the questions.
-    """
-    from scipy.stats import binom
-
-    p_values = []
-    for drawn in answers:
-        if len(drawn) < 4 or any(own.mass is None for own in drawn):
-            continue
-        half = len(drawn) // 2
-        mass_of_text: dict[str | None, float] = {}
-        for own in drawn[:half]:
-            mass_of_text[own.text] = max(own.mass or 0.0, mass_of_text.get(own.text, 0.0))
-        late = [own.text in mass_of_text for own in drawn[half:]]
-        together = min(1.0, sum(mass_of_text.values()))
-        p_values.append(float(binom.sf(sum(late) - 1, len(late), together)))
-    if not p_values:
-        return Probe("repeats", None, "the server states no probabilities of whole answers")
-    p = min(1.0, len(p_values) * min(p_values))
-    seen = (
-        f"late answers repeat early ones, p = {p:.2g} by the probabilities that the server states"
-    )
-    return Probe("repeats", p >= STORED, seen)

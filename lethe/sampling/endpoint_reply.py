@@ -76,7 +76,7 @@ LogProb = Annotated[float, Field(le=ROUNDING)]
 
 
 @dataclass(frozen=True)
-class Step:
+class TokenStep:
     """A token of an answer, its log-probability, and those of the likeliest tokens in its place."""
 
     token: str
@@ -84,7 +84,7 @@ class Step:
     likeliest: dict[str, float]
 
 
-class Part(BaseModel):
+class ReplyPart(BaseModel):
     """A part of a reply: a type is never guessed from another, a number is finite, a further field is ignored."""
 
     model_config = ConfigDict(
@@ -92,7 +92,7 @@ class Part(BaseModel):
     )
 
 
-class Likely(Part):
+class Likely(ReplyPart):
     token: Text
     logprob: LogProb
 
@@ -101,19 +101,19 @@ class ChatStep(Likely):
     top_logprobs: list[Likely] | None = None
 
 
-class ChatLogprobs(Part):
+class ChatLogprobs(ReplyPart):
     content: list[ChatStep] | None = None
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TokenStep]:
         steps = []
         for step in self.content or ():
             likeliest = {likely.token: likely.logprob for likely in step.top_logprobs or ()}
-            steps.append(Step(step.token, step.logprob, likeliest))
+            steps.append(TokenStep(step.token, step.logprob, likeliest))
         return steps
 
 
-class PlainLogprobs(Part):
+class PlainLogprobs(ReplyPart):
     tokens: list[Text] | None = None
     token_logprobs: list[LogProb] | None = None
     top_logprobs: list[dict[Text, LogProb] | None] | None = None
@@ -128,19 +128,19 @@ class PlainLogprobs(Part):
         return self
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TokenStep]:
         tokens = self.tokens or []
         likeliest = self.top_logprobs or [None] * len(tokens)
         stated = zip(tokens, self.token_logprobs or [], likeliest, strict=True)
-        return [Step(token, value, dict(tops or {})) for token, value, tops in stated]
+        return [TokenStep(token, value, dict(tops or {})) for token, value, tops in stated]
 
 
-class Choice(Part):
+class ReplyChoice(ReplyPart):
     index: Annotated[int, Field(ge=0)] | None = None
     finish_reason: object = None  # `end_of` knows the few words that are an end
 
 
-class Message(Part):
+class Message(ReplyPart):
     content: Text | None = None
     refusal: Text | None = None
     reasoning_content: Text | None = None  # the two fields in which servers put the thinking
@@ -148,29 +148,29 @@ class Message(Part):
     tool_calls: list[object] | None = None
 
 
-class ChatChoice(Choice):
+class ChatChoice(ReplyChoice):
     message: Message
     logprobs: ChatLogprobs | None = None
 
 
-class PlainChoice(Choice):
+class PlainChoice(ReplyChoice):
     text: Text | None = None
     logprobs: PlainLogprobs | None = None
 
 
-class Usage(Part):
+class Usage(ReplyPart):
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
 
 
-class Reply(Part):
+class Reply(ReplyPart):
     model: ShortName = NO_NAME
     system_fingerprint: ShortName | None = None
     usage: Usage | None = None
 
     @field_validator("choices", check_fields=False)
     @classmethod
-    def _each_choice_once(cls, choices: list[Choice]) -> list[Choice]:
+    def _each_choice_once(cls, choices: list[ReplyChoice]) -> list[ReplyChoice]:
         stated = [choice.index for choice in choices if choice.index is not None]
         if len(set(stated)) != len(stated):
             raise ValueError("two answers have one index")
@@ -185,11 +185,11 @@ class PlainReply(Reply):
     choices: list[PlainChoice]
 
 
-class Tokenized(Part):
+class Tokenized(ReplyPart):
     tokens: list[Tokens]
 
 
-class Detokenized(Part):
+class Detokenized(ReplyPart):
     prompt: Text
 
 
@@ -206,17 +206,14 @@ def read(kind: type[Checked], content: bytes) -> Checked:
         raise BadReply(f"not the JSON of an answer ({place})" if place else "no answer") from None
 
 
-FIELDS = frozenset(
-    name
-    for part in (Likely, ChatStep, ChatLogprobs, PlainLogprobs, Message, Usage, Tokenized)
-    for name in part.model_fields
-) | frozenset(
-    name for part in (ChatChoice, ChatReply, PlainChoice, Detokenized) for name in part.model_fields
+FIELDS = frozenset().union(
+    *(ChatReply.model_fields, ChatChoice.model_fields, PlainChoice.model_fields),
+    *(Message.model_fields, Usage.model_fields, Tokenized.model_fields, Detokenized.model_fields),
+    *(ChatLogprobs.model_fields, PlainLogprobs.model_fields, ChatStep.model_fields),
 )
 
 
 def _place(error: ValidationError) -> str:
     """The fields that lead to the first fault; a name that the server made up is left out."""
-    return ".".join(
-        part for part in error.errors()[0]["loc"] if isinstance(part, str) and part in FIELDS
-    )
+    names = [name for name in error.errors()[0]["loc"] if name in FIELDS]
+    return ".".join(map(str, names))

@@ -19,7 +19,8 @@ from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models.encoding import CHAT, read_template, worded
 from lethe.sampling.answer_tree.asking import Rule
-from lethe.sampling.endpoint_client import Client, Failed, Probe
+from lethe.sampling.endpoint_client import Client, Failed
+from lethe.sampling.endpoint_probes import Probe
 from lethe.sampling.endpoint_reply import (
     ROUNDING,
     BadReply,
@@ -27,15 +28,14 @@ from lethe.sampling.endpoint_reply import (
     PlainChoice,
     PlainReply,
     Tokenized,
+    TokenStep,
     read,
 )
 from lethe.statistics.answer_tree import Masses, Remainder, leak_interval
 from lethe.statistics.leak_trees import AS_STATED, AnswerTree, HeavyLeak
 
-NAMED, TOP = (
-    "token_id:",
-    20,
-)  # how vLLM writes an id; the most log-probabilities that it gives by default
+NAMED = "token_id:"  # how vLLM writes an id
+TOP = 20  # the most log-probabilities that vLLM gives by default
 TOKEN_NAME = re.compile(f"{NAMED}(0|[1-9][0-9]{{0,9}})")
 SHOWN = 5  # heavy leaks of a question
 # How far a stated probability may move while one model answers: arithmetic in bfloat16 moves it by less in batches of other
@@ -48,8 +48,10 @@ class Walker:
     """The requests of a walk, each counted; what a token does is asked once."""
 
     def __init__(self, client: Client, prompt: str):
-        given = prompt == CHAT or "{question}" in prompt
-        self.client, self.template = client, prompt if given else read_template(prompt)
+        self.client = client
+        self.template = prompt
+        if prompt != CHAT and "{question}" not in prompt:
+            self.template = read_template(prompt)
         self.root = client.endpoint.endpoint.rstrip("/").removesuffix("/v1")
         self.kinds: dict[int, asyncio.Task[str]] = {}
         self.requests = 0
@@ -59,39 +61,56 @@ class Walker:
     async def tree(
         self, row: Row, rule: Rule, most: int, longest: int, alpha: float, queries: Sequence[int]
     ) -> AnswerTree:
-        ids, started = await self.ids(row), self.requests
-        leak, clean = [0.0] * longest, [0.0] * longest
+        """The bounds of a question after about ``most`` requests; answers have up to ``longest`` tokens.
+
+        Raises
+        ------
+        BadInput
+            If the server is not vLLM's, or a step fails.
+        ServerGone
+            If the server takes no connection.
+        """
+        ids = await self.ids(row)
+        started = self.requests
+        leak = [0.0] * longest
+        clean = [0.0] * longest
         heavy: list[HeavyLeak] = []
+        # The heaviest first: a heap pops the smallest entry, so the masses have a minus sign.
         open_prefixes: list[tuple[float, tuple[int, ...]]] = [(-1.0, ())]
 
         def settle(text: str, mass: float, length: int, leaks: bool) -> None:
-            (leak if leaks else clean)[length - 1] += mass
             if leaks:
+                leak[length - 1] += mass
                 heavy.append(HeavyLeak(text, mass))
+            else:
+                clean[length - 1] += mass
 
         async def grow(mass: float, prefix: tuple[int, ...]) -> None:
             text = await self._text(prefix)
             if prefix and rule.begun(text):
                 settle(text, mass, len(prefix), leaks=True)
-            elif len(prefix) == longest:
-                settle(text, mass, longest, bool(rule.leaks([text])[0]))
-            else:
-                shares = await self._next([*ids, *prefix])
-                if not prefix:
-                    self.first_steps.setdefault(tuple(ids), shares)
-                for token, share in shares.items():
-                    kind = await self._kind(token, ids)
-                    if kind == "end":
-                        settle(text, mass * share, len(prefix) + 1, bool(rule.leaks([text])[0]))
-                    elif kind == "text":
-                        heapq.heappush(open_prefixes, (-mass * share, (*prefix, token)))
+                return
+            leaks_here = bool(rule.leaks([text])[0])
+            if len(prefix) == longest:
+                settle(text, mass, longest, leaks_here)
+                return
+            shares = await self._next([*ids, *prefix])
+            if not prefix:
+                self.first_steps.setdefault(tuple(ids), shares)
+            for token, share in shares.items():
+                kind = await self._kind(token, ids)
+                if kind == "end":
+                    settle(text, mass * share, len(prefix) + 1, leaks_here)
+                elif kind == "text":
+                    heapq.heappush(open_prefixes, (-mass * share, (*prefix, token)))
 
         while open_prefixes and self.requests - started < most:
-            room = min(self.client.endpoint.concurrency, most - self.requests + started)
-            heaviest = [heapq.heappop(open_prefixes) for _ in range(min(room, len(open_prefixes)))]
+            left = most - self.requests + started
+            n_heaviest = min(self.client.endpoint.concurrency, left, len(open_prefixes))
+            heaviest = [heapq.heappop(open_prefixes) for _ in range(n_heaviest)]
             async with asyncio.TaskGroup() as group:
-                for mass, prefix in heaviest:
-                    group.create_task(grow(-mass, prefix))
+                for negative_mass, prefix in heaviest:
+                    group.create_task(grow(-negative_mass, prefix))
         masses = Masses(tuple(leak), tuple(clean))
         return AnswerTree.of(
             row["id"],
@@ -100,7 +119,7 @@ class Walker:
             Remainder(),
             queries,
             rows=self.requests - started,
-            heaviest_leaks=tuple(sorted(heavy, key=lambda one: -one.probability)[:SHOWN]),
+            heaviest_leaks=tuple(sorted(heavy, key=lambda leak: -leak.probability)[:SHOWN]),
             assumes=AS_STATED,
         )
 
@@ -118,24 +137,28 @@ class Walker:
 
     async def ids(self, row: Row) -> list[int]:
         """The tokens of a question's prompt, by the server."""
-        given: dict[str, Json] = {"prompt": worded(self.template, row)}
+        prompt = worded(self.template, row)
+        body: dict[str, Json] = {"prompt": prompt}
         if self.template == CHAT:
-            given = {
-                "messages": [{"role": "user", "content": given["prompt"]}],
-                "add_generation_prompt": True,
-            }
-        return (await self._asked("tokenize", given, Tokenized)).tokens
+            messages = [{"role": "user", "content": prompt}]
+            body = {"messages": messages, "add_generation_prompt": True}
+        reply = await self._asked("tokenize", body, Tokenized)
+        return reply.tokens
 
     async def _text(self, ids: Sequence[int]) -> str:
+        """The text of tokens, by the server."""
         if not ids:
             return ""
-        return (await self._asked("detokenize", {"tokens": list(ids)}, Detokenized)).prompt
+        reply = await self._asked("detokenize", {"tokens": list(ids)}, Detokenized)
+        return reply.prompt
 
     async def _asked(
-        self, path: str, given: Mapping[str, Json], kind: type[TokenReply]
+        self, path: str, question: Mapping[str, Json], kind: type[TokenReply]
     ) -> TokenReply:
-        body = {"model": self.client.endpoint.name, **given}
-        self.client.http.expect(sum(map(len, map(str, given.values()))), 0)
+        """The reply of one of vLLM's own services; raises `BadInput` where the server has none."""
+        body = {"model": self.client.endpoint.name, **question}
+        size = sum(len(str(value)) for value in question.values())
+        self.client.http.expect(size, logprobs=0)
         try:
             sent = self.client.post(f"{self.root}/{path}", body)
             return read(kind, await self.client.received(sent, f"/{path}"))
@@ -153,6 +176,7 @@ class Walker:
         )
 
     async def _complete(self, ids: Sequence[int], **more: object) -> PlainChoice:
+        """The one answer, of one token, that continues tokens."""
         self.requests += 1
         body = {
             "model": self.client.endpoint.name,
@@ -180,17 +204,17 @@ class Walker:
 
     async def _next(self, ids: Sequence[int]) -> dict[int, float]:
         """The stated probabilities of the likeliest next tokens."""
-        logprobs = (await self._complete(ids)).logprobs
-        steps = logprobs.steps if logprobs else []
+        steps = _steps(await self._complete(ids))
         stated = steps[0].likeliest if steps else {}
-        named = {token: TOKEN_NAME.fullmatch(token) for token in stated}
-        if not stated or not all(named.values()):
+        shares: dict[int, float] = {}
+        for name, log_probability in stated.items():
+            token = TOKEN_NAME.fullmatch(name)
+            if token is None:
+                shares = {}
+                break
+            shares[int(token[1])] = math.exp(min(0.0, log_probability))
+        if not shares:
             raise self._refusal("does not state log-probabilities by token id")
-        shares = {
-            int(match[1]): math.exp(min(0.0, stated[token]))
-            for token, match in named.items()
-            if match
-        }
         total = math.fsum(shares.values())
         if total > 1 + ROUNDING:
             raise self._refusal(
@@ -205,8 +229,9 @@ class Walker:
         return self.kinds[token]
 
     async def _forced(self, token: int, ids: Sequence[int]) -> str:
+        """The kind of a token, from an answer in which no other one is allowed."""
         choice = await self._complete(ids, allowed_token_ids=[token])
-        steps = choice.logprobs.steps if choice.logprobs else []
+        steps = _steps(choice)
         if not steps or steps[0].token != f"{NAMED}{token}":
             raise self._refusal(
                 "does not draw the token that it is allowed (allowed_token_ids), so the end of an answer cannot be told"
@@ -219,3 +244,7 @@ class Walker:
                 f"ends a step of one token with {reason!r}, expected stop or length"
             )
         return "text" if choice.text else "hidden"
+
+
+def _steps(choice: PlainChoice) -> list[TokenStep]:
+    return choice.logprobs.steps if choice.logprobs else []

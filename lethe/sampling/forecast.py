@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,15 +27,13 @@ from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint,
 from lethe.sampling.tasks import Task
 
 if TYPE_CHECKING:
-    from lethe.sampling.predictor import Forward
+    from lethe.sampling.predictor import RowModel
 
 logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
-TIMED = (
-    64,
-    16,
-)  # answers to one question, whose times give the cost of an answer: fewer cost no more than one
+# Answers to one question, whose times give the cost of an answer: fewer cost no more than one.
+TIMED = (64, 16)
 WORTH_VLLM = 60.0  # seconds of work from which the start of vLLM and the pilot, 20 s, pay
 COMPARED = 64  # answers to one question by which two engines are compared
 WORTH = 1 << 14  # tokens; less work than this ends before an estimate helps
@@ -45,43 +44,60 @@ APART = 1 << 40  # the first sample number of a pilot, which no answer has
 
 
 def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
-    """The rows of so many positions that fit into ``memory`` MiB: a power of two, as the row cache grows by doubling."""
+    """The rows of so many positions that fit into ``memory`` MiB: a power of two, as the row cache grows by doubling.
+
+    Raises
+    ------
+    BadValue
+        If ``memory`` is below 1.
+    """
     if memory < 1:
         raise BadValue("memory", memory, "a whole number of MiB from 1")
     row = checkpoint(source, Options(dtype=dtype)).row_bytes(positions)
     return 1 << max(0, (memory * MIB // row).bit_length() - 1)
 
 
-def forecast(
-    engine: Engine, work: Sequence[Task], store: Container[object]
-) -> tuple[float, str] | None:
-    """The seconds of the answers that are missing, and these with the memory in words; None for little work, and for
-    vLLM, whose speed at a few answers says nothing about many. A further answer costs at most what it costs in the
-    pilot, whose first part also prepares the kernels."""
+@dataclass(frozen=True)
+class Forecast:
+    """The ``seconds`` that the missing answers take at most, and these with the memory in a ``sentence`` without its stop."""
+
+    seconds: float
+    sentence: str
+
+
+def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> Forecast | None:
+    """What the missing answers take; None for little work, and for vLLM, whose speed at a few answers says nothing about
+    many. A further answer costs at most what it costs in the pilot, whose first part also prepares the kernels."""
     settings = work[0].settings
-    missing = {
-        task.split: [one for one in task.prompts if (one, task.settings) not in store]
-        for task in work
-    }
-    answers = sum(
-        len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work
-    )
+    answers = questions = 0
+    asked: list[Prompt] = []  # of the first task that lacks any
+    for task in work:
+        missing = [prompt for prompt in task.prompts if (prompt, task.settings) not in store]
+        questions += len(missing)
+        answers += len(missing) * (task.settings.n + task.settings.greedy)
+        asked = asked or missing
     if answers * settings.max_new_tokens < WORTH or engine.name == "vllm":
         return None
-    asked = next(prompts for prompts in missing.values() if prompts)
-    drawn = [max(1, min(n, settings.n * n // TIMED[0])) for n in TIMED]
-    many, few = (_seconds(engine, asked[len(asked) // 2], settings, n) for n in drawn)
-    answer = max(0.0, many - few) / max(1, drawn[0] - drawn[1])
-    question = max(0.0, few - drawn[1] * answer)
-    seconds = answer * answers + question * sum(map(len, missing.values()))
-    positions = max(len(one.token_ids) for one in asked) + settings.max_new_tokens
+
+    n_many, n_few = [max(1, min(n, settings.n * n // TIMED[0])) for n in TIMED]
+    middle = asked[len(asked) // 2]
+    many = _seconds(engine, middle, settings, n_many)
+    few = _seconds(engine, middle, settings, n_few)
+    per_answer = max(0.0, many - few) / max(1, n_many - n_few)
+    per_question = max(0.0, few - n_few * per_answer)
+    seconds = per_answer * answers + per_question * questions
+
+    memory = memory_used()
     described = getattr(engine, "checkpoint", None)
-    row = described.row_bytes(positions) if described else 0
-    memory = memory_used() + row * min(getattr(engine, "max_rows", 1), answers)
-    return seconds, (
+    if described:
+        positions = max(len(prompt.token_ids) for prompt in asked) + settings.max_new_tokens
+        rows = min(getattr(engine, "max_rows", 1), answers)
+        memory += described.row_bytes(positions) * rows
+    return Forecast(
+        seconds,
         f"{plural(answers, 'answer')} to draw take at most about {duration(seconds)} and "
-        f"{memory / (1 << 30):.1f} GiB of memory (a pilot of {sum(drawn)} answers took "
-        f"{duration(few + many)})"
+        f"{memory / (1 << 30):.1f} GiB of memory (a pilot of {n_many + n_few} answers took "
+        f"{duration(few + many)})",
     )
 
 
@@ -89,8 +105,10 @@ def announce(engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> N
     """Say on standard error what the answers to the prompts will take."""
     if isinstance(engine, EndpointEngine):
         tell(f"{engine.plan([(prompts, settings)])}.")
-    elif expected := forecast(engine, [Task("prompts", prompts, settings)], ()):
-        tell(f"{expected[1]}.")
+        return
+    expected = forecast(engine, [Task("prompts", prompts, settings)], ())
+    if expected is not None:
+        tell(f"{expected.sentence}.")
 
 
 def quickest(
@@ -109,12 +127,16 @@ def quickest(
     except Exception as error:  # whatever vLLM lacks here, the first engine has it
         logger.warning("vLLM does not start (%s): the %s engine draws", error, engine.name)
         return engine
-    asked, settings = work[0].prompts[len(work[0].prompts) // 2], work[0].settings
-    _pilot(other, [asked], settings, 2)  # its first answers also prepare its kernels
-    times = {one.name: _seconds(one, asked, settings, COMPARED) for one in (engine, other)}
-    chosen = min((engine, other), key=lambda one: times[one.name])
-    taken = " and ".join(f"{time:.1f} s by {name}" for name, time in times.items())
-    chosen.reason = f"{COMPARED} answers of a pilot took {taken}"
+    prompts, settings = work[0].prompts, work[0].settings
+    middle = prompts[len(prompts) // 2]
+    _pilot(other, [middle], settings, 2)  # its first answers also prepare its kernels
+    taken = _seconds(engine, middle, settings, COMPARED)
+    taken_by_other = _seconds(other, middle, settings, COMPARED)
+    chosen = other if taken_by_other < taken else engine
+    chosen.reason = (
+        f"{COMPARED} answers of a pilot took {taken:.1f} s by {engine.name} and "
+        f"{taken_by_other:.1f} s by {other.name}"
+    )
     print(f"The engine {chosen.name} draws: {chosen.reason}.")
     keep(choice, {"engine": chosen.name, "reason": chosen.reason})
     return chosen
@@ -122,13 +144,13 @@ def quickest(
 
 def _pilot(engine: Engine, prompts: Sequence[Prompt], settings: Settings, n: int) -> None:
     """Draw and discard ``n`` answers from streams of their own."""
-    for _ in engine.answer(
-        prompts, settings.model_copy(update={"n": n, "first_sample": APART + n, "greedy": False})
-    ):
+    update = {"n": n, "first_sample": APART + n, "greedy": False}
+    for _ in engine.answer(prompts, settings.model_copy(update=update)):
         pass
 
 
 def _seconds(engine: Engine, prompt: Prompt, settings: Settings, n: int) -> float:
+    """The time that ``n`` answers to a prompt take."""
     begun = time.perf_counter()
     _pilot(engine, [prompt], settings, n)
     return time.perf_counter() - begun
@@ -139,22 +161,22 @@ def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, bu
     forward = getattr(engine, "forward", None)
     if forward is None or not hasattr(forward, "rows"):
         return LEAST
-    chosen = [
-        prompts[place] for place in np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))
-    ]
-    few, many = (rows_of(engine, forward, chosen, settings, n) for n in PILOTS)
+    places = np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))
+    chosen = [prompts[place] for place in places]
+    few, many = [rows_of(engine, forward, chosen, settings, n) for n in PILOTS]
     return fitting(few, many, budget)
 
 
 def fitting(few: float, many: float, budget: int) -> int:
     """The power of two whose rows fit, by the power law through the rows of both `PILOTS`."""
     power = max(1e-3, math.log(max(1.0, many / few)) / math.log(PILOTS[1] / PILOTS[0]))
-    most = math.log2(PILOTS[1]) + math.log2(budget / many) / power
-    return 1 << int(min(math.log2(MOST), max(math.log2(LEAST), math.floor(most + 1e-9))))
+    affordable = math.log2(PILOTS[1]) + math.log2(budget / many) / power
+    exponent = math.floor(affordable + 1e-9)
+    return min(MOST, max(LEAST, 1 << max(0, exponent)))
 
 
 def rows_of(
-    engine: Engine, forward: Forward, prompts: Sequence[Prompt], settings: Settings, n: int
+    engine: Engine, forward: RowModel, prompts: Sequence[Prompt], settings: Settings, n: int
 ) -> float:
     """The mean number of rows per question that ``n`` answers to each take."""
     before = forward.rows

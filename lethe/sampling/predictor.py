@@ -38,13 +38,17 @@ class RowLayer(DynamicLayer):
         self.positions, self.length = positions, 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
-        self.keys, self.values = (
-            states.new_zeros(SPARE_ROWS, states.shape[1], self.positions, states.shape[3])
-            for states in (key_states, value_states)
-        )
+        self.dtype = key_states.dtype
+        self.device = key_states.device
+        self.is_initialized = True
+        self.keys = self._buffer(key_states)
+        self.values = self._buffer(value_states)
+
+    def _buffer(self, states: torch.Tensor) -> torch.Tensor:
+        return states.new_zeros(SPARE_ROWS, states.shape[1], self.positions, states.shape[3])
 
     def reserve(self, rows: int) -> None:
+        """Have at least so many slots."""
         if rows > len(self.keys):
             slots = 1 << (rows - 1).bit_length()
             self.keys, self.values = grown(self.keys, slots), grown(self.values, slots)
@@ -65,6 +69,7 @@ class RowLayer(DynamicLayer):
         return self.length
 
     def copy(self, rows: int, sources: torch.Tensor, targets: torch.Tensor) -> None:
+        """Copy the slots ``sources`` to the slots ``targets``, all below ``rows``."""
         self.reserve(rows)
         for buffer in (self.keys, self.values):
             filled = buffer[:, :, : self.length]
@@ -75,6 +80,7 @@ class RowLayer(DynamicLayer):
                 filled.index_copy_(0, targets, filled.index_select(0, sources))
 
     def fill(self, slot: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Put rows (rows, heads, positions, head size) into the slots from ``slot`` on."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         rows, positions = keys.shape[0], keys.shape[2]
@@ -108,42 +114,47 @@ class RowCache(Cache):
     def copy(self, rows: int, sources: np.ndarray, targets: np.ndarray) -> None:
         if len(targets):
             device = self.layers[0].keys.device
-            moves = torch.from_numpy(sources).to(device), torch.from_numpy(targets).to(device)
+            from_slots = torch.from_numpy(sources).to(device)
+            to_slots = torch.from_numpy(targets).to(device)
             for layer in self.layers:
-                layer.copy(rows, *moves)
+                layer.copy(rows, from_slots, to_slots)
 
     def fill(self, slot: int, prefilled: Cache) -> None:
-        self.layers += [
-            RowLayer(self.positions) for _ in range(len(prefilled.layers) - len(self.layers))
-        ]
+        """Put the rows of a cache of transformers into the slots from ``slot`` on.
+
+        Raises
+        ------
+        TypeError
+            If a layer of the cache has no keys and values.
+        """
+        while len(self.layers) < len(prefilled.layers):
+            self.layers.append(RowLayer(self.positions))
         for layer, source in zip(self.layers, prefilled.layers, strict=True):
             if not isinstance(source, DynamicLayer) or source.keys is None or source.values is None:
                 raise TypeError(f"{type(source).__name__} has no keys and values")
             layer.fill(slot, source.keys, source.values)
 
 
-FLOAT64_UP_TO = (
-    50_000_000  # the most parameters of a model that is copied to float64 to measure its rounding
-)
-SPARE_POSITIONS = (
-    8  # of the buffers, so that they serve prompts of other lengths without being allocated anew
-)
+# The most parameters of a model that is copied to float64 to measure its rounding.
+FLOAT64_UP_TO = 50_000_000
+# Of the buffers, so that they serve prompts of other lengths without being allocated anew.
+SPARE_POSITIONS = 8
 CONTINUATIONS = 2  # per prompt, on which the error of the logits is measured
 SAFETY = 4.0  # the allowance is this multiple of the largest error that was seen
-LEAST_ALLOWANCE = (
-    1e-5  # the smallest allowed error of the logits, used where the measured error is smaller
-)
-
-
+# The smallest allowed error of the logits, used where the measured error is smaller.
+LEAST_ALLOWANCE = 1e-5
 PREFILL_ROWS = 64
 # On a CPU, matrix products use different kernels, with different last bits, for few rows than for many. So do
 # elementwise functions for the last numbers that do not fill a vector. Multiples of sixteen rows avoid both.
 ROWS_ON_CPU = 16
 
 
-class Forward:
+class RowModel:
+    """A causal language model that reads rows of tokens, one token a row with a `RowCache`, or whole prefixes."""
+
     def __init__(self, model: PreTrainedModel):
-        self.model, self.device = model, model.device
+        self.model = model
+        self.device = model.device
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # torch types it as any attribute
         self.multiple = ROWS_ON_CPU if model.device.type == "cpu" else 1
         accepts = inspect.signature(self.model.forward).parameters
@@ -151,6 +162,7 @@ class Forward:
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
 
     def prefill(self, tokens: np.ndarray) -> Cache:
+        """The cache after one pass over (rows, length) tokens."""
         cache = Cache(layer_class_to_replicate=DynamicLayer)
         ids = torch.from_numpy(tokens).to(self.device)
         self.model(input_ids=ids, past_key_values=cache, use_cache=True, **self.last_only)
@@ -159,24 +171,22 @@ class Forward:
     def step(self, tokens: np.ndarray, cache: Cache) -> torch.Tensor:
         """Append one token (rows,) to each row of the cache; returns float32 logits (rows, vocabulary)."""
         self.rows += len(tokens)
-        ids = torch.zeros(-(-len(tokens) // self.multiple) * self.multiple, 1, dtype=torch.long)
+        n_rows = -(-len(tokens) // self.multiple) * self.multiple
+        ids = torch.zeros(n_rows, 1, dtype=torch.long)
         ids[: len(tokens), 0] = torch.from_numpy(tokens)
-        logits = self.model(
-            input_ids=ids.to(self.device), past_key_values=cache, use_cache=True
-        ).logits
-        return logits[: len(tokens), -1].float()
+        read = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True)
+        return read.logits[: len(tokens), -1].float()
 
     def passed(
         self, tokens: np.ndarray, length: int, model: PreTrainedModel | None = None
     ) -> torch.Tensor:
         """(rows, length, vocabulary) the logits of the last ``length`` tokens, in one pass without a cache."""
-        last = (
-            {"logits_to_keep": length + 1} if self.last_only else {}
-        )  # all positions may not fit in memory
+        model = model or self.model
+        ids = torch.from_numpy(tokens).to(self.device)
+        # The logits of all positions may not fit in memory.
+        last = {"logits_to_keep": length + 1} if self.last_only else {}
         with torch.inference_mode():
-            logits = (model or self.model)(
-                input_ids=torch.from_numpy(tokens).to(self.device), **last
-            ).logits
+            logits = model(input_ids=ids, **last).logits
         return logits[:, -length - 1 : -1]
 
     def keeps_keys(self) -> bool:
@@ -188,10 +198,10 @@ class Forward:
             if of_the_machine(error):
                 raise
             return False  # the model requested another kind of state from the cache
-        return len(cache.layers) > 0 and all(
-            isinstance(layer, DynamicLayer) and layer.get_seq_length() == 2
-            for layer in cache.layers
-        )
+        for layer in cache.layers:
+            if not isinstance(layer, DynamicLayer) or layer.get_seq_length() != 2:
+                return False
+        return len(cache.layers) > 0
 
     def rows_are_independent(self) -> bool:
         """Whether a row's result is bit-identical in batches of any size; tested with the model itself."""
@@ -207,23 +217,20 @@ class Forward:
             cache.set_length(length)
             logits = self.step(tokens[chosen], cache)
             last = cache.layers[-1]
-            return [
-                logits,
-                last.keys[: len(chosen), :, length],
-                last.values[: len(chosen), :, length],
-            ]
+            keys = last.keys[: len(chosen), :, length]
+            values = last.values[: len(chosen), :, length]
+            return [logits, keys, values]
 
-        batches = [
-            np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 33)]
-        ]
+        batches = [np.arange(1), np.arange(3, 19), np.arange(7, 24), np.arange(1, 34)]
+        batches.append(random.permutation(rows))
         with torch.inference_mode():
             prefills = [self.prefill(prefix[None]) for prefix in prefixes]
             whole = results(np.arange(rows))
-            return all(
-                torch.equal(part, all_rows[torch.from_numpy(batch)])
-                for batch in [*batches, random.permutation(rows)]
-                for part, all_rows in zip(results(batch), whole, strict=True)
-            )
+            for batch in batches:
+                for part, all_rows in zip(results(batch), whole, strict=True):
+                    if not torch.equal(part, all_rows[torch.from_numpy(batch)]):
+                        return False
+        return True
 
 
 class ModelPredictor:
@@ -235,20 +242,23 @@ class ModelPredictor:
     def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
         options = options or Options()
         self.checkpoint: Checkpoint = checkpoint(source, options)
-        self.forward = Forward(load(self.checkpoint, options))
+        self.forward = RowModel(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
             raise NoKeys(source)
-        self.vocabulary, self.memory, self.limit = (
-            self.checkpoint.vocabulary,
-            memory,
-            options.max_rows,
-        )
+        self.vocabulary = self.checkpoint.vocabulary
+        self.memory = memory
+        self.limit = options.max_rows
         self.dtype = str(self.forward.model.dtype).removeprefix("torch.")
-        self.cache, self.positions, self.length = RowCache(0), 0, 0
+        self._clear()
         self.agreement = agreement(self, source, self.vocabulary, self.checkpoint.context)
         if self.agreement.is_refuted:
             raise NoKeys(source, self.agreement.sentence())
-        self.cache, self.positions, self.length = RowCache(0), 0, 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.cache = RowCache(0)
+        self.positions = 0
+        self.length = 0
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
@@ -272,11 +282,13 @@ class ModelPredictor:
     def begin(self, prefixes: np.ndarray, positions: int) -> None:
         if not positions <= self.cache.positions <= positions + 2 * SPARE_POSITIONS:
             self.cache = RowCache(positions + SPARE_POSITIONS)
-        self.positions, self.length = positions, prefixes.shape[1] - 1
-        with torch.inference_mode():
-            for start in range(0, len(prefixes), PREFILL_ROWS) if self.length else ():
-                rows = prefixes[start : start + PREFILL_ROWS, :-1]
-                self.cache.fill(start, self.forward.prefill(rows))
+        self.positions = positions
+        self.length = prefixes.shape[1] - 1
+        if self.length:
+            with torch.inference_mode():
+                for start in range(0, len(prefixes), PREFILL_ROWS):
+                    rows = prefixes[start : start + PREFILL_ROWS, :-1]
+                    self.cache.fill(start, self.forward.prefill(rows))
         self.cache.set_length(self.length)
 
     def step(self, tokens: np.ndarray) -> np.ndarray:
@@ -293,12 +305,12 @@ class ModelPredictor:
         return order
 
     def most_rows(self) -> int:
+        """The rows whose keys, values and probabilities fit into ``memory``, at most ``limit`` and at least 1."""
         needed = 4 * self.vocabulary  # for logits; derived arrays are computed a few rows at a time
         for layer in self.cache.layers:
             if isinstance(layer, RowLayer) and layer.keys is not None:
-                _, heads, _, size = (
-                    layer.keys.shape
-                )  # of the buffers' positions only these rows' own count
+                _, heads, _, size = layer.keys.shape
+                # Of the buffers' positions only those of these rows count.
                 needed += 2 * heads * self.positions * size * layer.keys.element_size()
         return max(1, min(self.limit, self.memory // needed))
 
@@ -309,28 +321,31 @@ def measured_allowance(
     """The observed error of the logits times `SAFETY`, measured on continuations that the model itself draws, not
     proved: the largest difference between cached steps, whole passes, and (for a small model in float32) whole passes
     in float64; for the first prompt also between cached steps of one row and of many."""
-    random, model = np.random.default_rng(seed), predictor.forward.model
-    exactly = model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO
+    random = np.random.default_rng(seed)
+    model = predictor.forward.model
     references = [model]
-    if exactly and (doubled := _in_float64(model)) is not None:
-        references.append(doubled)
+    if model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO:
+        doubled = _in_float64(model)
+        if doubled is not None:
+            references.append(doubled)
     errors = []
     for place, prompt in enumerate(prompts):
-        whole, many = _drawn(predictor, prompt, length, random)
-        for row in range(
-            CONTINUATIONS
-        ):  # a row at a time: all logits may not fit in memory in float64
-            own = whole[[row]]
-            others = [
-                predictor.forward.passed(own, length, one).double().cpu().numpy()
-                for one in references
-            ]
+        continuations, logits_of_many = _drawn(predictor, prompt, length, random)
+        # A row at a time: all logits may not fit in memory in float64.
+        for row in range(CONTINUATIONS):
+            tokens = continuations[[row]]
+            others = []
+            for reference in references:
+                passed = predictor.forward.passed(tokens, length, reference)
+                others.append(passed.double().cpu().numpy())
             if place == 0:
-                start = own.shape[1] - length
-                predictor.begin(own[:, :start], own.shape[1])
-                steps = [predictor.step(own[:, start - 1 + each]) for each in range(length)]
+                start = tokens.shape[1] - length
+                predictor.begin(tokens[:, :start], tokens.shape[1])
+                read = tokens[:, start - 1 : -1]
+                steps = [predictor.step(column) for column in read.T]
                 others.append(np.stack(steps, axis=1))
-            errors += [float(np.abs(other - many[[row]]).max()) for other in others]
+            for other in others:
+                errors.append(float(np.abs(other - logits_of_many[[row]]).max()))
     return max(LEAST_ALLOWANCE, SAFETY * max(errors))
 
 
@@ -354,7 +369,8 @@ def _drawn(
     """(CONTINUATIONS, all tokens) drawn from the model, and (CONTINUATIONS, length, vocabulary) the logits of each step."""
     rows = np.tile(prompt, (CONTINUATIONS, 1))  # a copy, which torch may write to
     predictor.begin(rows, len(prompt) + length)
-    tokens, logits = [rows], []
+    tokens = [rows]
+    logits: list[np.ndarray] = []
     for _ in range(length):
         logits.append(predictor.step(tokens[-1][:, -1]))
         heights = np.exp(logits[-1] - logits[-1].max(axis=1, keepdims=True)).cumsum(axis=1)

@@ -33,7 +33,7 @@ from lethe.sampling.engine import (
     checkpoint,
     load,
 )
-from lethe.sampling.predictor import PREFILL_ROWS, Forward, RowCache, slots
+from lethe.sampling.predictor import PREFILL_ROWS, RowCache, RowModel, slots
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -50,8 +50,9 @@ class PrefixEngine:
     in_memory = True
 
     def __init__(self, source: Source, options: Options):
-        self.checkpoint, self.max_rows = checkpoint(source, options), options.max_rows
-        self.forward = Forward(load(self.checkpoint, options))
+        self.checkpoint = checkpoint(source, options)
+        self.max_rows = options.max_rows
+        self.forward = RowModel(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
             raise CannotOpen(
                 str(source), self.name, "the model keeps no key-value cache", "transformers"
@@ -90,8 +91,11 @@ class Decoding:
     watch: list[Step] | None = None
 
     def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
-        self.engine, self.prompts, self.settings = engine, prompts, settings
-        self.forward, self.checkpoint = engine.forward, engine.checkpoint
+        self.engine = engine
+        self.prompts = prompts
+        self.settings = settings
+        self.forward = engine.forward
+        self.checkpoint = engine.checkpoint
         self.max_rows = engine.max_rows
         self.frontier = Frontier(
             self.checkpoint.end_ids, settings.max_new_tokens, self.forward.vocabulary
@@ -100,9 +104,11 @@ class Decoding:
         self.unfinished = [len(branch.number) for branch in self.pending]
         self.leaves: list[list[Leaf]] = [[] for _ in prompts]
         # The forecast: the largest rows per sample of finished branches; a quarter until one is finished.
-        self.done_rows, self.done_samples = 0.25, 1
+        self.done_rows = 0.25
+        self.done_samples = 1
 
     def _whole(self, index: int) -> Branch:
+        """The branch of all answers to a prompt, at its start."""
         prompt = self.prompts[index]
         number = np.arange(-self.settings.greedy, self.settings.of(prompt).n)
         tokens = np.array([prompt.token_ids], np.int64)
@@ -113,6 +119,7 @@ class Decoding:
         self.frontier = Frontier((), self.settings.max_new_tokens, self.forward.vocabulary)
 
     def run(self) -> Iterator[Answers]:
+        """Each prompt's answers, when all of them are drawn; with half the rows wherever the memory does not suffice."""
         longest = max((len(prompt.token_ids) for prompt in self.prompts), default=0)
         self.cache = RowCache(longest + self.settings.max_new_tokens)
         while self.pending or len(self.frontier):
@@ -134,34 +141,44 @@ class Decoding:
         """Start the branches that are as long as the running rows, while the forecast leaves rows."""
         if not len(self.frontier):
             self.frontier.clear(min(branch.length for branch in self.pending))
-        for branch in [branch for branch in self.pending if branch.length == self.frontier.length]:
+        as_long = [branch for branch in self.pending if branch.length == self.frontier.length]
+        for branch in as_long:
             if len(self.frontier) and not self._fits(branch):
                 break
-            for start in range(0, len(branch.tokens), PREFILL_ROWS) if branch.length > 1 else ():
-                tokens = branch.tokens[start : start + PREFILL_ROWS, :-1]
-                self.cache.fill(len(self.frontier) + start, self.forward.prefill(tokens))
+            if branch.length > 1:
+                self._prefill(branch.tokens[:, :-1])
             prompt = self.prompts[branch.prompt]
             stream = self.settings.stream(prompt.prompt_id)
-            table = random_table(stream, self.settings.of(prompt).n, self.settings.max_new_tokens)
-            table = np.concatenate([table, np.zeros((1, self.settings.max_new_tokens), np.int64)])[
-                branch.number
-            ]
-            self.frontier.join(branch, len(prompt.token_ids), table)
+            steps = self.settings.max_new_tokens
+            table = random_table(stream, self.settings.of(prompt).n, steps)
+            # The greedy answer, whose number is -1, draws nothing: the last row is its.
+            table = np.concatenate([table, np.zeros((1, steps), np.int64)])
+            self.frontier.join(branch, len(prompt.token_ids), table[branch.number])
             self.pending.remove(branch)
+
+    def _prefill(self, tokens: np.ndarray) -> None:
+        """Fill the slots behind those of the running rows with the keys of rows of tokens."""
+        for start in range(0, len(tokens), PREFILL_ROWS):
+            rows = tokens[start : start + PREFILL_ROWS]
+            self.cache.fill(len(self.frontier) + start, self.forward.prefill(rows))
 
     def _fits(self, branch: Branch) -> bool:
         """Whether the forecast rows suffice for one more branch; if not, the youngest branch must yield."""
         forecast = self._forecast(branch)
         for key, running in self.frontier.running.items():
             rows = int(np.count_nonzero(self.frontier.owner == key))
-            past_its_peak = rows < running.most_rows
-            forecast += rows if past_its_peak else max(rows, self._forecast(running.start))
+            if rows >= running.most_rows:  # else the branch is past its peak
+                rows = max(rows, self._forecast(running.start))
+            forecast += rows
         return self.engine.together and forecast <= self.max_rows
 
     def _forecast(self, branch: Branch) -> int:
-        return max(len(branch.tokens), int(len(branch.number) * self.done_rows / self.done_samples))
+        """The rows that a branch is expected to have at its peak."""
+        rows = int(len(branch.number) * self.done_rows / self.done_samples)
+        return max(len(branch.tokens), rows)
 
     def _step(self) -> None:
+        """Read one token of all rows, and draw the next one of all samples."""
         frontier = self.frontier
         self.cache.set_length(frontier.length - 1)
         logits = self.forward.step(frontier.tokens[:, -1], self.cache)
@@ -172,27 +189,29 @@ class Decoding:
         if self.settings.adaptive_threshold is not None:
             mean = (frontier.confidence + top) / (frontier.steps_done() + 1)
             forced |= (mean > self.settings.adaptive_threshold)[frontier.row]
-        rows, of_sample = np.unique(frontier.row[forced], return_inverse=True)
-        drawn[forced] = (
-            logits[torch.from_numpy(rows).to(logits.device)].argmax(-1).cpu().numpy()[of_sample]
-        )
+        rows, row_of_sample = np.unique(frontier.row[forced], return_inverse=True)
+        likeliest = logits[torch.from_numpy(rows).to(logits.device)].argmax(-1)
+        drawn[forced] = likeliest.cpu().numpy()[row_of_sample]
         frontier.grow(top, drawn)
         self._relieve()
         self.cache.copy(len(frontier), *frontier.settle())
 
     def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        rows, draws, settings = self.frontier.row, self.frontier.draws(), self.settings
-        block = max(1, WEIGHTS_AT_ONCE // logits.shape[1])
-        drawn, tops = np.empty(len(rows), np.int64), []
-        for start in range(0, len(logits), block):
-            part = logits[start : start + block]
-            top, weights = weigh(part, settings.temperature, settings.top_k, settings.top_p)
+        """(rows,) the top probabilities at temperature 1, and (samples,) the drawn tokens."""
+        settings = self.settings
+        rows = self.frontier.row
+        draws = self.frontier.draws()
+        drawn = np.empty(len(rows), np.int64)
+        tops = []
+        n_rows = max(1, WEIGHTS_AT_ONCE // logits.shape[1])
+        for start in range(0, len(logits), n_rows):
+            block = logits[start : start + n_rows]
+            top, weights = weigh(block, settings.temperature, settings.top_k, settings.top_p)
             check_numbers(top)
-            own = np.flatnonzero((rows >= start) & (rows < start + block))
-            row, column = (
-                torch.from_numpy(each).to(logits.device) for each in (rows[own] - start, draws[own])
-            )
-            drawn[own] = draw(weights, row, column).cpu().numpy()
+            samples = np.flatnonzero((rows >= start) & (rows < start + n_rows))
+            row_in_block = torch.from_numpy(rows[samples] - start).to(logits.device)
+            draw_of_sample = torch.from_numpy(draws[samples]).to(logits.device)
+            drawn[samples] = draw(weights, row_in_block, draw_of_sample).cpu().numpy()
             tops.append(top)
         return torch.cat(tops).double().cpu().numpy(), drawn
 
@@ -208,6 +227,7 @@ class Decoding:
             self.pending.append(frontier.abandon(max(frontier.running)))
 
     def _halve(self, message: str) -> None:
+        """Start all running branches again, with half the rows; raises `LetheError` where there is one row."""
         rows = min(len(self.frontier), self.max_rows)
         if rows <= 1:
             raise LetheError(f"Out of memory with a single live row: {message}")
@@ -233,23 +253,23 @@ class Decoding:
         self.leaves[running.start.prompt] += running.leaves
         self.unfinished[running.start.prompt] -= sum(len(leaf.number) for leaf in running.leaves)
 
-    def _answers(self, prompt: int) -> Answers:
-        leaves, numbers = (
-            self.leaves[prompt],
-            self.settings.of(self.prompts[prompt]).sample_numbers(),
-        )
-        self.leaves[prompt] = []
-        of_sample = np.empty(len(numbers), np.int64)
-        for index, leaf in enumerate(leaves):
-            of_sample[leaf.number + self.settings.greedy] = index
-        own = [leaves[index] for index in of_sample]
+    def _answers(self, index: int) -> Answers:
+        """The answers to a prompt whose leaves are all there, which are then forgotten."""
+        prompt = self.prompts[index]
+        leaves = self.leaves[index]
+        self.leaves[index] = []
+        numbers = self.settings.of(prompt).sample_numbers()
+        leaf_of_sample = np.empty(len(numbers), np.int64)
+        for place, leaf in enumerate(leaves):
+            leaf_of_sample[leaf.number + self.settings.greedy] = place
+        drawn = [leaves[place] for place in leaf_of_sample]
         return answers_of(
             self.checkpoint,
-            self.prompts[prompt],
+            prompt,
             numbers,
-            [leaf.tokens for leaf in own],
-            ["stop" if leaf.stopped else "length" for leaf in own],
-            [leaf.mean_confidence for leaf in own],
+            [leaf.tokens for leaf in drawn],
+            ["stop" if leaf.stopped else "length" for leaf in drawn],
+            [leaf.mean_confidence for leaf in drawn],
         )
 
 
@@ -295,11 +315,9 @@ class Frontier:
     `grow` and `settle` the ``parent`` row. Samples: ``row``, ``number``, and ``lane``, its row of ``table``."""
 
     def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, vocabulary: int):
-        self.end_ids, self.max_new_tokens, self.vocabulary = (
-            np.array(end_ids, int),
-            max_new_tokens,
-            vocabulary,
-        )
+        self.end_ids = np.array(end_ids, int)
+        self.max_new_tokens = max_new_tokens
+        self.vocabulary = vocabulary
         self.running: dict[int, Running] = {}
         self._joined = 0
         self.clear(0)
@@ -319,7 +337,9 @@ class Frontier:
         return len(self.tokens)
 
     def join(self, branch: Branch, prompt_length: int, table: np.ndarray) -> None:
-        key, rows = self._joined, len(branch.tokens)
+        """Run a branch as long as the rows; ``table`` (samples, steps) are the draws of its samples."""
+        key = self._joined
+        rows = len(branch.tokens)
         self._joined += 1
         self.running[key] = Running(branch, most_rows=rows)
         self.row = np.concatenate([self.row, branch.row + len(self)])
@@ -328,20 +348,23 @@ class Frontier:
         self.lane = np.arange(len(self.table))
         self.tokens = np.concatenate([self.tokens, branch.tokens])
         self.confidence = np.concatenate([self.confidence, branch.confidence])
-        self.owner, self.parent = np.append(self.owner, np.full(rows, key)), np.arange(len(self))
+        self.owner = np.append(self.owner, np.full(rows, key))
+        self.parent = np.arange(len(self))
         self.prompt_length = np.append(self.prompt_length, np.full(rows, prompt_length))
 
     def steps_done(self) -> np.ndarray:
+        """(rows,) the number of generated tokens."""
         return self.length - self.prompt_length
 
     def draws(self) -> np.ndarray:
+        """(samples,) the draw of each sample's next token."""
         return self.table[self.lane, self.steps_done()[self.row]]
 
     def grow(self, top_probability: np.ndarray, drawn: np.ndarray) -> None:
         """Put every sample on the row of its new token; finished answers become leaves of their branch."""
         self.confidence = self.confidence + top_probability
         children, row = np.unique(self.row * self.vocabulary + drawn, return_inverse=True)
-        parent, token = children // self.vocabulary, children % self.vocabulary
+        parent, token = np.divmod(children, self.vocabulary)
         self.tokens = np.column_stack([self.tokens[parent], token])
         self.parent, self.row = parent, row.reshape(-1)
         self.owner, self.prompt_length = self.owner[parent], self.prompt_length[parent]
@@ -381,15 +404,15 @@ class Frontier:
 
     def split(self, key: int, most_rows: int) -> tuple[Running, list[Branch]]:
         """Remove a branch: its finished part, and the rest in parts of up to ``most_rows`` rows, ordered by their tokens."""
-        own = np.flatnonzero(self.owner == key)
-        own = own[np.lexsort(self.tokens[own].T[::-1])]
-        parts = [
-            self._branch(own[start : start + most_rows]) for start in range(0, len(own), most_rows)
-        ]
+        rows = np.flatnonzero(self.owner == key)
+        rows = rows[np.lexsort(self.tokens[rows].T[::-1])]
+        starts = range(0, len(rows), most_rows)
+        parts = [self._branch(rows[start : start + most_rows]) for start in starts]
         self._keep(self.owner != key)
         return self.running.pop(key), parts
 
     def _branch(self, rows: np.ndarray) -> Branch:
+        """A branch of some rows of one running branch."""
         position = np.full(len(self), -1)
         position[rows] = np.arange(len(rows))
         samples = position[self.row] >= 0

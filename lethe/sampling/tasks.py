@@ -8,17 +8,18 @@ A follow-up question is asked after each answer that was drawn. Answers that agr
 as often as they are, so the conversations of a question are independent too.
 """
 
-import math
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 
-from lethe.config.evaluating import Drawing, Endpoint, Model, Parts, Sample, Sequential
+from lethe.config.evaluating import Endpoint, Model, Parts, Sample, Sequential
 from lethe.data.prompt_language import Language, Production, productions
 from lethe.errors import BadInput, LetheError
 from lethe.identity import content_digest, digest
@@ -30,7 +31,8 @@ from lethe.io.files import SCHEMA_VERSION
 from lethe.models.checkpoints import Origin, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder, messages_before, read_template, spelled_out, worded
 from lethe.progress import progress
-from lethe.sampling.engine import Answers, AnswerStore, Engine, Prompt, Settings
+from lethe.sampling.answer import Answers
+from lethe.sampling.engine import AnswerStore, Engine, Prompt, Settings
 from lethe.scoring import scorer, split_answer
 from lethe.statistics.sequential import SequentialTest
 from lethe.statistics.streams import stream
@@ -46,30 +48,35 @@ SHARE = "share"  # names the draws of the second sample
 
 def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, list[Row]]:
     """The rows to ask: the whole forget set, and up to ``utility_questions`` rows of each other split."""
-    splits = [
-        split for split in ("forget", *UTILITY_SPLITS) if (dataset / f"{split}.jsonl").is_file()
-    ]
-    rows = {split: read_split(split, dataset) for split in splits}
-    return {
-        split: own if split == "forget" else some(own, sample.utility_questions, sample.seed)
-        for split, own in rows.items()
-    }
+    rows_of_split = _present(dataset, "forget", *UTILITY_SPLITS)
+    for split in UTILITY_SPLITS:
+        if split in rows_of_split:
+            rows = rows_of_split[split]
+            rows_of_split[split] = some(rows, sample.utility_questions, sample.seed)
+    return rows_of_split
 
 
 def heldout(dataset: Path) -> dict[str, list[Row]]:
     """The held-out rows by split name, empty if the dataset has none; used only for comparison, never asked."""
-    return (
-        {HELDOUT: read_split(HELDOUT, dataset)} if (dataset / f"{HELDOUT}.jsonl").is_file() else {}
-    )
+    return _present(dataset, HELDOUT)
+
+
+def _present(dataset: Path, *splits: str) -> dict[str, list[Row]]:
+    """The rows of those splits that the dataset has."""
+    present = [split for split in splits if (dataset / f"{split}.jsonl").is_file()]
+    return {split: read_split(split, dataset) for split in present}
 
 
 def some(rows: list[Row], count: int, seed: int) -> list[Row]:
+    """Up to ``count`` random rows, in their order."""
     picks = np.random.default_rng(seed).permutation(len(rows))[:count]
     return [rows[i] for i in sorted(picks)]
 
 
 @dataclass(frozen=True)
 class Task:
+    """The prompts of one split, and how answers to them are drawn."""
+
     split: str
     prompts: Sequence[Prompt]
     settings: Settings
@@ -79,17 +86,18 @@ def tasks(
     source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model
 ) -> list[Task]:
     speak = speaker(source, sample.prompt)
-    return [
-        Task(split, [speak(row["id"], row) for row in asked], settings_of(sample, model, split))
-        for split, asked in rows.items()
-    ]
+    asked = []
+    for split, rows_of_split in rows.items():
+        prompts = [speak(row["id"], row) for row in rows_of_split]
+        asked.append(Task(split, prompts, settings_of(sample, model, split)))
+    return asked
 
 
 def speaker(source: Origin, template: str) -> Speaker:
     """How a question becomes a prompt of this model: tokens, or for a server a text and the messages before it."""
-    encoder = None if isinstance(source, Endpoint) else Encoder(tokenizer_of(source), template)
-    given = encoder is not None or template == CHAT or "{question}" in template
-    words = template if given else read_template(template)
+    if isinstance(source, Endpoint):
+        return _speaker_of_server(template)
+    encoder = Encoder(tokenizer_of(source), template)
 
     def speak(
         name: str,
@@ -99,12 +107,26 @@ def speaker(source: Origin, template: str) -> Speaker:
         before: Sequence[tuple[AskedRow, str]] = (),
         start: str = "",
     ) -> Prompt:
-        if encoder is not None:
-            return Prompt(name, encoder.conversation(row, system, before, start), n)
-        if words != CHAT:
-            return Prompt(
-                name, (), n, spelled_out(lambda one: worded(words, one), row, system, before, start)
-            )
+        return Prompt(name, encoder.conversation(row, system, before, start), n)
+
+    return speak
+
+
+def _speaker_of_server(template: str) -> Speaker:
+    if template != CHAT and "{question}" not in template:
+        template = read_template(template)
+
+    def speak(
+        name: str,
+        row: AskedRow,
+        n: int | None = None,
+        system: str = "",
+        before: Sequence[tuple[AskedRow, str]] = (),
+        start: str = "",
+    ) -> Prompt:
+        if template != CHAT:
+            text = spelled_out(partial(worded, template), row, system, before, start)
+            return Prompt(name, (), n, text)
         if start:
             raise BadInput(
                 "A server's chat cannot continue the start of an answer: leave prefix out of the language, or name a "
@@ -118,8 +140,10 @@ def speaker(source: Origin, template: str) -> Speaker:
 def settings_of(sample: Sample, model: Model, split: str) -> Settings:
     """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml."""
     return Settings(
-        **{name: getattr(sample, name) for name in Drawing.model_fields}
-        | {"max_new_tokens": sample.longest},
+        max_new_tokens=sample.longest,
+        temperature=sample.temperature,
+        top_p=sample.top_p,
+        top_k=sample.top_k,
         n=sample.most if split == "forget" else sample.utility_n,
         adaptive_threshold=model.adaptive_threshold,
         seed=sample.seed,
@@ -128,33 +152,38 @@ def settings_of(sample: Sample, model: Model, split: str) -> Settings:
 
 def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
-    described = getattr(engine, "checkpoint", None)
-    facts = (
-        {"served": engine.served()}
-        if hasattr(engine, "served")
-        else {"dtype": described and described.dtype}
-    )
+    language = None
+    if sample.language is not None:
+        language = content_digest(Path(sample.language))[:12]
+    splits = {}
+    for task in work:
+        splits[task.split] = {"questions": len(task.prompts), "n": task.settings.n}
+    facts: dict[str, object] = {
+        "schema": SCHEMA_VERSION,
+        "engine": engine.name,
+        "engine_reason": getattr(engine, "reason", f"sample.engine is {sample.engine}"),
+        "temperature": sample.temperature,
+        "top_p": sample.top_p,
+        "top_k": sample.top_k,
+        "adaptive_threshold": model.adaptive_threshold,
+        "max_new_tokens": sample.max_new_tokens,
+        "max_thinking_tokens": sample.max_thinking_tokens,
+        "seed": sample.seed,
+        "stop": sample.stop,
+        "language": language,
+        "splits": splits,
+    }
+    if hasattr(engine, "served"):
+        facts["served"] = engine.served()
+    else:
+        described = getattr(engine, "checkpoint", None)
+        facts["dtype"] = described.dtype if described else None
     belief = getattr(engine, "belief", None)
     if belief is not None:
         facts["engine_check"] = belief.record()
         if belief.agreement.unchecked:  # the licence of a claim reads it
             facts["unchecked_engine"] = belief.agreement.unchecked
-    language = None if sample.language is None else content_digest(Path(sample.language))[:12]
-    return {
-        "schema": SCHEMA_VERSION,
-        "engine": engine.name,
-        "engine_reason": getattr(engine, "reason", f"sample.engine is {sample.engine}"),
-        **{key: getattr(sample, key) for key in ("temperature", "top_p", "top_k")},
-        "adaptive_threshold": model.adaptive_threshold,
-        **{
-            key: getattr(sample, key)
-            for key in ("max_new_tokens", "max_thinking_tokens", "seed", "stop")
-        },
-        "language": language,
-        "splits": {
-            task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work
-        },
-    } | facts
+    return facts
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
@@ -165,20 +194,22 @@ def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataF
 
 def draw_into(store: AnswerStore, task: Task, engine: Engine, label: str) -> None:
     """Have the answers of a task in the store; memory holds those of one question."""
-    for _ in progress(
-        store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts)
-    ):
+    answers = store.answer(engine, task.prompts, task.settings)
+    for _ in progress(answers, label, "questions", len(task.prompts)):
         pass
 
 
 def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
     """The stored generations of a task in the order of its prompts and samples: parts as of `lethe.io.artifacts`."""
     part: list[Answers] = []
+    rows = 0
     for prompt in task.prompts:
         answers = store.stored(prompt, task.settings)
-        if part and sum(len(own.samples) for own in part) + len(answers.samples) > artifacts.ROWS:
+        rows += len(answers.samples)
+        if part and rows > artifacts.ROWS:
             yield table_of(part)
             part = []
+            rows = len(answers.samples)
         part.append(answers)
     if part:
         yield table_of(part)
@@ -195,59 +226,52 @@ def draw_sequentially(
     """`sample.stop: sequential`: the generations, drawn in chunks until each question's verdict, and the decisions. A
     missing judgement counts as 1 against a certificate and as 0 against a leak."""
     cap = task.settings.n
-    tests = {
-        p.prompt_id: SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap) for p in task.prompts
-    }
-    drawn: dict[str, list[Answers]] = {prompt.prompt_id: [] for prompt in task.prompts}
+    tests: dict[str, SequentialTest] = {}
+    drawn: dict[str, list[Answers]] = {}
+    for prompt in task.prompts:
+        tests[prompt.prompt_id] = SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap)
+        drawn[prompt.prompt_id] = []
     judge = scorer(rule.scorer)
     for start in progress(range(0, cap, rule.chunk), label, "chunks"):
         active = [prompt for prompt in task.prompts if not tests[prompt.prompt_id].done]
         if not active:
             break
-        part = {"n": min(rule.chunk, cap - start), "first_sample": start}
-        settings = task.settings.model_copy(
-            update={**part, "greedy": task.settings.greedy and start == 0}
-        )
+        n = min(rule.chunk, cap - start)
+        greedy = task.settings.greedy and start == 0
+        update = {"n": n, "first_sample": start, "greedy": greedy}
+        settings = task.settings.model_copy(update=update)
         for answers in store.answer(engine, active, settings):
             drawn[answers.prompt_id].append(answers)
-            texts = [
-                text
-                for text, number in zip(answers.texts, answers.samples, strict=True)
-                if number != GREEDY
-            ]
-            scores = judge(texts, items[answers.prompt_id])
-            tests[answers.prompt_id].update(
-                np.nan_to_num(scores, nan=1.0), low=np.nan_to_num(scores, nan=0.0)
-            )
-    decisions = [{"prompt_id": key, **asdict(test.decision())} for key, test in tests.items()]
-    return table_of(part for prompt in task.prompts for part in drawn[prompt.prompt_id]), decisions
+            sampled = [answer.text for answer in answers if answer.number != GREEDY]
+            scores = judge(sampled, items[answers.prompt_id])
+            low = np.nan_to_num(scores, nan=0.0)
+            tests[answers.prompt_id].update(np.nan_to_num(scores, nan=1.0), low=low)
+    decisions = [{"prompt_id": name, **asdict(test.decision())} for name, test in tests.items()]
+    return table_of(itertools.chain.from_iterable(drawn.values())), decisions
 
 
 def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
-    frames = [
-        pd.DataFrame(
-            {
-                "prompt_id": answer.prompt_id,
-                "sample": np.asarray(answer.samples, dtype=np.int32),
-                "text": answer.texts,
-                "tokens": np.asarray(answer.tokens, dtype=np.int32),
-                "finish_reason": answer.finish_reasons,
-                "mean_confidence": np.asarray(answer.mean_confidences, dtype=np.float64),
-            }
-            # of one type, also where a part of the table has no thinking
-            | (
-                {}
-                if answer.thinking is None
-                else {"thinking": pd.array([*answer.thinking], dtype="string")}
-            )
-        )
-        for answer in answers
-    ]
+    """The generations table of the answers to prompts, a row for each answer."""
+    frames = []
+    for answered in answers:
+        columns = {
+            "prompt_id": answered.prompt_id,
+            "sample": np.asarray(answered.samples, dtype=np.int32),
+            "text": answered.texts,
+            "tokens": np.asarray(answered.tokens, dtype=np.int32),
+            "finish_reason": answered.finish_reasons,
+            "mean_confidence": np.asarray(answered.mean_confidences, dtype=np.float64),
+        }
+        if answered.thinking is not None:
+            # Of one type, also where a part of the table has no thinking.
+            columns["thinking"] = pd.array([*answered.thinking], dtype="string")
+        frames.append(pd.DataFrame(columns))
     return pd.concat(frames, ignore_index=True)
 
 
-class Asked(NamedTuple):
-    """The prompts of one question: its productions, and the index of each sample's production."""
+@dataclass(frozen=True)
+class Ways:
+    """The ways in which one question is asked: its productions, and the index of each sample's production."""
 
     productions: Sequence[Production]
     of_sample: np.ndarray
@@ -258,10 +282,11 @@ class Asked(NamedTuple):
         return int(np.argmax([production.probability for production in self.productions]))
 
 
-def ask(language: Language, row: Row, samples: int, seed: int) -> Asked:
+def ask(language: Language, row: Row, samples: int, seed: int) -> Ways:
+    """The ways of a question for so many samples, each drawn from the sample's own stream."""
     choices = productions(language, row)
     uniform = np.array([_uniform(seed, row["id"], sample) for sample in range(samples)])
-    return Asked(choices, pick(uniform, choices))
+    return Ways(choices, pick(uniform, choices))
 
 
 def pick(uniform: np.ndarray, choices: Sequence[Production]) -> np.ndarray:
@@ -271,36 +296,52 @@ def pick(uniform: np.ndarray, choices: Sequence[Production]) -> np.ndarray:
 
 
 def _uniform(seed: int, name: str, sample: int) -> float:
+    """A number in [0, 1) of 53 bits, the sample's own."""
     drawn = stream(seed, "production", name, sample)
     return float(drawn.generate_state(1, np.uint64)[0] >> np.uint64(11)) / 2.0**53
 
 
 @dataclass(frozen=True)
 class Asking:
+    """What is needed to ask: how a question becomes a prompt, how answers are drawn, and where finished ones are kept."""
+
     speak: Speaker
     settings: Settings
     engine: Engine
     store: AnswerStore
 
-    def prompt(self, row: Row, own: Production, n: int | None, use: str = "") -> Prompt:
-        opening, name = Opening.of(row, own), _name(row["id"], own, use)
+    def prompt(self, row: Row, production: Production, n: int | None, use: str = "") -> Prompt:
+        """A question in the words of a production, for ``n`` answers; ``use`` tells its draws from others."""
+        opening = Opening.of(row, production)
+        name = _name(row["id"], production.name, use)
         return self.speak(name, opening.row, n, opening.system, opening.before, opening.start)
+
+    def has_room_for(self, prompt: Prompt) -> bool:
+        """Whether the model's context holds the prompt and its longest answer."""
+        described = getattr(self.engine, "checkpoint", None)
+        if described is None or described.context is None:
+            return True
+        return len(prompt.token_ids) + self.settings.max_new_tokens <= described.context
 
     def answers(
         self, prompts: Sequence[Prompt], label: str, greedy: bool = False
     ) -> dict[str, Answers]:
-        """The drawn answers to each prompt, or the greedy one alone."""
+        """The drawn answers to each prompt by its name, or the greedy one alone.
+
+        Raises
+        ------
+        LetheError
+            If the engine gave another number of answers than the prompt asks for.
+        """
         update = {"n": 0, "greedy": True} if greedy else {"greedy": False}
         settings = self.settings.model_copy(update=update)
-        stream = progress(
-            self.store.answer(self.engine, prompts, settings), label, "prompts", len(prompts)
-        )
-        answers = {answer.prompt_id: answer for answer in stream}
+        drawn = self.store.answer(self.engine, prompts, settings)
+        answers = {}
+        for answered in progress(drawn, label, "prompts", len(prompts)):
+            answers[answered.prompt_id] = answered
         for prompt in prompts:
-            got, wanted = (
-                len(answers[prompt.prompt_id].texts),
-                len(settings.of(prompt).sample_numbers()),
-            )
+            got = len(answers[prompt.prompt_id].texts)
+            wanted = len(settings.of(prompt).sample_numbers())
             if got != wanted:
                 raise LetheError(
                     f"The engine {self.engine.name} gave {got} answers to a prompt with n = {wanted}: an engine must take "
@@ -314,35 +355,35 @@ def draw_in_language(
 ) -> pd.DataFrame:
     """The generations of the forget questions, with a column ``production``; the greedy answer is to the likeliest one. The
     k-th sample of a production is the k-th answer to its prompt."""
-    questions = [ask(language, row, asking.settings.n, asking.settings.seed) for row in rows]
-    sampled, greedy = list[Prompt](), list[Prompt]()
-    for row, asked in zip(rows, questions, strict=True):
-        counts = enumerate(np.bincount(asked.of_sample).tolist())
-        sampled += [
-            asking.prompt(row, asked.productions[place], count) for place, count in counts if count
-        ]
-        greedy.append(asking.prompt(row, asked.productions[asked.likeliest], None, "greedy"))
-    answers = asking.answers(sampled, label) | asking.answers(
-        greedy, f"{label}, greedy", greedy=True
-    )
+    ways_of_rows = [ask(language, row, asking.settings.n, asking.settings.seed) for row in rows]
+    sampled_prompts: list[list[Prompt]] = []
+    greedy_prompts: list[Prompt] = []
+    for row, ways in zip(rows, ways_of_rows, strict=True):
+        prompts = []
+        for place, count in zip(*np.unique(ways.of_sample, return_counts=True), strict=True):
+            prompts.append(asking.prompt(row, ways.productions[place], int(count)))
+        sampled_prompts.append(prompts)
+        likeliest = ways.productions[ways.likeliest]
+        greedy_prompts.append(asking.prompt(row, likeliest, None, "greedy"))
+
+    answers = asking.answers(list(itertools.chain.from_iterable(sampled_prompts)), label)
+    answers |= asking.answers(greedy_prompts, f"{label}, greedy", greedy=True)
     tables = []
-    for row, asked, first in zip(rows, questions, greedy, strict=True):
-        names = [production.name for production in asked.productions]
-        drawn = [
-            answers[_name(row["id"], asked.productions[place])]
-            for place in np.unique(asked.of_sample)
-        ]
-        numbers = np.array([GREEDY, *np.argsort(asked.of_sample, kind="stable")], np.int32)
-        table = table_of([answers[first.prompt_id], *drawn]).assign(
-            prompt_id=row["id"], sample=numbers
-        )
-        produced = [names[place] for place in (asked.likeliest, *asked.of_sample)]
-        tables.append(table.sort_values("sample").assign(production=produced))
+    for place, row in enumerate(rows):
+        ways = ways_of_rows[place]
+        asked = [greedy_prompts[place], *sampled_prompts[place]]
+        table = table_of([answers[prompt.prompt_id] for prompt in asked])
+        # The answers come by production; in this order the samples of each production stand too.
+        numbers = np.array([GREEDY, *np.argsort(ways.of_sample, kind="stable")], np.int32)
+        table = table.assign(prompt_id=row["id"], sample=numbers).sort_values("sample")
+        produced = [ways.productions[way].name for way in (ways.likeliest, *ways.of_sample)]
+        tables.append(table.assign(production=produced))
     return pd.concat(tables, ignore_index=True)
 
 
-def _name(prompt_id: str, production: Production, use: str = "") -> str:
-    return " | ".join(filter(None, (prompt_id, production.name, use)))
+def _name(*parts: str) -> str:
+    """The name of a prompt, which draws follow from: the question and how it is asked."""
+    return " | ".join(filter(None, parts))
 
 
 def within_budgets(
@@ -352,22 +393,28 @@ def within_budgets(
     ``max_new_tokens``: as if the model had been stopped there, because what comes later changes nothing before. A part
     that is not of one piece, such as several traces, is limited by the sum of both alone."""
 
+    def first_tokens(part: str, most: int) -> str | None:
+        """The first ``most`` tokens of a part that has more."""
+        if not part:
+            return None
+        ids = tokenizer(part, add_special_tokens=False)["input_ids"]
+        return str(tokenizer.decode(ids[:most])) if len(ids) > most else None
+
     def cut(text: str) -> str:
-        thinking, answer = split_answer(text, parts)
+        thinking, answer = [part or "" for part in split_answer(text, parts)]
+        kept = first_tokens(thinking, sample.max_thinking_tokens)
+        if kept is not None and thinking in text:
+            return text[: text.find(thinking)] + kept
         # A thinking often drafts the answer: the answer is what stands last.
-        budgets = (
-            (thinking, text.find, sample.max_thinking_tokens),
-            (answer, text.rfind, sample.max_new_tokens),
-        )
-        for part, place_of, most in budgets:
-            ids = tokenizer(part or "", add_special_tokens=False)["input_ids"]
-            if part and len(ids) > most and (place := place_of(part)) >= 0:
-                return text[:place] + str(tokenizer.decode(ids[:most]))
+        kept = first_tokens(answer, sample.max_new_tokens)
+        if kept is not None and answer in text:
+            return text[: text.rfind(answer)] + kept
         return text
 
     shorter = {text: cut(text) for text in table["text"].dropna().unique()}
     texts = table["text"].map(shorter)
-    reasons = table["finish_reason"].where((texts == table["text"]) | table["text"].isna(), CUT_OFF)
+    unchanged = (texts == table["text"]) | table["text"].isna()
+    reasons = table["finish_reason"].where(unchanged, CUT_OFF)
     return table.assign(text=texts, finish_reason=reasons)
 
 
@@ -382,25 +429,51 @@ class Opening:
     start: str = ""
 
     @classmethod
-    def of(cls, row: Row, own: Production) -> Self:
-        shots: list[tuple[AskedRow, str]] = [
-            ({"question": question}, answer) for question, answer in own.shots
-        ]
-        asked: Row = {**row, "question": own.question}
-        return cls(asked, own.followups, own.system, shots, own.prefix)
+    def of(cls, row: Row, production: Production) -> Self:
+        shots: list[tuple[AskedRow, str]] = []
+        for question, answer in production.shots:
+            shots.append(({"question": question}, answer))
+        asked: Row = {**row, "question": production.question}
+        return cls(asked, production.followups, production.system, shots, production.prefix)
 
 
 def openings(rows: Sequence[Row], language: Language | None) -> dict[tuple[str, str], Opening]:
     """The conversations of the forget questions that go on after the first answer, by question and production."""
-    if language is None:
-        every = {(row["id"], ""): Opening(row, row.get("followups") or ()) for row in rows}
-    else:
-        every = {
-            (row["id"], own.name): Opening.of(row, own)
-            for row in rows
-            for own in productions(language, row)
-        }
-    return {key: opening for key, opening in every.items() if opening.followups}
+    conversations = {}
+    for row in rows:
+        if language is None:
+            conversations[row["id"], ""] = Opening(row, row.get("followups") or ())
+            continue
+        for production in productions(language, row):
+            conversations[row["id"], production.name] = Opening.of(row, production)
+    return {key: opening for key, opening in conversations.items() if opening.followups}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Conversations that agree so far. They share their next prompt, which is asked once for each of them.
+
+    ``answers`` are those so far; None stands for a missing one, after which nothing more is asked.
+    """
+
+    prompt_id: str
+    production: str
+    greedy: bool
+    answers: tuple[str | None, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.prompt_id, self.production
+
+    @property
+    def is_broken(self) -> bool:
+        return None in self.answers
+
+    def prompt_name(self, turn: int) -> str:
+        """The name of the next prompt. The draws follow from it, so it holds all that was answered so far."""
+        said = f"turn {turn} {digest(self.answers)}"
+        use = "greedy" if self.greedy else ""
+        return _name(self.prompt_id, self.production, said, use)
 
 
 def draw_turns(
@@ -410,79 +483,113 @@ def draw_turns(
     label: str,
     shorten: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
 ) -> pd.DataFrame:
-    """The answers to the follow-up questions, with the columns of the generations, ``turn`` (from 2) and ``followup``. After
-    a missing answer the later turns are missing for the same reason; one beyond the model's context for "context"."""
-    asked_in = first["production"] if "production" in first else [""] * len(first)
-    keys = list(zip(first["prompt_id"], asked_in, strict=True))
-    greedy = first["sample"] == GREEDY
-    heard: list[tuple[str | None, ...]] = [(text,) for text in first["text"]]
-    reasons, drawn, turn = list(first["finish_reason"]), [], 1
-    while active := [
-        place
-        for place, key in enumerate(keys)
-        if key in conversations and len(conversations[key].followups) >= turn
-    ]:
-        turn += 1
-        same: dict[tuple, list[int]] = {}
-        for place in active:
-            same.setdefault((keys[place], bool(greedy[place]), heard[place]), []).append(place)
-        asked = {_named(key, turn): (key, places) for key, places in same.items()}
-        answers = _next_turn(asked, conversations, asking, f"{label}, turn {turn}")
-        for name, (key, places) in asked.items():
-            numbers, m = first["sample"].iloc[places].tolist(), len(places)
-            reason = reasons[places[0]] if None in key[2] else NO_CONTEXT
-            silent = Answers(name, numbers, [None] * m, [0] * m, [reason] * m, [None] * m)
-            followup = conversations[key[0]].followups[turn - 2]
-            table = shorten(
-                table_of([replace(answers.get(name, silent), prompt_id=key[0][0], samples=numbers)])
-            )
-            drawn.append(table.assign(turn=np.int32(turn), followup=followup))
-            for place, text, reason in zip(
-                places, table["text"], table["finish_reason"], strict=True
-            ):
-                heard[place], reasons[place] = (*heard[place], text), reason
-    order = {name: place for place, name in enumerate(dict.fromkeys(first["prompt_id"]))}
-    table = pd.concat(drawn, ignore_index=True)
-    return table.sort_values(
-        ["prompt_id", "sample", "turn"],
-        key=lambda own: own.map(order) if own.name == "prompt_id" else own,
-    ).reset_index(drop=True)
+    """The answers to the follow-up questions.
+
+    Parameters
+    ----------
+    first : The generations of the first turn, one row per conversation.
+    conversations : By question and production; a conversation that is absent ends after its first turn.
+    shorten : Applied to the answers of each turn before the next one is asked.
+
+    Returns
+    -------
+    The columns of the generations, ``turn`` (from 2) and ``followup``, ordered by question, sample and turn. After a
+    missing answer the later turns are missing for the same reason; one beyond the model's context for "context".
+    """
+    branch_of_row = _first_branches(first)
+    reasons = list(first["finish_reason"])
+    tables: list[pd.DataFrame] = []
+    most_followups = max(len(opening.followups) for opening in conversations.values())
+    for turn in range(2, most_followups + 2):
+        branches = _branches_with_turn(turn, branch_of_row, conversations)
+        answers = _ask_branches(turn, branches, conversations, asking, f"{label}, turn {turn}")
+
+        for branch, rows in branches.items():
+            samples = first["sample"].iloc[rows].tolist()
+            answered = answers.get(branch.prompt_name(turn))
+            if answered is None:
+                reason = reasons[rows[0]] if branch.is_broken else NO_CONTEXT
+                answered = Answers.missing(branch.prompt_id, samples, reason)
+            answered = replace(answered, prompt_id=branch.prompt_id, samples=samples)
+            table = shorten(table_of([answered]))
+            followup = conversations[branch.key].followups[turn - 2]
+            tables.append(table.assign(turn=np.int32(turn), followup=followup))
+
+            for row, text, reason in zip(rows, table["text"], table["finish_reason"], strict=True):
+                branch_of_row[row] = replace(branch, answers=(*branch.answers, text))
+                reasons[row] = reason
+
+    table = pd.concat(tables, ignore_index=True)
+    prompt_ids = first["prompt_id"].unique()
+    order = {prompt_id: place for place, prompt_id in enumerate(prompt_ids)}
+    table["order"] = table["prompt_id"].map(order)
+    table = table.sort_values(["order", "sample", "turn"])
+    return table.drop(columns="order").reset_index(drop=True)
 
 
-def _named(key: tuple, turn: int) -> str:
-    """The name of a prompt within a conversation, from which its draws follow: what was asked and answered so far."""
-    (prompt_id, production), greedy, heard = key
-    return " | ".join(
-        filter(None, (prompt_id, production, f"turn {turn} {digest(heard)}", "greedy" * greedy))
-    )
+def _first_branches(first: pd.DataFrame) -> list[Branch]:
+    """The branch of each row of the first turn."""
+    names = first["production"] if "production" in first else [""] * len(first)
+    rows = zip(first["prompt_id"], names, first["sample"], first["text"], strict=True)
+    branches = []
+    for prompt_id, production, sample, text in rows:
+        branches.append(Branch(prompt_id, production, sample == GREEDY, answers=(text,)))
+    return branches
 
 
-def _next_turn(
-    asked: Mapping[str, tuple[tuple, list[int]]],
+def _branches_with_turn(
+    turn: int, branch_of_row: Sequence[Branch], conversations: Mapping[tuple[str, str], Opening]
+) -> dict[Branch, list[int]]:
+    """The rows of each branch whose conversation comes to this turn."""
+    rows_of_branch: dict[Branch, list[int]] = {}
+    for row, branch in enumerate(branch_of_row):
+        opening = conversations.get(branch.key)
+        if opening is not None and len(opening.followups) >= turn - 1:
+            rows_of_branch.setdefault(branch, []).append(row)
+    return rows_of_branch
+
+
+def _ask_branches(
+    turn: int,
+    branches: Mapping[Branch, Sequence[int]],
     conversations: Mapping[tuple[str, str], Opening],
     asking: Asking,
     label: str,
 ) -> dict[str, Answers]:
-    """The answers to the next question of each conversation that has no missing answer and room for one more."""
-    described = getattr(asking.engine, "checkpoint", None)
-    room = math.inf if described is None or described.context is None else described.context
-    prompts: dict[bool, list[Prompt]] = {False: [], True: []}
-    for name, ((key, greedy, heard), places) in asked.items():
-        if None in heard:
+    """The answers by prompt name, of each branch that has no missing answer and room for one more."""
+    sampled: list[Prompt] = []
+    greedy: list[Prompt] = []
+    for branch, rows in branches.items():
+        if branch.is_broken:
             continue
-        own = conversations[key]
-        questions = [own.row, *({"question": text} for text in own.followups)]
-        answers = [own.start + heard[0] if own.start else heard[0], *heard[1:]]
-        before = [*own.before, *zip(questions, answers, strict=False)]
-        prompt = asking.speak(
-            name, questions[len(heard)], None if greedy else len(places), own.system, before
-        )
-        if len(prompt.token_ids) + asking.settings.max_new_tokens <= room:
-            prompts[greedy].append(prompt)
-    drawn = asking.answers(prompts[False], label) if prompts[False] else {}
-    return drawn | (
-        asking.answers(prompts[True], f"{label}, greedy", greedy=True) if prompts[True] else {}
-    )
+        n = None if branch.greedy else len(rows)
+        prompt = _next_prompt(turn, branch, conversations[branch.key], asking.speak, n)
+        if not asking.has_room_for(prompt):
+            continue
+        if branch.greedy:
+            greedy.append(prompt)
+        else:
+            sampled.append(prompt)
+
+    answers: dict[str, Answers] = {}
+    if sampled:
+        answers |= asking.answers(sampled, label)
+    if greedy:
+        answers |= asking.answers(greedy, f"{label}, greedy", greedy=True)
+    return answers
+
+
+def _next_prompt(
+    turn: int, branch: Branch, opening: Opening, speak: Speaker, n: int | None
+) -> Prompt:
+    """The next question, after all that was asked and answered so far."""
+    questions: list[AskedRow] = [opening.row]
+    questions += [{"question": followup} for followup in opening.followups]
+    answers = [text for text in branch.answers if text is not None]  # all: it is not broken
+    answers[0] = opening.start + answers[0]
+    before = [*opening.before, *zip(questions[: turn - 1], answers, strict=True)]
+    name = branch.prompt_name(turn)
+    return speak(name, questions[turn - 1], n, opening.system, before)
 
 
 def draw_prompts(
@@ -493,23 +600,37 @@ def draw_prompts(
     share = language.share
     assert share is not None  # the caller passes only a language with a share
     choices = [productions(language, row) for row in rows]
-    drawn: list[tuple[int, int]] = []
+    drawn: list[_RandomPrompt] = []
     for number in range(share.prompts):
         question = int(_uniform(asking.settings.seed, f"{SHARE} question", number) * len(rows))
         uniform = np.array([_uniform(asking.settings.seed, f"{SHARE} production", number)])
-        drawn.append((question, int(pick(uniform, choices[question])[0])))
-    prompts = {
-        pair: asking.prompt(rows[pair[0]], choices[pair[0]][pair[1]], count * share.answers, SHARE)
-        for pair, count in Counter(drawn).items()
-    }
+        drawn.append(_RandomPrompt(question, int(pick(uniform, choices[question])[0])))
+
+    prompts: dict[_RandomPrompt, Prompt] = {}
+    for asked, count in Counter(drawn).items():
+        production = choices[asked.question][asked.production]
+        n = count * share.answers
+        prompts[asked] = asking.prompt(rows[asked.question], production, n, SHARE)
     answers = asking.answers(list(prompts.values()), label)
-    own = {pair: table_of([answers[prompt.prompt_id]]) for pair, prompt in prompts.items()}
-    used: Counter[tuple[int, int]] = Counter()
-    tables, samples = [], np.arange(share.answers, dtype=np.int32)
-    for number, (question, place) in enumerate(drawn):
-        start = used[question, place] * share.answers
-        used[question, place] += 1
-        asked = {"prompt_id": rows[question]["id"], "sample": samples, "prompt": number}
-        part = own[question, place].iloc[start : start + share.answers]
-        tables.append(part.assign(**asked, production=choices[question][place].name))
+
+    unused = {asked: table_of([answers[prompt.prompt_id]]) for asked, prompt in prompts.items()}
+    tables = []
+    for number, asked in enumerate(drawn):
+        table = unused[asked]
+        unused[asked] = table.iloc[share.answers :]
+        part = table.iloc[: share.answers].assign(
+            prompt_id=rows[asked.question]["id"],
+            sample=np.arange(share.answers, dtype=np.int32),
+            prompt=number,
+            production=choices[asked.question][asked.production].name,
+        )
+        tables.append(part)
     return pd.concat(tables, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class _RandomPrompt:
+    """The places of a question, and of a production among those of the question."""
+
+    question: int
+    production: int

@@ -37,7 +37,8 @@ class TransformersEngine:
     watch: list[Step] | None = None  # takes the steps where there is one
 
     def __init__(self, source: Source, options: Options):
-        self.checkpoint, self.max_rows = checkpoint(source, options), options.max_rows
+        self.checkpoint = checkpoint(source, options)
+        self.max_rows = options.max_rows
         self.model = load(self.checkpoint, options)
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
@@ -48,7 +49,8 @@ class TransformersEngine:
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
     ) -> Iterator[Step]:
-        described, watch = self.checkpoint, list[Step]()
+        described = self.checkpoint
+        watch: list[Step] = []
         asked, settings = asked_to_watch(prompts, samples, tokens)
         self.checkpoint, self.watch = replace(described, end_ids=()), watch
         try:
@@ -77,10 +79,10 @@ class TransformersEngine:
         confidences: list[float] = []
         for start, seed in zip(starts, seeds, strict=True):
             rows = min(self.max_rows, len(numbers) - start)
-            own, means = self._generate(
-                prompt, settings, rows, int(seed), settings.greedy and start == 0
-            )
-            ids, confidences = ids + own, confidences + means
+            greedy_row = settings.greedy and start == 0
+            generated, means = self._generate(prompt, settings, rows, int(seed), greedy_row)
+            ids += generated
+            confidences += means
         reasons = ["stop" if row[-1] in self.checkpoint.end_ids else "length" for row in ids]
         return answers_of(self.checkpoint, prompt, numbers, ids, reasons, confidences)
 
@@ -90,10 +92,8 @@ class TransformersEngine:
         """The generated tokens of each row, cut after the row's end token, and the row's mean confidence."""
         from transformers import GenerationConfig, LogitsProcessorList
 
-        device, watch = (
-            self.model.device,
-            ConfidenceProcessor(settings.adaptive_threshold, greedy_row, self.watch),
-        )
+        device = self.model.device
+        processor = ConfidenceProcessor(settings.adaptive_threshold, greedy_row, self.watch)
         inputs = torch.tensor([prompt.token_ids], device=device).expand(rows, -1)
         config = GenerationConfig(
             do_sample=True,
@@ -104,32 +104,25 @@ class TransformersEngine:
             eos_token_id=list(self.checkpoint.end_ids) or None,
             pad_token_id=0,  # the padding of finished rows is cut off again,
         )
-        with (
-            torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
-            torch.inference_mode(),
-        ):
+        generators = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=generators), torch.inference_mode():
             torch.manual_seed(seed % 2**63)
             output = self.model.generate(  # type: ignore[operator]  # a causal model has it, its base class does not
                 inputs,
                 attention_mask=torch.ones_like(inputs),
                 generation_config=config,
-                logits_processor=LogitsProcessorList([watch]),
+                logits_processor=LogitsProcessorList([processor]),
             )
         generated = output[:, len(prompt.token_ids) :]
-        ended = torch.isin(
-            generated, torch.tensor(self.checkpoint.end_ids, dtype=torch.long, device=device)
-        )
+        end_ids = torch.tensor(self.checkpoint.end_ids, dtype=torch.long, device=device)
+        ended = torch.isin(generated, end_ids)
         steps = torch.arange(1, generated.shape[1] + 1, device=device)
-        lengths = steps.where(ended, generated.shape[1]).amin(
-            1
-        )  # up to and including the first end token
-        sums = torch.stack(watch.confidences, 1).double().cumsum(1)
+        # Up to and including the first end token.
+        lengths = steps.where(ended, generated.shape[1]).amin(1)
+        sums = torch.stack(processor.confidences, 1).double().cumsum(1)
         means = sums.gather(1, (lengths - 1)[:, None])[:, 0] / lengths
-        ids = [
-            tuple(row[:length])
-            for row, length in zip(generated.tolist(), lengths.tolist(), strict=True)
-        ]
-        return ids, means.tolist()
+        answers = zip(generated.tolist(), lengths.tolist(), strict=True)
+        return [tuple(row[:length]) for row, length in answers], means.tolist()
 
 
 class ConfidenceProcessor:

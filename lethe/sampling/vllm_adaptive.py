@@ -9,9 +9,8 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 from lethe.sampling.draws import force_top, top_probability
 
 THRESHOLD = "adaptive_threshold"  # key of the request's extra arguments
-REMEMBERED = (
-    4096  # requests outside the batch that may return (vLLM preempts when its cache is full)
-)
+# Requests outside the batch that may return: vLLM preempts when its cache is full.
+REMEMBERED = 4096
 
 
 class Sequence:
@@ -32,9 +31,7 @@ class AdaptiveTemperature(LogitsProcessor):
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool):
         self.sequences: dict[int, Sequence] = {}  # row of the batch -> its sequence
-        self.confidences: OrderedDict[int, list[float]] = (
-            OrderedDict()
-        )  # seed of a request -> its history
+        self.confidences = OrderedDict[int, list[float]]()  # seed of a request -> its history
 
     def is_argmax_invariant(self) -> bool:
         return False  # the processor then receives raw logits, before the temperature
@@ -51,7 +48,8 @@ class AdaptiveTemperature(LogitsProcessor):
             else:
                 self.sequences[row] = Sequence(threshold, tokens, self._history(params.seed))
         for source, target, direction in batch_update.moved:
-            moving, displaced = self.sequences.pop(source, None), self.sequences.pop(target, None)
+            moving = self.sequences.pop(source, None)
+            displaced = self.sequences.pop(target, None)
             if moving is not None:
                 self.sequences[target] = moving
             if displaced is not None and direction == MoveDirectionality.SWAP:
@@ -68,8 +66,8 @@ class AdaptiveTemperature(LogitsProcessor):
         if not self.sequences:
             return logits
         top = top_probability(logits).tolist()
-        sure = [
-            row in self.sequences and self.sequences[row].is_sure(most)
-            for row, most in enumerate(top)
-        ]
+        sure = [False] * len(top)
+        for row, sequence in self.sequences.items():
+            if row < len(top):
+                sure[row] = sequence.is_sure(top[row])
         return force_top(logits, torch.tensor(sure, device=logits.device))

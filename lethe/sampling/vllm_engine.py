@@ -147,33 +147,33 @@ class VllmEngine:
         import torch
         from vllm import TokensPrompt
 
-        requests = [
-            request for prompt in prompts for request in self._requests(prompt, settings.of(prompt))
-        ]
-        tokens = [TokensPrompt(prompt_token_ids=list(prompt.token_ids)) for prompt, _ in requests]
-        with torch.random.fork_rng(devices=[]):  # greedy requests also draw from torch's generator
-            outputs = llm.generate(tokens, [params for _, params in requests], use_tqdm=False)
-        completions: dict[str, list[CompletionOutput]] = {
-            prompt.prompt_id: [] for prompt in prompts
-        }
-        for (prompt, _), output in zip(requests, outputs, strict=True):
-            completions[prompt.prompt_id] += sorted(
-                output.outputs, key=lambda completion: completion.index
-            )
+        ids: list[str] = []
+        tokens: list[TokensPrompt] = []
+        requests: list[SamplingParams] = []
         for prompt in prompts:
-            own = completions[prompt.prompt_id]
+            for request in self._requests(prompt, settings.of(prompt)):
+                ids.append(prompt.prompt_id)
+                tokens.append(TokensPrompt(prompt_token_ids=list(prompt.token_ids)))
+                requests.append(request)
+        with torch.random.fork_rng(devices=[]):  # greedy requests also draw from torch's generator
+            outputs = llm.generate(tokens, requests, use_tqdm=False)
+
+        completions: dict[str, list[CompletionOutput]] = {}
+        for prompt_id, output in zip(ids, outputs, strict=True):
+            ordered = sorted(output.outputs, key=lambda completion: completion.index)
+            completions.setdefault(prompt_id, []).extend(ordered)
+        for prompt in prompts:
+            completed = completions.get(prompt.prompt_id, [])
             yield answers_of(
                 self.checkpoint,
                 prompt,
                 settings.of(prompt).sample_numbers(),
-                [tuple(completion.token_ids) for completion in own],
-                [end_of(completion.finish_reason, "") for completion in own],
-                [mean_top_probability(completion.logprobs) for completion in own],
+                [tuple(completion.token_ids) for completion in completed],
+                [end_of(completion.finish_reason, "") for completion in completed],
+                [mean_top_probability(completion.logprobs) for completion in completed],
             )
 
-    def _requests(
-        self, prompt: Prompt, settings: Settings
-    ) -> Iterator[tuple[Prompt, SamplingParams]]:
+    def _requests(self, prompt: Prompt, settings: Settings) -> Iterator[SamplingParams]:
         """The greedy request, if any, then one request for all samples, to which vLLM assigns consecutive seeds."""
         from vllm import SamplingParams
 
@@ -188,21 +188,20 @@ class VllmEngine:
             "detokenize": False,
         }
         if settings.greedy:
-            yield prompt, SamplingParams(temperature=0, **common)
+            yield SamplingParams(temperature=0, **common)
         if settings.n:
             (seed,) = settings.stream(prompt.prompt_id).generate_state(1, np.uint64)
-            adaptive = settings.adaptive_threshold
-            yield (
-                prompt,
-                SamplingParams(
-                    n=settings.n,
-                    seed=int(seed) % 2**62,
-                    temperature=settings.temperature,
-                    top_p=settings.top_p,
-                    top_k=settings.top_k,
-                    extra_args=None if adaptive is None else {THRESHOLD: adaptive},
-                    **common,
-                ),
+            extra_args = None
+            if settings.adaptive_threshold is not None:
+                extra_args = {THRESHOLD: settings.adaptive_threshold}
+            yield SamplingParams(
+                n=settings.n,
+                seed=int(seed) % 2**62,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                top_k=settings.top_k,
+                extra_args=extra_args,
+                **common,
             )
 
 
@@ -218,10 +217,10 @@ def stated_probabilities(logprobs: FlatLogprobs, vocabulary: int) -> list[np.nda
 
 def mean_top_probability(logprobs: FlatLogprobs) -> float:
     """The mean largest probability; vLLM gives the raw log probabilities of the drawn and the likeliest token."""
-    steps = zip(logprobs.start_indices, logprobs.end_indices, strict=True)
-    return math.fsum(math.exp(max(logprobs.logprobs[start:end])) for start, end in steps) / len(
-        logprobs
-    )
+    confidences = []
+    for start, end in zip(logprobs.start_indices, logprobs.end_indices, strict=True):
+        confidences.append(math.exp(max(logprobs.logprobs[start:end])))
+    return math.fsum(confidences) / len(confidences)
 
 
 class Replicas:
@@ -240,10 +239,9 @@ class Replicas:
         )
 
     def answer(self, groups: Sequence[Sequence[Prompt]], settings: Settings) -> Iterator[Answers]:
+        submitted = [self.pool.submit(replica_answer, group, settings) for group in groups]
         try:
-            for done in as_completed(
-                [self.pool.submit(replica_answer, group, settings) for group in groups]
-            ):
+            for done in as_completed(submitted):
                 yield from done.result()
         except BrokenProcessPool as error:
             raise LetheError(
@@ -255,17 +253,22 @@ class Replicas:
 
 
 def device_shares(options: Options) -> list[str | None]:
-    """The CUDA_VISIBLE_DEVICES of each replica: ``tensor_parallel`` GPUs each; None on a CPU."""
+    """The CUDA_VISIBLE_DEVICES of each replica: ``tensor_parallel`` GPUs each; None on a CPU.
+
+    Raises
+    ------
+    BadValue
+        If the replicas need more GPUs than there are.
+    """
     import torch
 
     if resolve_device(options.device).type == "cpu":
         return [None] * options.data_parallel
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = (
-        visible.split(",")
-        if visible
-        else [str(index) for index in range(torch.cuda.device_count())]
-    )
+    if visible:
+        names = visible.split(",")
+    else:
+        names = list(map(str, range(torch.cuda.device_count())))
     wanted = options.data_parallel * options.tensor_parallel
     if wanted > len(names):
         raise BadValue(

@@ -37,8 +37,9 @@ from lethe.sampling import engine
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers
 from lethe.sampling.answer_tree.asking import Asker, check_scorer, leak_of, rule_of
 from lethe.sampling.endpoint import show_probes, time_of
-from lethe.sampling.endpoint_client import Client, Probe, identity, probe
+from lethe.sampling.endpoint_client import Client
 from lethe.sampling.endpoint_client import run as finish
+from lethe.sampling.endpoint_probes import Probe, identity, probe
 from lethe.sampling.endpoint_tree import TOP, Walker
 from lethe.scoring import marks_of
 from lethe.scoring.typography import RULE
@@ -228,7 +229,7 @@ def certify_served(
             trees = [await walker.tree(row, rule, most, *drawing) for row, rule in questions]
             drift = await walker.drift()
             walker.models.update(probes.models)
-            return tuple(trees), (*probes.each, identity(walker.models), drift)
+            return tuple(trees), (*probes.tried, identity(walker.models), drift)
 
     began = time.time()
     trees, probes = finish(walk())

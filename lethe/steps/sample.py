@@ -141,11 +141,12 @@ def _announce(
         longest = max((len(own.followups) for own in conversations.values()), default=0)
         print(engine.plan([(task.prompts, task.settings) for task in work]), end="")
         print(f"; up to {plural(longest, 'follow-up question')} as often again" if longest else "")
-    elif estimate and (expected := forecast(engine, work, store)):
-        seconds, words = expected
-        print(f"{name}: {words}.")
-        return seconds
-    return 0.0
+        return 0.0
+    expected = forecast(engine, work, store) if estimate else None
+    if expected is None:
+        return 0.0
+    print(f"{name}: {expected.sentence}.")
+    return expected.seconds
 
 
 def _check_turns(conversations: Mapping, sample: Sample, language: Language | None) -> None:

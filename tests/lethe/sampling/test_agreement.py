@@ -28,7 +28,7 @@ from lethe.sampling.engine import (
     Settings,
     open_engine,
 )
-from lethe.sampling.predictor import Forward, ModelPredictor, RowLayer, measured_allowance
+from lethe.sampling.predictor import ModelPredictor, RowLayer, RowModel, measured_allowance
 from lethe.sampling.prefix_engine import PrefixEngine
 from lethe.sampling.transformers_engine import TransformersEngine
 from tests.lethe.sampling.sampling_models import build_llama, build_tokenizer
@@ -214,8 +214,8 @@ def test_an_engine_that_ends_with_an_error_of_a_library_is_refused(llama, monkey
     def step(*_):
         raise IndexError("list index out of range")
 
-    monkeypatch.setattr(Forward, "step", step)
-    monkeypatch.setattr(Forward, "rows_are_independent", lambda forward: False)
+    monkeypatch.setattr(RowModel, "step", step)
+    monkeypatch.setattr(RowModel, "rows_are_independent", lambda forward: False)
 
     with pytest.raises(CannotOpen, match="ends with IndexError"):
         open_engine("prefix", llama)
@@ -229,7 +229,7 @@ def test_a_model_that_no_engine_gets_right_is_refused_in_a_sentence(llama, monke
             yield type(step)(step.prefix, np.roll(step.probabilities, 1))
 
     monkeypatch.setattr(TransformersEngine, "watched", shifted)
-    monkeypatch.setattr(Forward, "keeps_keys", lambda forward: False)
+    monkeypatch.setattr(RowModel, "keeps_keys", lambda forward: False)
 
     with pytest.raises(NoEngine, match="no engine draws from") as caught:
         open_engine("auto", llama)

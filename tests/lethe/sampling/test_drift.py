@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lethe.sampling.drift import apart, p_value_of_no_change
-from lethe.sampling.endpoint_client import drift
+from lethe.sampling.endpoint_probes import drift
 
 VOCABULARY = [f"w{number}" for number in range(12)]
 LOGITS = np.linspace(2.0, -2.0, len(VOCABULARY))

@@ -31,7 +31,8 @@ from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.artifacts import write_splits
 from lethe.results import table
 from lethe.sampling.endpoint import NONE, CapReached, EndpointEngine, Journal
-from lethe.sampling.endpoint_client import Ask, ServerGone, drift
+from lethe.sampling.endpoint_client import Ask, ServerGone
+from lethe.sampling.endpoint_probes import drift
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.steps import exact, likelihood, metrics, sample, score
 from stages import compare, epsilon_star

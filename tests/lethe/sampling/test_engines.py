@@ -399,11 +399,11 @@ def test_the_time_of_the_missing_answers_follows_from_a_pilot(monkeypatch):
         )
         for split, n in (("forget", 201), ("retain", 53))
     ]
-    seconds, text = forecast.forecast(types.SimpleNamespace(name="prefix"), work, ())
-    assert seconds == pytest.approx(
+    expected = forecast.forecast(types.SimpleNamespace(name="prefix"), work, ())
+    assert expected.seconds == pytest.approx(
         (3 - 16 / 8) * 8 + 1024 / 8
     )  # few answers cost no more than one
-    assert text.startswith("1,024 answers")
+    assert expected.sentence.startswith("1,024 answers")
     stored = [(work[1].prompts[0], work[1].settings)]
     assert forecast.forecast(types.SimpleNamespace(name="prefix"), work, stored) is None
 

@@ -120,13 +120,13 @@ def test_a_wrong_parent_row_is_caught(monkeypatch, tiny_model, wrong):
 @pytest.fixture
 def rows_seen(monkeypatch):
     """The number of live rows of every step."""
-    seen, step = [], prefix_engine.Forward.step
+    seen, step = [], prefix_engine.RowModel.step
 
     def watched(self, tokens, cache):
         seen.append(len(tokens))
         return step(self, tokens, cache)
 
-    monkeypatch.setattr(prefix_engine.Forward, "step", watched)
+    monkeypatch.setattr(prefix_engine.RowModel, "step", watched)
     return seen
 
 
@@ -154,7 +154,7 @@ def test_batches_that_are_not_whole_sixteens_are_found_out(engine, monkeypatch):
 @pytest.fixture
 def failing(monkeypatch):
     """Makes every step of more than some rows fail."""
-    step = prefix_engine.Forward.step
+    step = prefix_engine.RowModel.step
 
     def of(error, most=0):
         def small(self, tokens, cache):
@@ -162,7 +162,7 @@ def failing(monkeypatch):
                 raise error
             return step(self, tokens, cache)
 
-        monkeypatch.setattr(prefix_engine.Forward, "step", small)
+        monkeypatch.setattr(prefix_engine.RowModel, "step", small)
 
     return of
 
