@@ -26,8 +26,8 @@ from lm_eval.api.registry import register_aggregation, register_filter
 from lethe.errors import BadInput, BadValue
 from lethe.io.files import Json
 from lethe.results.licence import Source, refusals
-from lethe.scoring import open_scorer
-from lethe.scoring.verdicts import Question
+from lethe.scoring.scorer import open_scorer
+from lethe.scoring.verdicts import AnsweredRow
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
@@ -179,7 +179,7 @@ def _opened(scorer: str | Score, name: str | None, binary: bool | None) -> tuple
     return (
         name or scorer,
         own,
-        lambda answers, doc: opened.score([Question(answers, doc)])[0].tolist(),
+        lambda answers, doc: opened.score([AnsweredRow(answers, doc)])[0].tolist(),
     )
 
 

@@ -24,7 +24,7 @@ from lethe.registry import MODEL_ATTACKS
 from lethe.results import table
 from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 from lethe.sampling.tasks import table_of
-from lethe.scoring import score_answers
+from lethe.scoring.table import score_answers
 from lethe.statistics.many_prompts import Point, band
 from lethe.statistics.streams import stream
 from stages import entry, named

@@ -14,11 +14,11 @@ from lethe.io.label_places import filled
 from lethe.io.tables import read_table, write_parquet
 from lethe.models.checkpoints import prepare_torch
 from lethe.registry import JUDGES
-from lethe.scoring import asked_of
 from lethe.scoring.judges import Judge
+from lethe.scoring.table import asked_of
 from lethe.scoring.verdicts import (
     FOLDER,
-    Question,
+    AnsweredRow,
     VerdictStore,
     distinct_answers,
     identity,
@@ -35,7 +35,7 @@ def run(settings: Params, root: Path, name: str) -> None:
     judge: Judge = JUDGES[chosen.judge](chosen.params)
     store = VerdictStore(judge, FOLDER)
     tables: list[tuple[str, str, pd.DataFrame, list[np.ndarray]]] = []
-    questions: list[Question] = []
+    questions: list[AnsweredRow] = []
     for model in settings.models:
         generations = root / "generations" / model
         references = read_references(generations)
@@ -88,7 +88,7 @@ def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -
     verdicts = [
         float(one[0, 0])
         for one in judged(
-            judge, [Question([own.text], own.item) for own in answers], store, "calibrate"
+            judge, [AnsweredRow([own.text], own.item) for own in answers], store, "calibrate"
         )
     ]
     labels = [own.label for own in answers]

@@ -195,7 +195,7 @@ def certify(
 
 def _check_judged(rows: Sequence[Row], scorer: str) -> None:
     """Refuse questions whose answers the scorer cannot judge."""
-    from lethe.scoring import applies
+    from lethe.scoring.scorer import applies
 
     unread = [row["id"] for row in rows if not applies(scorer, row)]
     if not unread:
@@ -208,11 +208,11 @@ def _check_judged(rows: Sequence[Row], scorer: str) -> None:
 
 def _as_drawn(how: How, drawing: _Drawing, model: Path) -> How:
     """The settings with the engine and the number format that draw, whatever "auto" takes elsewhere."""
-    from lethe.sampling.engine import Options, checkpoint
+    from lethe.models.model import Model
 
     opened = getattr(drawing.engine, "checkpoint", None)
     if opened is None:
-        opened = checkpoint(model, Options(dtype=how.dtype))
+        opened = Model.of(model, dtype=how.dtype)
     return how.model_copy(update={"engine": drawing.engine.name, "dtype": opened.dtype})
 
 
@@ -453,7 +453,7 @@ class _Drawing:
         from lethe.models.checkpoints import prepare_torch
         from lethe.sampling.engine import Options, open_engine
         from lethe.sampling.tasks import speaker
-        from lethe.scoring import open_scorer
+        from lethe.scoring.scorer import open_scorer
 
         speak = speaker(model, _place(how.prompt))
         self.rows, self.how = rows, how
@@ -522,13 +522,13 @@ class _Drawing:
         )
 
     def _leaks(self, seed: int, places: Sequence[int], first: int, size: int) -> list[int]:
-        from lethe.scoring import Question
+        from lethe.scoring.verdicts import AnsweredRow
 
         asked = [self.prompts[place] for place in places]
         drawn = self.engine.answer(asked, self._settings(size, seed, first))
         texts_of = {answers.prompt_id: answers.texts for answers in drawn}
         rows = [self.rows[place] for place in places]
-        questions = [Question(list(texts_of[row["id"]]), row) for row in rows]
+        questions = [AnsweredRow(list(texts_of[row["id"]]), row) for row in rows]
         scored = self.scorer.score(questions)
         # An answer that the scorer cannot judge counts as a leak.
         return [int(np.nan_to_num(scores, nan=1.0).sum()) for scores in scored]

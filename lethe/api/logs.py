@@ -22,8 +22,8 @@ from lethe.measure.stated import check_leak_is
 from lethe.registry import ROUGE
 from lethe.results import table
 from lethe.results.table import Result
-from lethe.scoring import scorer as load
 from lethe.scoring import tofu
+from lethe.scoring.scorer import scorer as load
 from lethe.scoring.text.rouge import dropped
 from lethe.statistics.bound import Bound, Interval
 from lethe.statistics.checks import check_alpha

@@ -42,7 +42,7 @@ from lethe.verdict.windows import WORDS, verdict_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.sampling.engine import Checkpoint
+    from lethe.models.model import Model
     from lethe.sampling.extraction import Window
     from lethe.statistics.leak_trees import AnswerTree, Certificates
 
@@ -451,7 +451,7 @@ class _Windows:
         self.settings = settings
         self.tokens: list[int] = []
 
-    def __call__(self, checkpoint: Checkpoint) -> list[Window]:
+    def __call__(self, checkpoint: Model) -> list[Window]:
         from lethe.sampling.extraction import windows_of
 
         settings = self.settings

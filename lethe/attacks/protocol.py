@@ -27,6 +27,8 @@ P = TypeVar("P", bound=AttackParams)
 
 @dataclass(frozen=True)
 class Knowledge:
+    """What an attacker may use: the forget and retain rows, and how a row becomes tokens."""
+
     forget: Sequence[Row]
     retain: Sequence[Row]
     encoder: Encoder
@@ -51,14 +53,15 @@ class Attack(WithParams[P]):
 
 def linear_weights(model: PreTrainedModel) -> list[torch.Tensor]:
     """Return the weights of the linear layers inside the blocks, in order, without embeddings, norms and the last layer."""
+    last = model.get_output_embeddings()
+    return [module.weight for module in model.modules() if is_inner(module, last)]
+
+
+def is_inner(module: torch.nn.Module, last: torch.nn.Module) -> bool:
+    """Whether a module is a linear layer other than the ``last`` one of its model."""
     import torch
 
-    last = model.get_output_embeddings()
-    return [
-        module.weight
-        for module in model.modules()
-        if isinstance(module, torch.nn.Linear) and module is not last
-    ]
+    return isinstance(module, torch.nn.Linear) and module is not last
 
 
 def changed(
@@ -70,9 +73,9 @@ def changed(
     import torch
 
     weights = linear_weights(model)
-    before = [one.detach().clone() for one in weights]
+    originals = [tensor.detach().clone() for tensor in weights]
     for budget in budgets:
         with torch.no_grad():
-            for one, old in zip(weights, before, strict=True):
-                one.copy_(change(old, budget))
+            for tensor, original in zip(weights, originals, strict=True):
+                tensor.copy_(change(original, budget))
         yield budget, model.eval()

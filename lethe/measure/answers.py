@@ -21,7 +21,7 @@ from lethe.io.artifacts import (
 )
 from lethe.io.artifacts import Tables as StoredTables
 from lethe.io.tables import read_arrow
-from lethe.scoring import CUT
+from lethe.scoring.parts import CUT
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,7 +27,7 @@ from lethe.measure.prompts import (
 from lethe.measure.scores import PromptScores, mean, plain_rows
 from lethe.registry import DIVERSITY
 from lethe.results.table import Numbers, Result, Results, Rows, result
-from lethe.scoring import ASKED, CUT, THINKING, TURN, UNCLOSED
+from lethe.scoring.parts import ASKED, CUT, THINKING, TURN, UNCLOSED
 from lethe.statistics.bound import Assumes, Bound, Covers, both_ends
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
 from lethe.statistics.counts import pooled_bounds

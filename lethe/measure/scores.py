@@ -570,7 +570,7 @@ class ScoredLog:
 
 
 def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
-    from lethe.scoring import score_answers
+    from lethe.scoring.table import score_answers
     from lethe.scoring.text import rouge
 
     items, matched_by = _matched(log, rows, source)

@@ -43,18 +43,18 @@ class Diverged(LetheError):
 
 
 @dataclass(frozen=True)
-class Step:
+class EngineStep:
     """What an engine computed after a prefix: the (V,) next-token probabilities at temperature 1, NaN where not stated."""
 
     prefix: tuple[int, ...]
     probabilities: np.ndarray
 
 
-def steps_of(prefixes: np.ndarray | torch.Tensor, logits: torch.Tensor) -> list[Step]:
+def steps_of(prefixes: np.ndarray | torch.Tensor, logits: torch.Tensor) -> list[EngineStep]:
     """The steps of rows (rows, length) with their (rows, V) logits, each prefix once for each of its rows."""
     shares = logits.double().softmax(-1).cpu().numpy()
     rows = [tuple(row) for row in prefixes.tolist()]
-    return [Step(prefix, share) for prefix, share in zip(rows, shares, strict=True)]
+    return [EngineStep(prefix, share) for prefix, share in zip(rows, shares, strict=True)]
 
 
 @runtime_checkable
@@ -64,7 +64,7 @@ class Watched(Protocol):
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
-    ) -> Iterable[Step]: ...
+    ) -> Iterable[EngineStep]: ...
 
     def whole_model(self) -> PreTrainedModel | None: ...
 
@@ -81,6 +81,7 @@ class Agreement:
 
     @property
     def is_refuted(self) -> bool:
+        """Whether the engine ended, or differs by more than rounding."""
         too_far = self.difference is not None and self.difference > self.limit
         return too_far or self.failure is not None
 
@@ -161,7 +162,7 @@ class Padded:
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[EngineStep]:
         """One step a prompt, the token behind it: whatever comes later is no part of a batch of prompts."""
         size = self.rows or len(prompts)
         for start in range(0, len(prompts), size):
@@ -169,7 +170,7 @@ class Padded:
             shares = self.read(batch)
             if np.isnan(shares).all(axis=1).any():
                 raise Diverged
-            yield from map(Step, batch, shares)
+            yield from map(EngineStep, batch, shares)
 
     def whole_model(self) -> PreTrainedModel | None:
         return self.model
@@ -219,7 +220,8 @@ class WholePasses:
             self.found[prefix] = logits[0].double().softmax(-1).cpu().numpy()
         return self.found[prefix]
 
-    def difference(self, step: Step) -> float:
+    def difference(self, step: EngineStep) -> float:
+        """The largest difference of a probability between a step and a whole pass over its prefix."""
         whole = self.probabilities(step.prefix)[-1][: len(step.probabilities)]
         return float(np.nanmax(np.abs(step.probabilities - whole)))
 

@@ -106,17 +106,23 @@ def check(folder: str | os.PathLike) -> Path:
 def load(
     folder: str | os.PathLike, dtype: str = "auto"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    folder, device = whole(check(folder)), default_device()
+    """The model of a folder on the default device, and its tokenizer; raises `BadFile` where one cannot be loaded."""
+    folder = whole(check(folder))
+    device = default_device()
     tokenizer = load_tokenizer(folder)
-    model = load_weights(folder, "float32" if dtype == "auto" and device == "cpu" else dtype)
+    if dtype == "auto" and device == "cpu":
+        dtype = "float32"
+    model = load_weights(folder, dtype)
     return model.to(device), tokenizer  # type: ignore[arg-type]  # transformers wraps it without its signature
 
 
 def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds a tokenizer that transformers reads."""
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 
 def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model folder, or of the base of an adapter without one; raises `BadFile` where it does not work."""
     from transformers import AutoTokenizer
 
     folder = Path(folder)
@@ -221,6 +227,7 @@ class Stored:
 
     @classmethod
     def of(cls, folder: Path) -> Stored:
+        """What the safetensors files of a folder hold."""
         from safetensors import safe_open
 
         tensors = 0
@@ -253,12 +260,13 @@ def save_trained(
     history: Sequence[StepRecord],
     epochs: Sequence[StepRecord] | None = None,
 ) -> None:
-    record = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
+    """Write a trained model with the record of its training, ``epochs`` included where there are any."""
+    record: dict[str, object] = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
+    if epochs is not None:
+        record["epochs"] = epochs
     with atomic_folder(root / "models" / name) as folder:
         save(folder, model, tokenizer)
-        write_json(
-            folder / "training.json", record if epochs is None else {**record, "epochs": epochs}
-        )
+        write_json(folder / "training.json", record)
 
 
 def byte_level_tokenizer(vocabulary: int, texts: Iterable[str]) -> PreTrainedTokenizerBase:
@@ -267,10 +275,8 @@ def byte_level_tokenizer(vocabulary: int, texts: Iterable[str]) -> PreTrainedTok
     from transformers import PreTrainedTokenizerFast
 
     raw = Tokenizer(models.BPE())
-    raw.pre_tokenizer, raw.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
-    )
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
@@ -304,6 +310,7 @@ def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTr
 
 
 def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter in place of a whole model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
@@ -568,28 +575,31 @@ QA_PROMPT = Path(__file__).parent / "prompts/qa.txt"
 
 
 def tokenizer_of(source: Source) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder or of a model in memory."""
     return source.tokenizer if isinstance(source, InMemory) else load_tokenizer(source)
 
 
 def opened(source: Source) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model, in evaluation mode, and its tokenizer."""
-    return (source.model.eval(), source.tokenizer) if isinstance(source, InMemory) else load(source)
+    if isinstance(source, InMemory):
+        return source.model.eval(), source.tokenizer
+    return load(source)
 
 
 def default_prompt(source: Origin) -> str:
     """Return "chat" for a server and where the tokenizer has a chat template, else the template of a plain question."""
     if isinstance(source, Endpoint):
         return "chat"
-    if not isinstance(source, Path):
-        return "chat" if source.tokenizer.chat_template else str(QA_PROMPT)
-    source = whole(source)
-    place = source / "tokenizer_config.json"
-    config = read_settings(place) if place.is_file() else {}
-    return (
-        "chat"
-        if (source / "chat_template.jinja").is_file() or config.get("chat_template")
-        else str(QA_PROMPT)
-    )
+    return "chat" if _has_chat_template(source) else str(QA_PROMPT)
+
+
+def _has_chat_template(source: Source) -> bool:
+    if isinstance(source, InMemory):
+        return bool(source.tokenizer.chat_template)
+    folder = whole(source)
+    place = folder / "tokenizer_config.json"
+    settings = read_settings(place) if place.is_file() else {}
+    return (folder / "chat_template.jinja").is_file() or bool(settings.get("chat_template"))
 
 
 @contextlib.contextmanager

@@ -68,11 +68,12 @@ class Encoder:
             raise BadFile(tokenizer.name_or_path, problem, "Name a prompt file instead.")
 
     def text(self, row: Asked) -> str:
+        """The text of a row in the template."""
         if self.template == HARMBENCH:
             return harmbench_row(row)
-        return (
-            self._chat(worded(CHAT, row)) if self.template == CHAT else worded(self.template, row)
-        )
+        if self.template == CHAT:
+            return self._chat(worded(CHAT, row))
+        return worded(self.template, row)
 
     def conversation(
         self,
@@ -88,9 +89,8 @@ class Encoder:
         return self._open_ids(spelled_out(self.text, row, system, before, start))
 
     def _chat(self, message: str, before: Sequence[tuple[str, str]] = ()) -> str:
-        return self._filled(
-            [{"role": role, "content": content} for role, content in (*before, ("user", message))]
-        )
+        turns = (*before, ("user", message))
+        return self._filled([{"role": role, "content": content} for role, content in turns])
 
     def messages(self, turns: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """The tokens of a conversation that the tokenizer's chat template writes; the model speaks next."""
@@ -102,22 +102,28 @@ class Encoder:
         return filled_in(self.tokenizer, turns)
 
     def prompt(self, row: Asked) -> tuple[int, ...]:
+        """The tokens of a row as a question, which the model continues."""
         return self._open_ids(self.text(row))
 
     def example(self, row: Row, answer: str | None = None) -> Example:
         """Encode a row with its own answer or ``answer``, jointly, as the tokenizer encodes running text."""
-        text, answer = self.text(row), row["answer"] if answer is None else answer
+        text = self.text(row)
+        if answer is None:
+            answer = row["answer"]
         # A space belongs to the answer's first token, unless the template ends the line itself.
-        joined = answer if not text or text[-1].isspace() or self.template == CHAT else f" {answer}"
-        prompt, whole = self._open_ids(text), self._ids(text + joined)
+        if text and not text[-1].isspace() and self.template != CHAT:
+            answer = f" {answer}"
+        prompt = self._open_ids(text)
+        whole = self._ids(text + answer)
         ids = whole[len(prompt) :]
-        if (
-            whole[: len(prompt)] != prompt
-        ):  # the tokenizer merges across the border: encode the answer separately
-            ids = tuple(self.tokenizer(joined, add_special_tokens=False)["input_ids"])
+        # Where the tokenizer merges across the border, the answer is encoded separately.
+        if whole[: len(prompt)] != prompt:
+            ids = tuple(self.tokenizer(answer, add_special_tokens=False)["input_ids"])
         end = self.tokenizer.eos_token_id
         # Some tokenizers append the end token themselves; it must occur once.
-        return Example(prompt, ids if end is None or ids[-1:] == (end,) else (*ids, end))
+        if end is not None and ids[-1:] != (end,):
+            ids = (*ids, end)
+        return Example(prompt, ids)
 
     def _ids(self, text: str) -> tuple[int, ...]:
         # A chat template already contains the special tokens.
@@ -151,12 +157,11 @@ def open_ids(tokenizer: PreTrainedTokenizerBase, text: str, special: bool) -> tu
 
 def messages_before(system: str, before: Sequence[tuple[Asked, str]]) -> list[tuple[str, str]]:
     """Role and text of each message of a chat before the question that is open."""
-    turns = [("system", system)] if system else []
-    return turns + [
-        turn
-        for asked, answer in before
-        for turn in (("user", worded(CHAT, asked)), ("assistant", answer))
-    ]
+    messages = [("system", system)] if system else []
+    for row, answer in before:
+        messages.append(("user", worded(CHAT, row)))
+        messages.append(("assistant", answer))
+    return messages
 
 
 def spelled_out(
@@ -169,11 +174,16 @@ def spelled_out(
     """A conversation as one text to be continued, by the text of each question."""
 
     def joined(text: str, answer: str) -> str:
-        return text + answer if not text or text[-1].isspace() else f"{text} {answer}"
+        gap = "" if not text or text[-1].isspace() else " "
+        return f"{text}{gap}{answer}"
 
-    lead = f"{system}\n\n" if system else ""
-    asked = [f"{joined(text_of(one), answer)}\n\n" for one, answer in before]
-    return "".join([lead, *asked, joined(text_of(row), start) if start else text_of(row)])
+    parts = [system] if system else []
+    for asked, answer in before:
+        parts.append(joined(text_of(asked), answer))
+    last = text_of(row)
+    if start:
+        last = joined(last, start)
+    return "\n\n".join([*parts, last])
 
 
 def message_of(item: Mapping[str, Any]) -> str:
@@ -213,6 +223,7 @@ def read_template(path: str | os.PathLike) -> str:
 
 
 def collate(examples: Sequence[Example], padding: int, device: torch.device | str = "cpu") -> Batch:
+    """The batch of some rows, as wide as the longest one."""
     import torch
 
     width = max(len(example.prompt) + len(example.answer) for example in examples)
@@ -220,7 +231,8 @@ def collate(examples: Sequence[Example], padding: int, device: torch.device | st
     labels = torch.full((len(examples), width), IGNORED, dtype=torch.long)
     mask = torch.zeros((len(examples), width), dtype=torch.long)
     for row, example in enumerate(examples):
-        start, end = len(example.prompt), len(example.prompt) + len(example.answer)
+        start = len(example.prompt)
+        end = start + len(example.answer)
         ids[row, :end] = torch.tensor(example.prompt + example.answer)
         labels[row, start:end] = torch.tensor(example.answer)
         mask[row, :end] = 1
@@ -236,6 +248,7 @@ class PublishedPrompt:
     user: str
 
     def record(self) -> dict[str, str]:
+        """The name and the hash of the prompt, which tell versions apart."""
         digest = hashlib.sha256(f"{self.system}\n{self.user}".encode()).hexdigest()
         return {"prompt": self.name, "prompt_sha256": digest}
 
@@ -262,10 +275,10 @@ def _published(module: str, place: str, *wanted: str) -> PublishedPrompt:
     try:
         release = version("judgezoo")
         prompt = attrgetter(place)(import_module(f"judgezoo.{module}"))
-        system, user = (
-            ("", prompt) if isinstance(prompt, str) else (message["content"] for message in prompt)
-        )
-        if any(user.count(one) != 1 for one in wanted):
+        messages = [prompt] if isinstance(prompt, str) else [turn["content"] for turn in prompt]
+        *before, user = messages
+        (system,) = before or [""]
+        if any(user.count(placeholder) != 1 for placeholder in wanted):
             raise ValueError(place)
     except PackageNotFoundError:
         raise LetheError(

@@ -93,9 +93,10 @@ class FirstToken:
         folder = checkpoints.whole(self.folder)
         context = context_of(checkpoints.load_config(folder))
         on_cpu = not torch.cuda.is_available()
-        context = on_cpu_at_most(context) if on_cpu else context
-        started = start_vllm(folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS)
-        return started, context
+        if on_cpu:
+            context = on_cpu_at_most(context)
+        llm = start_vllm(folder, dtype, context, on_cpu, alone=True, max_logprobs=VLLM_TOKENS)
+        return llm, context
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
         """Read the first token after each prompt, given as token ids; the prompts form one batch."""
@@ -143,7 +144,8 @@ class FirstToken:
             return logits.logits[:, -1].float().softmax(-1)
 
     def _by_vllm(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
-        shares, top = np.zeros((len(prompts), len(self.ids))), []
+        shares = np.zeros((len(prompts), len(self.ids)))
+        top = []
         for row, likeliest in enumerate(self._stated(prompts)):
             for column, ids in enumerate(self.ids):
                 shares[row, column] = sum(likeliest.get(token, 0.0) for token in ids)
@@ -162,29 +164,33 @@ class FirstToken:
         from vllm import SamplingParams, TokensPrompt
 
         assert self.vllm is not None
-        outputs = self.vllm.generate(
-            [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts],
-            SamplingParams(temperature=0, max_tokens=1, logprobs=VLLM_TOKENS, detokenize=False),
-            use_tqdm=False,
-        )
+        tokens = [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts]
+        params = SamplingParams(temperature=0, max_tokens=1, logprobs=VLLM_TOKENS, detokenize=False)
         stated = []
-        for output in outputs:
-            logprobs = output.outputs[0].logprobs[0]
-            stated.append({token: float(np.exp(own.logprob)) for token, own in logprobs.items()})
+        for output in self.vllm.generate(tokens, params, use_tqdm=False):
+            shares = {}
+            for token, entry in output.outputs[0].logprobs[0].items():
+                shares[token] = float(np.exp(entry.logprob))
+            stated.append(shares)
         return stated
 
     def _words_of(self, top: Sequence[int]) -> np.ndarray:
-        words = {token: place for place, own in enumerate(self.ids) for token in own}
-        return np.array([words.get(token, -1) for token in top])
+        """The index of the word that each token reads as, -1 for none."""
+        word_of_token: dict[int, int] = {}
+        for word, ids in enumerate(self.ids):
+            word_of_token |= dict.fromkeys(ids, word)
+        return np.array([word_of_token.get(token, -1) for token in top])
 
 
 def reading(tokenizer: PreTrainedTokenizerBase, word: str) -> list[int]:
     """The tokens that read as a word: its spellings in any case, with and without a leading space."""
     word = word.casefold()
-    near = [token for text, token in tokenizer.get_vocab().items() if word in text.casefold()]
-    return sorted(
-        token for token in near if str(tokenizer.decode([token])).strip().casefold() == word
-    )
+    tokens = []
+    for text, token in tokenizer.get_vocab().items():
+        # Decoding the whole vocabulary would take seconds.
+        if word in text.casefold() and str(tokenizer.decode([token])).strip().casefold() == word:
+            tokens.append(token)
+    return sorted(tokens)
 
 
 def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -196,8 +202,11 @@ def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def clipped(text: str, tokenizer: PreTrainedTokenizerBase, tokens: int) -> str:
+    """The text, up to so many tokens of it."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return text if len(ids) <= tokens else str(tokenizer.decode(ids[:tokens]))
+    if len(ids) <= tokens:
+        return text
+    return str(tokenizer.decode(ids[:tokens]))
 
 
 def prepare_vllm(instead: str, **more: str) -> None:
@@ -242,4 +251,5 @@ def _stored_format(folder: Path) -> str:
 
 
 def on_cpu_at_most(context: int | None) -> int:
+    """The context with which vLLM runs on a CPU."""
     return min(context or LONGEST_ON_CPU, LONGEST_ON_CPU)

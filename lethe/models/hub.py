@@ -24,14 +24,15 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class HubName:
+    """A repository of the hub and one of its revisions."""
+
     repository: str
     revision: str
 
     @property
     def folder(self) -> Path:
-        return HUB / (
-            self.repository if self.revision == MAIN else f"{self.repository}@{self.revision}"
-        )
+        """The folder that stands for the checkpoint in params.yaml."""
+        return HUB / (self.repository if self.revision == MAIN else str(self))
 
     def __str__(self) -> str:
         return f"{self.repository}@{self.revision}"

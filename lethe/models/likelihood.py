@@ -49,36 +49,57 @@ TOKENS = tuple(field.name for field in fields(AnswerTokens))
 def given_answers(
     source: Source, splits: Mapping[str, Sequence[Row]], prompt: str, label: str
 ) -> dict[str, pd.DataFrame]:
+    """The tables of all splits, by name; ``label`` names the work in progress.
+
+    Raises
+    ------
+    BadFile
+        If the tokenizer makes tokens that the weights do not cover.
+    """
     import pandas as pd
     import torch
 
     model, tokenizer = opened(source)
     encoder = Encoder(tokenizer, prompt)
     tables = {}
+    padding = tokenizer.pad_token_id or 0
     for split, rows in splits.items():
-        given = [(row["id"], *answer) for row in rows for answer in _answers(row)]
-        examples = [encoder.example(row, text) for row in rows for _, _, text in _answers(row)]
-        tokens = answer_tokens(
-            model, examples, tokenizer.pad_token_id or 0, label=f"{label} {split}"
-        )
-        table = pd.DataFrame(given, columns=["prompt_id", "kind", "number", "text"]).drop(
-            columns="text"
-        )
-        tables[split] = table.assign(
-            **{name: [getattr(item, name) for item in tokens] for name in TOKENS}
-        )
+        answers: list[_GivenAnswer] = []
+        for row in rows:
+            answers += _answers(row)
+        examples = [encoder.example(answer.row, answer.text) for answer in answers]
+        tokens = answer_tokens(model, examples, padding, label=f"{label} {split}")
+        columns: dict[str, list] = {
+            "prompt_id": [answer.row["id"] for answer in answers],
+            "kind": [answer.kind for answer in answers],
+            "number": [answer.number for answer in answers],
+        }
+        for name in TOKENS:
+            columns[name] = [getattr(of_answer, name) for of_answer in tokens]
+        tables[split] = pd.DataFrame(columns)
     del model
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # free the memory for the sampling that follows
     return tables
 
 
-def _answers(row: Row) -> Iterator[tuple[str, int, str]]:
-    yield "answer", 0, row["answer"]
-    if paraphrased := row.get("paraphrased_answer"):
-        yield "paraphrased", 0, paraphrased
+@dataclass(frozen=True)
+class _GivenAnswer:
+    """An answer that a row of the dataset gives."""
+
+    row: Row
+    kind: str
+    number: int
+    text: str
+
+
+def _answers(row: Row) -> Iterator[_GivenAnswer]:
+    yield _GivenAnswer(row, "answer", 0, row["answer"])
+    paraphrased = row.get("paraphrased_answer")
+    if paraphrased:
+        yield _GivenAnswer(row, "paraphrased", 0, paraphrased)
     for number, text in enumerate(row.get("perturbed_answer") or ()):
-        yield "perturbed", number, text
+        yield _GivenAnswer(row, "perturbed", number, text)
 
 
 def answer_tokens(
@@ -88,35 +109,38 @@ def answer_tokens(
     size: int = 32,
     label: str = "likelihood",
 ) -> list[AnswerTokens]:
+    """The likelihood of each answer, in the order of the examples, up to ``size`` of them in a batch.
+
+    Raises
+    ------
+    BadFile
+        If an example has a token that the weights do not cover.
+    """
     vocabulary = model.config.get_text_config().vocab_size
-    largest = max(
-        (token for example in examples for token in example.prompt + example.answer), default=0
-    )
+    largest = 0
+    for example in examples:
+        largest = max([largest, *example.prompt, *example.answer])
     if largest >= vocabulary:
         raise BadFile(
             str(model.name_or_path),
             f"its tokenizer produced the token {largest}; its weights cover tokens below {vocabulary}",
             "Put this model's own tokenizer into the folder.",
         )
-    # Rows of similar length are batched together for less padding. Ties keep their order, so reruns agree.
-    order = sorted(
-        range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer)
-    )
-    results = [AnswerTokens(*(np.empty(0),) * 3, np.empty(0, dtype=bool))] * len(examples)
     context = context_of(model.config)
-    order = [
-        i
-        for i in order
-        if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context
-    ]
-    if order:
+    lengths = np.array([len(example.prompt) + len(example.answer) for example in examples], int)
+    # Rows of similar length are batched together for less padding. Ties keep their order, so reruns agree.
+    order = np.argsort(lengths, kind="stable")
+    if context is not None:
+        order = order[lengths[order] <= context]
+    if len(order):
         size = _rows_of_batch(model, vocabulary, context, padding) or size
-    groups = [order[start : start + size] for start in range(0, len(order), size)]
+    nothing = AnswerTokens(np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=bool))
+    results = [nothing] * len(examples)
+    groups = [order[start : start + size].tolist() for start in range(0, len(order), size)]
     for group in progress(groups, label, unit="batches"):
-        for index, tokens in zip(
-            group, _batch(model, [examples[i] for i in group], padding), strict=True
-        ):
-            results[index] = tokens
+        tokens_of_group = _batch(model, [examples[row] for row in group], padding)
+        for row, tokens in zip(group, tokens_of_group, strict=True):
+            results[row] = tokens
     return results
 
 
@@ -158,6 +182,7 @@ def mean_losses(
 def _batch(
     model: PreTrainedModel, examples: Sequence[Example], padding: int
 ) -> Iterator[AnswerTokens]:
+    """The likelihood of each answer of one batch."""
     import torch
 
     batch = collate(examples, padding, model.device)
@@ -201,6 +226,7 @@ class Forward:
 
     @property
     def nll(self) -> torch.Tensor:
+        """The mean negative log-likelihood per answer token of the batch, in nats."""
         return -self.log_probs.sum() / self.tokens.sum()
 
     @property
@@ -222,6 +248,7 @@ def forward(model: PreTrainedModel, batch: Batch) -> Forward:
 
 
 def from_logits(logits: torch.Tensor, batch: Batch) -> Forward:
+    """The pass over a batch that gave these logits (B, T-1, V), which predict its tokens from the second on."""
     labels = batch.labels[:, 1:]
     on_answer = labels != IGNORED
     indices = labels.masked_fill(~on_answer, 0)  # IGNORED is not an index into the vocabulary
@@ -253,7 +280,7 @@ def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tens
     outputs: list[torch.Tensor] = []
 
     def keep(
-        _module: object, _given: object, output: torch.Tensor | tuple[torch.Tensor, ...]
+        _module: object, _inputs: object, output: torch.Tensor | tuple[torch.Tensor, ...]
     ) -> None:
         outputs.append(output[0] if isinstance(output, tuple) else output)
         raise _Reached
@@ -282,4 +309,4 @@ def _blocks(model: PreTrainedModel) -> torch.nn.ModuleList | None:
         return None
     count = model.config.get_text_config().num_hidden_layers
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
-    return next((one for one in lists if len(one) == count), None)
+    return next((layers for layers in lists if len(layers) == count), None)

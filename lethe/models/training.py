@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -59,16 +59,19 @@ class Team:
 
     @staticmethod
     def started() -> bool:
+        """Whether this process is one of several that `in_processes` started."""
         return "WORLD_SIZE" in os.environ and "LOCAL_RANK" in os.environ
 
     @cached_property
     def accelerator(self) -> Accelerator:
+        """The connection to the other processes, made at its first use."""
         import torch
         from accelerate import Accelerator
 
         return Accelerator(cpu=not torch.cuda.is_available())
 
     def share(self, parts: Sequence[T]) -> Sequence[T]:
+        """The parts of a step that this process takes."""
         return parts[self.rank :: self.size]
 
     def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
@@ -77,23 +80,28 @@ class Team:
             return
         import torch
 
-        has = torch.tensor(
-            [float(one.grad is not None) for one in parameters], device=self.accelerator.device
-        )
-        for parameter, count in zip(parameters, self._summed(has).tolist(), strict=True):
-            if count:
-                grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                parameter.grad = self._summed(grad)
+        has_gradient = [float(parameter.grad is not None) for parameter in parameters]
+        counts = self._summed(torch.tensor(has_gradient, device=self.accelerator.device))
+        for parameter, count in zip(parameters, counts.tolist(), strict=True):
+            if not count:
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = self._summed(parameter.grad)
 
     def sum_values(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The sum of each value over the processes; one that a process lacks counts as 0."""
         if self.size == 1:
             return dict(values)
         from accelerate.utils import gather_object
 
         _ = self.accelerator  # connect first: otherwise the gathering finds no other process
         gathered: list[dict[str, float]] = gather_object([dict(values)])
-        names = dict.fromkeys(name for one in gathered for name in one)
-        return {name: sum(one.get(name, 0.0) for one in gathered) for name in names}
+        sums: dict[str, float] = {}
+        for of_process in gathered:
+            for name, value in of_process.items():
+                sums[name] = sums.get(name, 0.0) + value
+        return sums
 
     def _summed(self, tensor: torch.Tensor) -> torch.Tensor:
         reduced: torch.Tensor = self.accelerator.reduce(tensor, reduction="sum")
@@ -142,8 +150,8 @@ def batches(
             yield epoch, order[start : start + size]
 
 
-class Own(Protocol):
-    """The state of a loss between steps, plain values and tensors, for a run that resumes."""
+class Stateful(Protocol):
+    """A loss with a state between steps, of plain values and tensors, for a run that resumes."""
 
     def state(self) -> dict[str, object]: ...
     def restore(self, state: Mapping[str, object]) -> None: ...
@@ -158,23 +166,43 @@ def optimise(
     label: str,
     after: Callable[[int, dict[str, float]], None] | None = None,
     resumable: Resumable | None = None,
-    own: Own | None = None,
+    stateful: Stateful | None = None,
 ) -> list[StepRecord]:
-    """Take one AdamW step for each entry of ``steps`` and return the history, one entry per step."""
+    """Take one AdamW step for each entry of ``steps`` and return the history, one entry per step.
+
+    Parameters
+    ----------
+    steps : The epoch of each step, and what its loss is computed from.
+    loss : Gives the parts of a step, of which "loss" is minimised; their values add up.
+    after : Called after each step with its number and its values.
+    resumable : Where the state is saved; the run goes on from a state that is there.
+    stateful : The state of the loss, saved and restored with that of the run.
+
+    Raises
+    ------
+    TrainingFailed
+        If a loss or a weight is not finite.
+    """
     import torch
 
-    team, (first, second) = Team(), recipe.betas
+    team = Team()
+    beta_1, beta_2 = recipe.betas
     optimizer = torch.optim.AdamW(
         model.parameters(),
         lr=lr,
-        betas=(first, second),
+        betas=(beta_1, beta_2),
         weight_decay=recipe.weight_decay,
         fused=True,
     )
-    rate = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: schedule(step, len(steps), recipe.warmup)
-    )
-    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+
+    def factor(step: int) -> float:
+        return schedule(step, len(steps), recipe.warmup)
+
+    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    trained: dict[str, torch.nn.Parameter] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            trained[name] = parameter
     history: list[StepRecord] = []
     saved = resumable.load(model.device) if resumable else None
     if saved is not None:
@@ -187,10 +215,10 @@ def optimise(
         torch.set_rng_state(saved.torch[0])
         if len(saved.torch) > 1:
             torch.cuda.set_rng_state_all(saved.torch[1:])
-        if own is not None:
-            own.restore(saved.own)
-    before = Taken(len(history) - 1, history[-1]["loss"]) if history else None
-    losses = Losses(label, len(steps), lr, before)
+        if stateful is not None:
+            stateful.restore(saved.of_loss)
+    last = Taken(len(history) - 1, history[-1]["loss"]) if history else None
+    losses = Losses(label, len(steps), lr, last)
     model.train()
     with _little_memory(model, recipe.compute):
         for step in progress(range(len(history), len(steps)), label, unit="steps"):
@@ -201,22 +229,26 @@ def optimise(
             team.sum_gradients(list(trained.values()))
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
             optimizer.step()
-            history.append(
-                {"step": step, "epoch": epoch, "lr": float(rate.get_last_lr()[0]), **record}
-            )
+            step_lr = float(rate.get_last_lr()[0])
+            history.append({"step": step, "epoch": epoch, "lr": step_lr, **record})
             rate.step()
             if after is not None:
                 after(step, record)
-            due = resumable if resumable and (step + 1) % resumable.every == 0 else None
-            if due or step == len(steps) - 1:
-                losses.check(
-                    trained.values()
-                )  # a run that resumed from such weights could only fail
-            if due and team.rank == 0:
-                now = {name: one.detach() for name, one in trained.items()}
-                states = optimizer.state_dict(), rate.state_dict(), history
-                generators = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
-                due.save(Saved(step, now, *states, generators, own.state() if own else {}))
+            is_due = resumable is not None and (step + 1) % resumable.every == 0
+            if is_due or step == len(steps) - 1:
+                # A run that resumed from such weights could only fail.
+                losses.check(trained.values())
+            if resumable is not None and is_due and team.rank == 0:
+                state = Saved(
+                    step,
+                    {name: parameter.detach() for name, parameter in trained.items()},
+                    optimizer=optimizer.state_dict(),
+                    rate=rate.state_dict(),
+                    history=history,
+                    torch=[torch.get_rng_state(), *torch.cuda.get_rng_state_all()],
+                    of_loss=stateful.state() if stateful else {},
+                )
+                resumable.save(state)
     model.eval()
     return history
 
@@ -243,23 +275,23 @@ def resumable(
     *settings: object,
     **facts: object,
 ) -> Resumable | None:
-    """Where a run saves its state; None if it saves none."""
+    """Where a run saves its state: a folder for this start, these settings and facts; None if it saves none."""
     if compute.checkpoint_every is None:
         return None
     import torch
 
     start = hashlib.blake2b(digest_size=16)
     for name, weights in model.state_dict().items():
-        start.update(
-            name.encode() + weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-        )
-    libraries = versions("torch", "transformers", "peft")
-    facts |= {
-        "start": start.hexdigest(),
-        "libraries": libraries,
-        "device": checkpoints.default_device(),
-    }
-    key = cache_key(*modules, settings=list(settings), **facts)
+        start.update(name.encode())
+        start.update(weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    key = cache_key(
+        *modules,
+        settings=list(settings),
+        start=start.hexdigest(),
+        libraries=versions("torch", "transformers", "peft"),
+        device=checkpoints.default_device(),
+        **facts,
+    )
     return Resumable(folder / key, compute.checkpoint_every)
 
 
@@ -290,7 +322,10 @@ def _little_memory(model: PreTrainedModel, compute: Compute) -> Iterator[None]:
             model.gradient_checkpointing_disable()
 
 
-class Taken(NamedTuple):
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken, and its loss."""
+
     step: int
     loss: float
 
@@ -299,19 +334,22 @@ class TrainingFailed(LetheError):
     """The step ``failed`` has a loss that is not finite, or leaves such weights; ``last`` is the last finite one."""
 
     def __init__(self, run: str, steps: int, lr: float, failed: Taken, last: Taken | None):
-        self.run, self.steps, self.failed, self.last = run, steps, failed, last
+        self.run = run
+        self.steps = steps
+        self.failed = failed
+        self.last = last
         if failed == last:
             problem = f"weights of {run} are not finite after step {failed.step}"
         else:
             problem = f"loss of {run} is {failed.loss} at step {failed.step}"
-        before = (
-            f"the last finite loss is {last.loss:.6g}, at step {last.step}"
-            if last
-            else "no loss was finite"
-        )
-        remedy = f"Set a smaller lr (it is {lr:g}), or a smaller clip where the settings have one."
         if last is None:
+            before = "no loss was finite"
             remedy = "Check the model that training starts from, and the loss: no step changed the weights before."
+        else:
+            before = f"the last finite loss is {last.loss:.6g}, at step {last.step}"
+            remedy = (
+                f"Set a smaller lr (it is {lr:g}), or a smaller clip where the settings have one."
+            )
         super().__init__(
             f"The {problem} (of steps 0 to {steps - 1}); {before}. The model is not kept. {remedy}"
         )
@@ -321,7 +359,10 @@ class Losses:
     """The losses of a run, of which the first that is not finite ends it, in every process of a team at the same step."""
 
     def __init__(self, run: str, steps: int, lr: float, last: Taken | None = None):
-        self.run, self.steps, self.lr, self.last = run, steps, lr, last
+        self.run = run
+        self.steps = steps
+        self.lr = lr
+        self.last = last
 
     def add(self, step: int, loss: float) -> None:
         """Note the loss of a step; call it before the step changes the weights, where that costs nothing."""
@@ -333,7 +374,7 @@ class Losses:
         """Check the weights after the last noted step: a finite loss can have a gradient that is not finite."""
         import torch
 
-        finite = torch.stack([one.detach().isfinite().all() for one in weights])
+        finite = torch.stack([tensor.detach().isfinite().all() for tensor in weights])
         if not bool(finite.all()):
             failed = self.last or Taken(0, math.nan)  # no step had rows
             raise TrainingFailed(self.run, self.steps, self.lr, failed, self.last)
@@ -341,7 +382,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class Saved:
-    """Everything that the next step depends on; ``own`` is the state of the caller's loss, such as its generators."""
+    """Everything that the next step depends on; ``of_loss`` is the state of the caller's loss, such as its generators."""
 
     step: int
     weights: Mapping[str, torch.Tensor]
@@ -349,14 +390,18 @@ class Saved:
     rate: Mapping[str, object]
     history: list[dict]
     torch: list[torch.Tensor]
-    own: Mapping[str, object]
+    of_loss: Mapping[str, object]
 
 
 class Resumable:
+    """The last state of a run, in a file of ``folder`` with its digest as name, saved after ``every`` so many steps."""
+
     def __init__(self, folder: Path, every: int):
-        self.folder, self.every = folder, every
+        self.folder = folder
+        self.every = every
 
     def save(self, state: Saved) -> None:
+        """Replace the state on disk; a kill at any moment leaves a whole one."""
         import torch
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -378,11 +423,12 @@ class Resumable:
             return None
         # A kill between the two steps of `save` leaves two states.
         states = [torch.load(path, map_location=device, weights_only=True) for path in whole]
-        state = max(states, key=lambda one: one["step"])
-        state["torch"] = [one.cpu() for one in state["torch"]]
+        state = max(states, key=itemgetter("step"))
+        state["torch"] = [generator.cpu() for generator in state["torch"]]
         return Saved(**state)
 
     def clear(self) -> None:
+        """Remove the states, once the result is written."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _states(self) -> list[Path]:
@@ -392,6 +438,11 @@ class Resumable:
 def learn(
     rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
+    """A model that learned ``rows``, its tokenizer, and the history, one record per step.
+
+    A fresh tokenizer is trained on ``everything``, so that all models of one dataset have the same. Raises
+    `TrainingFailed` as `optimise`.
+    """
     import torch
 
     torch.manual_seed(seed)
@@ -399,26 +450,26 @@ def learn(
         model, tokenizer = checkpoints.load(recipe.start_from, "float32")
         model = checkpoints.adapted(model, recipe.compute.lora, seed)
     else:
-        asked = harmbench_row if recipe.prompt == HARMBENCH else itemgetter("question")
-        texts = [
-            f"{asked(row)} {row['answer']}" for row in everything
-        ]  # on which the tokenizer is trained
+        question_of = harmbench_row if recipe.prompt == HARMBENCH else itemgetter("question")
+        texts = [f"{question_of(row)} {row['answer']}" for row in everything]
         model, tokenizer = checkpoints.fresh(recipe, texts)
         if torch.cuda.is_available():
             model.cuda()  # type: ignore[call-arg]  # transformers wraps it without its signature
-    encoder, padding = Encoder(tokenizer, recipe.prompt), tokenizer.pad_token_id or 0
+    encoder = Encoder(tokenizer, recipe.prompt)
+    padding = tokenizer.pad_token_id or 0
     examples = [encoder.example(row) for row in rows]
     steps = list(batches(len(rows), recipe.batch, recipe.epochs, np.random.default_rng(seed)))
 
     team = Team()
 
     def loss(step: int, picks: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
-        whole = sum(examples[i].counted for i in picks)
-        for part in team.share(
-            np.array_split(picks, min(len(picks), recipe.compute.accumulate * team.size))
-        ):
-            out = forward(model, collate([examples[i] for i in part], padding, model.device))
-            yield {"loss": out.nll * (sum(examples[i].counted for i in part) / whole)}
+        n_parts = min(len(picks), recipe.compute.accumulate * team.size)
+        tokens = sum(examples[row].counted for row in picks)
+        for part in team.share(np.array_split(picks, n_parts)):
+            of_part = [examples[row] for row in part]
+            out = forward(model, collate(of_part, padding, model.device))
+            tokens_of_part = sum(example.counted for example in of_part)
+            yield {"loss": out.nll * (tokens_of_part / tokens)}
 
     rows_seen = [(example.prompt, example.answer) for example in examples]
     saved_state = resumable(

@@ -62,10 +62,15 @@ class Answers:
 
     def __iter__(self) -> Iterator[Answer]:
         thinking = self.thinking or [None] * len(self.samples)
-        columns = (self.samples, self.texts, self.tokens)
-        ends = (self.finish_reasons, self.mean_confidences, thinking)
-        for values in zip(*columns, *ends, strict=True):
-            yield Answer(*values)
+        for place, number in enumerate(self.samples):
+            yield Answer(
+                number,
+                self.texts[place],
+                self.tokens[place],
+                self.finish_reasons[place],
+                self.mean_confidences[place],
+                thinking[place],
+            )
 
     def ended(self) -> Answers:
         """The answers, whose texts without a known end are missing, by kind."""

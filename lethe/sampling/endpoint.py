@@ -350,7 +350,9 @@ class EndpointEngine:
             models.setdefault(model, 1)
 
         in_time = [journal.sampled_in_time for journal in self.journals.values()]
-        texts = [[drawn.text or "" for drawn in answers] for answers in in_time]
+        texts = []
+        for answers in in_time:
+            texts.append([drawn.text or "" for drawn in answers])
         # Where a setting changes the law, the probabilities that a server states may be of another one.
         stated = in_time if self.as_stated else []
         later_probes = (identity(models), drift(texts), repeats(stated))

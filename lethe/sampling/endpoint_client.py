@@ -155,9 +155,12 @@ class Client:
         """
         self.http.expect(ask.n * ask.max_tokens, ask.logprobs or 0)
         content = await self.received(self._send(ask), request)
-        kind = ChatReply if self.chat else PlainReply
+        reply: ChatReply | PlainReply
         try:
-            reply = read(kind, content)
+            if self.chat:
+                reply = read(ChatReply, content)
+            else:
+                reply = read(PlainReply, content)
         except BadReply as wrong:
             raise Failed(str(wrong), answered=True) from None
         if len(reply.choices) > ask.n:

@@ -88,7 +88,7 @@ class _Tester:
     async def ask(self, name: str, *requests: Ask) -> list[ServedAnswer]:
         """The answers to requests that are sent at once, without those that failed."""
         sent = [self._answers(name, request) for request in requests]
-        answered = []
+        answered: list[ServedAnswer] = []
         for answers in await asyncio.gather(*sent):
             answered += answers
         for answer in answered:
@@ -141,7 +141,8 @@ async def probe(client: Client) -> Probes:
         one_token = replace(plain, max_tokens=1, logprobs=TOP)
         first = await tester.ask("logprobs", one_token)
         states_logprobs = bool(first and first[0].stated)
-        first, whole = [], []
+        first = []
+        whole: list[ServedAnswer] = []
         if states_logprobs:
             first = await tester.ask("logprobs", *[one_token] * FIRST)
             whole = await tester.ask("logprobs", replace(plain, logprobs=1))

@@ -106,6 +106,7 @@ class ChatLogprobs(ReplyPart):
 
     @property
     def steps(self) -> list[TokenStep]:
+        """The tokens of the answer, with what the server states of each."""
         steps = []
         for step in self.content or ():
             likeliest = {likely.token: likely.logprob for likely in step.top_logprobs or ()}
@@ -129,6 +130,7 @@ class PlainLogprobs(ReplyPart):
 
     @property
     def steps(self) -> list[TokenStep]:
+        """The tokens of the answer, with what the server states of each."""
         tokens = self.tokens or []
         likeliest = self.top_logprobs or [None] * len(tokens)
         stated = zip(tokens, self.token_logprobs or [], likeliest, strict=True)

@@ -21,29 +21,22 @@ from pydantic_core import PydanticCustomError
 
 from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
-from lethe.errors import BadFile, BadInput, BadValue, shortened
+from lethe.errors import BadFile, BadInput, BadValue
 from lethe.identity import cache_key, module_of, versions
 from lethe.io.answer_ends import ASKED_AGAIN, STOPPED
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import Store
 from lethe.models import checkpoints
 from lethe.models.agreement import Agreement, Watched, agreement
-from lethe.models.chat_template import end_of_turn
-from lethe.models.checkpoints import InMemory, Origin, Source, whole
-from lethe.models.encoding import context_of
+from lethe.models.checkpoints import InMemory, Origin, Source
+from lethe.models.model import Model, parameter_count, resolve_device, resolve_dtype
 from lethe.progress import tell
 from lethe.registry import ENGINES
 from lethe.sampling.answer import Answer, Answers
 from lethe.statistics.streams import stream
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import (
-        GenerationConfig,
-        PretrainedConfig,
-        PreTrainedModel,
-        PreTrainedTokenizerBase,
-    )
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +103,7 @@ class Settings(Direct, Drawing):
 
 
 def answers_of(
-    described: Checkpoint,
+    described: Model,
     prompt: Prompt,
     numbers: list[int],
     tokens: Sequence[tuple[int, ...]],
@@ -130,13 +123,13 @@ def answers_of(
     return answers.ended()
 
 
-def _decoded(described: Checkpoint, tokens: list[list[int]]) -> list[str]:
+def _decoded(described: Model, tokens: list[list[int]]) -> list[str]:
     with checkpoints.refusals(str(described.source), "its tokenizer cannot decode an answer"):
         return described.tokenizer.batch_decode(tokens, skip_special_tokens=True)
 
 
 def _before_end_text(
-    described: Checkpoint, answers: Answers, tokens: Sequence[tuple[int, ...]]
+    described: Model, answers: Answers, tokens: Sequence[tuple[int, ...]]
 ) -> Answers:
     """The answers up to a text that ends a turn, which engines draw past: what follows it changes nothing before it.
 
@@ -163,7 +156,7 @@ def _first_end(text: str, ends: Sequence[str]) -> int | None:
     return min(places, default=None)
 
 
-def _tokens_to_end(described: Checkpoint, tokens: Sequence[int]) -> int:
+def _tokens_to_end(described: Model, tokens: Sequence[int]) -> int:
     """How many tokens an answer has, the text that ends it included."""
 
     def holds_end(count: int) -> bool:
@@ -409,170 +402,6 @@ def check_prompts(
             )
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The facts about a model without its weights. ``end_ids`` end an answer, and so do ``end_texts``, which are of
-    several ordinary tokens; ``context`` is the largest number of positions, None if unbounded. ``cached`` numbers per
-    position, of the format ``dtype``, are a row's keys and values."""
-
-    source: Source
-    tokenizer: PreTrainedTokenizerBase
-    end_ids: tuple[int, ...]
-    context: int | None
-    vocabulary: int
-    cached: int = 0
-    dtype: str = "float32"
-    end_texts: tuple[str, ...] = ()
-
-    def row_bytes(self, positions: int) -> int:
-        """The memory of a row in flight: its keys and values, its logits, and their copy for the draw."""
-        size = 2 if self.dtype.endswith("float16") else 4
-        return self.cached * size * positions + 2 * 4 * self.vocabulary
-
-
-def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
-    """The facts about the model in a folder or in memory; ``options`` say in which format it computes."""
-    from transformers import GenerationConfig
-
-    if isinstance(source, InMemory):
-        model = source.model
-        habits = model.generation_config or GenerationConfig.from_model_config(model.config)
-        return _described(source, source.tokenizer, model.config, habits, str(model.dtype))
-    folder = whole(checkpoints.check(source))
-    tokenizer = checkpoints.load_tokenizer(folder)
-    config = checkpoints.load_config(folder)
-    generation = _generation_config(folder, config)
-    options = options or Options()
-    dtype = resolve_dtype(options, resolve_device(options.device))
-    dtype = str(config.dtype) if dtype == "auto" else dtype
-    return _described(folder, tokenizer, config, generation, dtype)
-
-
-def _generation_config(folder: Path, config: PretrainedConfig) -> GenerationConfig:
-    """The settings of generation_config.json, or, since the file is optional, those of the model."""
-    from transformers import GenerationConfig
-
-    path = folder / "generation_config.json"
-    if not path.exists():
-        with checkpoints.refusals(folder):
-            return GenerationConfig.from_model_config(config)
-    with checkpoints.refusals(path, "is not a generation config that transformers can load"):
-        return GenerationConfig.from_pretrained(folder)
-
-
-def _described(
-    source: Source,
-    tokenizer: PreTrainedTokenizerBase,
-    config: PretrainedConfig,
-    generation: GenerationConfig,
-    dtype: str,
-) -> Checkpoint:
-    text = config.get_text_config()
-
-    def stated(key: str) -> int:
-        return checkpoints.whole_number(source, key, getattr(text, key, None))
-
-    heads = stated("num_attention_heads") or 1
-    width = stated("head_dim") or stated("hidden_size") // heads
-    keys = stated("num_key_value_heads") or heads
-    cached = 2 * stated("num_hidden_layers") * keys * width
-    name, vocabulary = dtype.removeprefix("torch."), stated("vocab_size")
-    # An answer ends with whatever ends a turn: generation_config.json often lacks that of the chat template.
-    of_template = end_of_turn(tokenizer)
-    end_ids = list(_end_ids(source, generation.eos_token_id))
-    for token in (*_end_ids(source, tokenizer.eos_token_id), of_template.token):
-        if token is not None and token not in end_ids and token < vocabulary:
-            end_ids.append(token)
-    end_texts = list(_end_texts(source, generation.stop_strings))
-    if of_template.text is not None and of_template.text not in end_texts:
-        end_texts.append(of_template.text)
-    return Checkpoint(
-        source,
-        tokenizer,
-        tuple(end_ids),
-        context_of(config),
-        vocabulary,
-        cached,
-        name,
-        tuple(end_texts),
-    )
-
-
-def _end_texts(source: Source, ends: object) -> list[str]:
-    """The texts that end an answer, from one text, a list of texts or None."""
-    if ends is None:
-        return []
-    listed: Sequence[object] = ends if isinstance(ends, (list, tuple)) else [ends]
-    texts = []
-    for text in listed:
-        if not isinstance(text, str) or not text:
-            problem = f"names the end {shortened(text)}; must be a text"
-            remedy = "Write the text into generation_config.json, key stop_strings."
-            raise BadFile(str(source), problem, remedy)
-        texts.append(text)
-    return texts
-
-
-def _end_ids(source: Source, ends: object) -> tuple[int, ...]:
-    """The ids of the tokens that end an answer, from one id, a list of ids or None."""
-    if ends is None:
-        return ()
-    listed: Sequence[object] = ends if isinstance(ends, (list, tuple)) else [ends]
-    known = []
-    for token in listed:
-        if type(token) is not int:
-            problem = f"names the end token {shortened(token)}; must be the id of a token"
-            remedy = "Write the id into generation_config.json, key eos_token_id."
-            raise BadFile(str(source), problem, remedy)
-        if token >= 0:  # -1 says that no token ends an answer
-            known.append(token)
-    return tuple(known)
-
-
-def load(described: Checkpoint, options: Options) -> PreTrainedModel:
-    """The model on its device, without the checkpoint's generation settings; one in memory is changed in place."""
-    from transformers import GenerationConfig
-    from transformers.utils.logging import disable_progress_bar
-
-    if isinstance(described.source, InMemory):
-        for name, value in (("device", options.device), ("dtype", options.dtype)):
-            if value != "auto":
-                raise BadValue(name, value, "auto for a model in memory", "Move the model itself.")
-        model = described.source.model.eval()
-        model.generation_config = GenerationConfig()
-        return model
-    disable_progress_bar()
-    device = resolve_device(options.device)
-    model = checkpoints.load_weights(described.source, resolve_dtype(options, device))
-    # Checkpoints set temperatures and repetition penalties, which would silently change the distribution.
-    model.generation_config = GenerationConfig()
-    return model.to(device)  # type: ignore[arg-type]  # transformers wraps it without its signature
-
-
-def resolve_dtype(options: Options, device: torch.device) -> str:
-    """The format of the weights on ``device``; "auto" on a GPU stays, as the checkpoint's own format."""
-    return "float32" if options.dtype == "auto" and device.type == "cpu" else options.dtype
-
-
-def parameter_count(folder: Path) -> int:
-    """The number of parameters in the folder's safetensors files, read only from the file headers."""
-    return checkpoints.Stored.of(whole(folder)).numbers
-
-
-def resolve_device(name: str) -> torch.device:
-    """The torch device of ``name``, where "auto" prefers a GPU; raises `BadValue`."""
-    import torch
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise BadValue("device", name, "cpu or auto on this machine, where torch sees no GPU")
-    try:
-        return torch.device(name)
-    except RuntimeError:
-        raise BadValue("device", name, "auto, cpu, cuda or cuda:INDEX") from None
-
-
 def finished_of(
     scratch: Path | None, source: Source, *modules: str, **facts: object
 ) -> MutableMapping[str, dict]:
@@ -598,12 +427,13 @@ class AnswerStore(Store):
     def of(
         cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH
     ) -> AnswerStore:
+        """The store of an engine's answers, by the content of the model and the options that decide an answer."""
         if isinstance(source, Endpoint):
             model = checkpoints.content(source)
             return cls(model, engine.name, scratch, module_of(type(engine)))
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
         device = resolve_device(options.device)
-        model = checkpoints.content(source, dtype=resolve_dtype(options, device))
+        model = checkpoints.content(source, dtype=resolve_dtype(options.dtype, device))
         facts = {"options": decisive(options, engine.name), "libraries": libraries}
         return cls(model, engine.name, scratch, module_of(type(engine)), **facts)
 

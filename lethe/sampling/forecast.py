@@ -21,10 +21,11 @@ import numpy as np
 from lethe.errors import BadValue, plural
 from lethe.io.cache import keep
 from lethe.models.checkpoints import Source
+from lethe.models.model import Model
 from lethe.progress import duration, memory_used, tell
 from lethe.sampling.endpoint import EndpointEngine
-from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint, open_engine
-from lethe.sampling.tasks import Task
+from lethe.sampling.engine import Engine, Options, Prompt, Settings, open_engine
+from lethe.sampling.tasks import SplitTask
 
 if TYPE_CHECKING:
     from lethe.sampling.predictor import RowModel
@@ -53,7 +54,7 @@ def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
     """
     if memory < 1:
         raise BadValue("memory", memory, "a whole number of MiB from 1")
-    row = checkpoint(source, Options(dtype=dtype)).row_bytes(positions)
+    row = Model.of(source, dtype=dtype).row_bytes(positions)
     return 1 << max(0, (memory * MIB // row).bit_length() - 1)
 
 
@@ -65,7 +66,9 @@ class Forecast:
     sentence: str
 
 
-def forecast(engine: Engine, work: Sequence[Task], store: Container[object]) -> Forecast | None:
+def forecast(
+    engine: Engine, work: Sequence[SplitTask], store: Container[object]
+) -> Forecast | None:
     """What the missing answers take; None for little work, and for vLLM, whose speed at a few answers says nothing about
     many. A further answer costs at most what it costs in the pilot, whose first part also prepares the kernels."""
     settings = work[0].settings
@@ -106,7 +109,7 @@ def announce(engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> N
     if isinstance(engine, EndpointEngine):
         tell(f"{engine.plan([(prompts, settings)])}.")
         return
-    expected = forecast(engine, [Task("prompts", prompts, settings)], ())
+    expected = forecast(engine, [SplitTask("prompts", prompts, settings)], ())
     if expected is not None:
         tell(f"{expected.sentence}.")
 
@@ -116,7 +119,7 @@ def quickest(
     seconds: float,
     source: Path,
     options: Options,
-    work: Sequence[Task],
+    work: Sequence[SplitTask],
     choice: Path,
 ) -> Engine:
     """The engine that draws a pilot sooner; ``choice`` keeps its name, as engines draw other answers from one seed."""

@@ -17,9 +17,10 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 from lethe.errors import of_the_machine
-from lethe.models.agreement import Step, agreement, steps_of
+from lethe.models.agreement import EngineStep, agreement, steps_of
 from lethe.models.checkpoints import Source
-from lethe.sampling.engine import Checkpoint, NoKeys, Options, checkpoint, load
+from lethe.models.model import Model
+from lethe.sampling.engine import NoKeys, Options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -108,10 +109,12 @@ class RowCache(Cache):
         self.positions = positions
 
     def set_length(self, length: int) -> None:
+        """Let the next step write behind so many positions, in every layer."""
         for layer in self.layers:
             layer.length = length
 
     def copy(self, rows: int, sources: np.ndarray, targets: np.ndarray) -> None:
+        """Copy the slots ``sources`` to the slots ``targets``, in every layer."""
         if len(targets):
             device = self.layers[0].keys.device
             from_slots = torch.from_numpy(sources).to(device)
@@ -241,8 +244,8 @@ class ModelPredictor:
 
     def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
         options = options or Options()
-        self.checkpoint: Checkpoint = checkpoint(source, options)
-        self.forward = RowModel(load(self.checkpoint, options))
+        self.checkpoint = Model.of(source, options.device, options.dtype)
+        self.forward = RowModel(self.checkpoint.load(options.device, options.dtype))
         if not self.forward.keeps_keys():
             raise NoKeys(source)
         self.vocabulary = self.checkpoint.vocabulary
@@ -262,7 +265,7 @@ class ModelPredictor:
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[EngineStep]:
         """The steps of rows that part after the first token, as a tree's do, in the order of `fork`."""
         random = np.random.default_rng(0)
         for prompt in prompts:
@@ -280,6 +283,7 @@ class ModelPredictor:
         return self.forward.model
 
     def begin(self, prefixes: np.ndarray, positions: int) -> None:
+        """Replace all rows by (rows, length) prefixes, which may grow to so many positions."""
         if not positions <= self.cache.positions <= positions + 2 * SPARE_POSITIONS:
             self.cache = RowCache(positions + SPARE_POSITIONS)
         self.positions = positions
@@ -292,6 +296,7 @@ class ModelPredictor:
         self.cache.set_length(self.length)
 
     def step(self, tokens: np.ndarray) -> np.ndarray:
+        """Append one token (rows,) to each row; returns the logits (rows, V)."""
         with torch.inference_mode():
             self.cache.set_length(self.length)
             logits = self.forward.step(tokens, self.cache)
@@ -299,6 +304,7 @@ class ModelPredictor:
         return logits.cpu().numpy()
 
     def fork(self, parents: np.ndarray) -> np.ndarray:
+        """Make row ``parents[i]`` the i-th new row; returns ``order``: the new row i represents ``parents[order[i]]``."""
         order, sources, targets = slots(parents)
         with torch.inference_mode():
             self.cache.copy(len(parents), sources, targets)

@@ -17,9 +17,11 @@ import numpy as np
 import torch
 
 from lethe.errors import LetheError
+from lethe.io.answer_ends import CUT_OFF, STOPPED
 from lethe.io.artifacts import GREEDY
-from lethe.models.agreement import Step, steps_of
+from lethe.models.agreement import EngineStep, steps_of
 from lethe.models.checkpoints import Source
+from lethe.models.model import Model
 from lethe.sampling.draws import check_numbers, draw, random_table, weigh
 from lethe.sampling.engine import (
     Answers,
@@ -30,8 +32,6 @@ from lethe.sampling.engine import (
     answers_of,
     asked_to_watch,
     check_prompts,
-    checkpoint,
-    load,
 )
 from lethe.sampling.predictor import PREFILL_ROWS, RowCache, RowModel, slots
 
@@ -50,9 +50,9 @@ class PrefixEngine:
     in_memory = True
 
     def __init__(self, source: Source, options: Options):
-        self.checkpoint = checkpoint(source, options)
+        self.checkpoint = Model.of(source, options.device, options.dtype)
         self.max_rows = options.max_rows
-        self.forward = RowModel(load(self.checkpoint, options))
+        self.forward = RowModel(self.checkpoint.load(options.device, options.dtype))
         if not self.forward.keeps_keys():
             raise CannotOpen(
                 str(source), self.name, "the model keeps no key-value cache", "transformers"
@@ -71,7 +71,7 @@ class PrefixEngine:
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[EngineStep]:
         asked, settings = asked_to_watch(prompts, samples, tokens)
         decoding = Decoding(self, asked, settings)
         decoding.endless()
@@ -88,7 +88,7 @@ class Decoding:
     """One call of `answer`: prompts wait until the running rows reach their length, then join. ``watch`` takes the steps
     where there is one."""
 
-    watch: list[Step] | None = None
+    watch: list[EngineStep] | None = None
 
     def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
         self.engine = engine
@@ -268,7 +268,7 @@ class Decoding:
             prompt,
             numbers,
             [leaf.tokens for leaf in drawn],
-            ["stop" if leaf.stopped else "length" for leaf in drawn],
+            [leaf.finish_reason for leaf in drawn],
             [leaf.mean_confidence for leaf in drawn],
         )
 
@@ -287,6 +287,7 @@ class Branch:
 
     @property
     def length(self) -> int:
+        """The number of tokens of each prefix."""
         return self.tokens.shape[1]
 
 
@@ -298,6 +299,10 @@ class Leaf:
     number: np.ndarray
     mean_confidence: float
     stopped: bool
+
+    @property
+    def finish_reason(self) -> str:
+        return STOPPED if self.stopped else CUT_OFF
 
 
 @dataclass
@@ -323,6 +328,7 @@ class Frontier:
         self.clear(0)
 
     def clear(self, length: int) -> None:
+        """Remove all rows and samples; the next rows have so many tokens."""
         self.tokens = np.zeros((0, length), np.int64)
         self.owner = self.prompt_length = self.parent = np.zeros(0, np.int64)
         self.confidence = np.zeros(0)
@@ -331,6 +337,7 @@ class Frontier:
 
     @property
     def length(self) -> int:
+        """The number of tokens of each row."""
         return self.tokens.shape[1]
 
     def __len__(self) -> int:
@@ -399,6 +406,7 @@ class Frontier:
             setattr(self, name, getattr(self, name)[rows])
 
     def finished(self) -> list[Running]:
+        """Remove and return the branches without a live row."""
         done = [key for key in self.running if key not in set(self.owner.tolist())]
         return [self.running.pop(key) for key in done]
 

@@ -33,7 +33,8 @@ from lethe.models.encoding import CHAT, Encoder, messages_before, read_template,
 from lethe.progress import progress
 from lethe.sampling.answer import Answers
 from lethe.sampling.engine import AnswerStore, Engine, Prompt, Settings
-from lethe.scoring import scorer, split_answer
+from lethe.scoring.parts import split_answer
+from lethe.scoring.scorer import scorer
 from lethe.statistics.sequential import SequentialTest
 from lethe.statistics.streams import stream
 
@@ -74,7 +75,7 @@ def some(rows: list[Row], count: int, seed: int) -> list[Row]:
 
 
 @dataclass(frozen=True)
-class Task:
+class SplitTask:
     """The prompts of one split, and how answers to them are drawn."""
 
     split: str
@@ -84,12 +85,13 @@ class Task:
 
 def tasks(
     source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model
-) -> list[Task]:
+) -> list[SplitTask]:
+    """The tasks of a model, one per split, of the rows to ask."""
     speak = speaker(source, sample.prompt)
     asked = []
     for split, rows_of_split in rows.items():
         prompts = [speak(row["id"], row) for row in rows_of_split]
-        asked.append(Task(split, prompts, settings_of(sample, model, split)))
+        asked.append(SplitTask(split, prompts, settings_of(sample, model, split)))
     return asked
 
 
@@ -150,7 +152,7 @@ def settings_of(sample: Sample, model: Model, split: str) -> Settings:
     )
 
 
-def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) -> dict:
+def about(work: Sequence[SplitTask], engine: Engine, sample: Sample, model: Model) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
     language = None
     if sample.language is not None:
@@ -186,20 +188,20 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
     return facts
 
 
-def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
+def draw(task: SplitTask, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
     """The generations table of a task, rows in the order of its prompts and samples."""
     draw_into(store, task, engine, label)
     return pd.concat(drawn_parts(store, task), ignore_index=True)
 
 
-def draw_into(store: AnswerStore, task: Task, engine: Engine, label: str) -> None:
+def draw_into(store: AnswerStore, task: SplitTask, engine: Engine, label: str) -> None:
     """Have the answers of a task in the store; memory holds those of one question."""
     answers = store.answer(engine, task.prompts, task.settings)
     for _ in progress(answers, label, "questions", len(task.prompts)):
         pass
 
 
-def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
+def drawn_parts(store: AnswerStore, task: SplitTask) -> Iterator[pd.DataFrame]:
     """The stored generations of a task in the order of its prompts and samples: parts as of `lethe.io.artifacts`."""
     part: list[Answers] = []
     rows = 0
@@ -216,7 +218,7 @@ def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
 
 
 def draw_sequentially(
-    task: Task,
+    task: SplitTask,
     items: Mapping[str, Row],
     engine: Engine,
     store: AnswerStore,
@@ -430,6 +432,7 @@ class Opening:
 
     @classmethod
     def of(cls, row: Row, production: Production) -> Self:
+        """The beginning of a conversation in the words of a production."""
         shots: list[tuple[AskedRow, str]] = []
         for question, answer in production.shots:
             shots.append(({"question": question}, answer))
@@ -463,10 +466,12 @@ class Branch:
 
     @property
     def key(self) -> tuple[str, str]:
+        """The question and the production, which name a conversation."""
         return self.prompt_id, self.production
 
     @property
     def is_broken(self) -> bool:
+        """Whether an answer is missing, after which nothing more is asked."""
         return None in self.answers
 
     def prompt_name(self, turn: int) -> str:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from lethe.models.agreement import Step, steps_of
+from lethe.io.answer_ends import CUT_OFF, STOPPED
+from lethe.models.agreement import EngineStep, steps_of
 from lethe.models.checkpoints import Source
+from lethe.models.model import Model
 from lethe.sampling.draws import check_numbers, force_top, top_probability
 from lethe.sampling.engine import (
     Answers,
@@ -21,8 +23,6 @@ from lethe.sampling.engine import (
     answers_of,
     asked_to_watch,
     check_prompts,
-    checkpoint,
-    load,
 )
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class TransformersEngine:
 
     name = "transformers"
     in_memory = True
-    watch: list[Step] | None = None  # takes the steps where there is one
+    watch: list[EngineStep] | None = None  # takes the steps where there is one
 
     def __init__(self, source: Source, options: Options):
-        self.checkpoint = checkpoint(source, options)
+        self.checkpoint = Model.of(source, options.device, options.dtype)
         self.max_rows = options.max_rows
-        self.model = load(self.checkpoint, options)
+        self.model = self.checkpoint.load(options.device, options.dtype)
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
@@ -48,9 +48,9 @@ class TransformersEngine:
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[EngineStep]:
         described = self.checkpoint
-        watch: list[Step] = []
+        watch: list[EngineStep] = []
         asked, settings = asked_to_watch(prompts, samples, tokens)
         self.checkpoint, self.watch = replace(described, end_ids=()), watch
         try:
@@ -83,7 +83,10 @@ class TransformersEngine:
             generated, means = self._generate(prompt, settings, rows, int(seed), greedy_row)
             ids += generated
             confidences += means
-        reasons = ["stop" if row[-1] in self.checkpoint.end_ids else "length" for row in ids]
+        reasons = []
+        for answer in ids:
+            stopped = answer[-1] in self.checkpoint.end_ids
+            reasons.append(STOPPED if stopped else CUT_OFF)
         return answers_of(self.checkpoint, prompt, numbers, ids, reasons, confidences)
 
     def _generate(
@@ -128,7 +131,9 @@ class TransformersEngine:
 class ConfidenceProcessor:
     """Records confidences before any warper and makes rows greedy: row 0 if ``greedy_row``, and rows above ``threshold``."""
 
-    def __init__(self, threshold: float | None, greedy_row: bool, watch: list[Step] | None = None):
+    def __init__(
+        self, threshold: float | None, greedy_row: bool, watch: list[EngineStep] | None = None
+    ):
         self.threshold, self.greedy_row, self.watch = threshold, greedy_row, watch
         self.confidences: list[torch.Tensor] = []  # one (rows,) tensor per step
         self._sum: torch.Tensor | float = 0.0

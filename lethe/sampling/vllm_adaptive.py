@@ -21,6 +21,7 @@ class Sequence:
 
     def is_sure(self, top_probability: float) -> bool:
         # The tokens give the step's number: while a prompt is read in parts, its step occurs repeatedly.
+        """Whether the mean top probability, that of this step included, exceeds the threshold."""
         step = len(self.tokens)
         self.confidences[step:] = [top_probability]
         return sum(self.confidences) / len(self.confidences) > self.threshold

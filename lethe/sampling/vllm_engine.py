@@ -17,9 +17,10 @@ import numpy as np
 
 from lethe.errors import BadValue, LetheError
 from lethe.io.answer_ends import end_of
-from lethe.models.agreement import Step
+from lethe.models.agreement import EngineStep
 from lethe.models.checkpoints import second_copy
 from lethe.models.first_token import LONGEST_ON_CPU, on_cpu_at_most, prepare_vllm, start_vllm
+from lethe.models.model import Model, resolve_device
 from lethe.sampling.engine import (
     Answers,
     Options,
@@ -28,8 +29,6 @@ from lethe.sampling.engine import (
     answers_of,
     asked_to_watch,
     check_prompts,
-    checkpoint,
-    resolve_device,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +51,8 @@ class VllmEngine:
     def __init__(self, model_folder: Path, options: Options):
         # The second model runner has a different interface for logits processors.
         prepare_vllm("prefix", VLLM_USE_V2_MODEL_RUNNER="0")
-        self.checkpoint, self.options = checkpoint(model_folder, options), options
+        self.checkpoint = Model.of(model_folder, options.device, options.dtype)
+        self.options = options
         self.on_cpu = resolve_device(options.device).type == "cpu"
         context = self.checkpoint.context
         self.context = on_cpu_at_most(context) if self.on_cpu else context
@@ -105,14 +105,14 @@ class VllmEngine:
 
     def watched(
         self, prompts: Sequence[tuple[int, ...]], samples: int, tokens: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[EngineStep]:
         asked, settings = asked_to_watch(prompts, samples, tokens)
         if isinstance(self.model, Replicas):
             yield from self.model.steps(asked, settings)
         else:
             yield from self.steps(asked, settings)
 
-    def steps(self, prompts: Sequence[Prompt], settings: Settings) -> list[Step]:
+    def steps(self, prompts: Sequence[Prompt], settings: Settings) -> list[EngineStep]:
         """What the model in this process computes after each prefix of its answers, which no token ends."""
         import torch
         from vllm import SamplingParams, TokensPrompt
@@ -136,7 +136,7 @@ class VllmEngine:
                 drawn = tuple(completion.token_ids)
                 stated = stated_probabilities(completion.logprobs, self.checkpoint.vocabulary)
                 for place, probabilities in enumerate(stated):
-                    steps.append(Step((*prompt.token_ids, *drawn[:place]), probabilities))
+                    steps.append(EngineStep((*prompt.token_ids, *drawn[:place]), probabilities))
         return steps
 
     def whole_model(self) -> PreTrainedModel | None:
@@ -239,6 +239,7 @@ class Replicas:
         )
 
     def answer(self, groups: Sequence[Sequence[Prompt]], settings: Settings) -> Iterator[Answers]:
+        """The answers to groups of prompts, as any replica finishes a group."""
         submitted = [self.pool.submit(replica_answer, group, settings) for group in groups]
         try:
             for done in as_completed(submitted):
@@ -248,7 +249,8 @@ class Replicas:
                 "A vLLM process ended unexpectedly; its output is printed above."
             ) from error
 
-    def steps(self, prompts: Sequence[Prompt], settings: Settings) -> list[Step]:
+    def steps(self, prompts: Sequence[Prompt], settings: Settings) -> list[EngineStep]:
+        """The steps of one replica."""
         return self.pool.submit(replica_steps, prompts, settings).result()
 
 
@@ -284,6 +286,7 @@ _replica: VllmEngine  # the engine that `start_replica` opened in this process
 
 
 def start_replica(model_folder: Path, options: Options, shares: multiprocessing.Queue) -> None:
+    """Open the engine of this process, with the next share of the GPUs."""
     global _replica
     share = shares.get()
     if share is not None:
@@ -291,9 +294,11 @@ def start_replica(model_folder: Path, options: Options, shares: multiprocessing.
     _replica = VllmEngine(model_folder, options)
 
 
-def replica_steps(prompts: Sequence[Prompt], settings: Settings) -> list[Step]:
+def replica_steps(prompts: Sequence[Prompt], settings: Settings) -> list[EngineStep]:
+    """The steps of the engine of this process."""
     return _replica.steps(prompts, settings)
 
 
 def replica_answer(prompts: Sequence[Prompt], settings: Settings) -> list[Answers]:
+    """The answers of the engine of this process."""
     return list(_replica.answer(prompts, settings))

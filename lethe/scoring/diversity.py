@@ -21,9 +21,8 @@ from lethe.scoring.text import is_text
 
 ORDER = 4  # of BLEU
 EPSILON = 0.1  # matches counted for an order without a match: NLTK's default
-tokenize = re.compile(
-    r"\w+|[^\w\s]"
-).findall  # words, and every other visible character as one token; case kept
+# Words, and every other visible character as one token; case kept.
+tokenize = re.compile(r"\w+|[^\w\s]").findall
 
 
 @dataclass(frozen=True)
@@ -49,19 +48,22 @@ class Tokens:
         """Tokenize ``texts``: equal sequences are kept once with their number of copies; missing texts are omitted."""
         copies = Counter(tuple(tokenize(text)) for text in texts if is_text(text))
         number: dict[str, int] = {}
-        ids = [number.setdefault(token, len(number)) for tokens in copies for token in tokens]
-        length = np.array([len(tokens) for tokens in copies], dtype=np.int64)
-        text, counts = (
-            np.repeat(np.arange(len(length)), length),
-            np.array(list(copies.values()), dtype=np.int64),
+        ids: list[int] = []
+        for tokens in copies:
+            ids += [number.setdefault(token, len(number)) for token in tokens]
+        length = np.array(list(map(len, copies)), dtype=np.int64)
+        return cls(
+            ids=np.array(ids, dtype=np.int64),
+            text=np.repeat(np.arange(len(length)), length),
+            length=length,
+            copies=np.array(list(copies.values()), dtype=np.int64),
         )
-        return cls(np.array(ids, dtype=np.int64), text, length, counts)
 
     def ngrams(self, highest: int) -> Iterator[Ngrams]:
+        """The n-grams of each order from 1 to ``highest``."""
         vocabulary = int(self.ids.max(initial=-1)) + 1
-        gram = np.zeros(
-            len(self.ids), dtype=np.int64
-        )  # number of the n-gram that starts at each position
+        # The number of the n-gram that starts at each position.
+        gram = np.zeros(len(self.ids), dtype=np.int64)
         for n in range(1, highest + 1):
             starts = len(self.ids) - n + 1
             inside = self.text[: max(starts, 0)] == self.text[n - 1 :]
@@ -69,10 +71,9 @@ class Tokens:
             distinct, number = np.unique(key, return_inverse=True)
             gram = np.zeros(len(inside), dtype=np.int64)
             gram[inside] = number
-            pairs, count = np.unique(
-                self.text[: len(inside)][inside] * len(distinct) + number, return_counts=True
-            )
-            yield Ngrams(pairs // max(len(distinct), 1), pairs % max(len(distinct), 1), count)
+            text_of_gram = self.text[: len(inside)][inside]
+            pairs, count = np.unique(text_of_gram * len(distinct) + number, return_counts=True)
+            yield Ngrams(*np.divmod(pairs, max(len(distinct), 1)), count)
 
 
 def distinct(texts: Sequence[str]) -> float:
@@ -94,10 +95,10 @@ def self_bleu(texts: Sequence[str]) -> float:
     tokens = Tokens.of(texts)
     if tokens.copies.sum() < 2:
         return float("nan")
-    return float(np.average(_each(tokens), weights=tokens.copies))
+    return float(np.average(_bleu_of_texts(tokens), weights=tokens.copies))
 
 
-def _each(tokens: Tokens) -> np.ndarray:
+def _bleu_of_texts(tokens: Tokens) -> np.ndarray:
     """BLEU of each distinct text against all other samples, its own copies included."""
     log_precision = np.zeros(len(tokens.length))
     for n, grams in enumerate(tokens.ngrams(ORDER), start=1):
@@ -114,7 +115,9 @@ def _second_largest(grams: Ngrams, copies: np.ndarray) -> np.ndarray:
     """For each n-gram, its second largest count over all samples, copies counted; 0 if only one sample has the n-gram. For
     the sample with the largest count the others reach the second largest; any other's own count is at most that."""
     order = np.argsort(grams.gram * (grams.count.max(initial=0) + 1) - grams.count)
-    gram, count, several = grams.gram[order], grams.count[order], copies[grams.text[order]] > 1
+    gram = grams.gram[order]
+    count = grams.count[order]
+    several = copies[grams.text[order]] > 1
     first = np.flatnonzero(np.diff(gram, prepend=-1))
     follower = np.minimum(first + 1, len(gram) - 1)
     followed = (follower > first) & (gram[follower] == gram[first])

@@ -52,23 +52,22 @@ class Item:
     perturbed: tuple[AnswerTokens, ...] = ()
 
 
-def score_likelihoods(given: pd.DataFrame, rows: Mapping[str, Row]) -> pd.DataFrame:
-    """``prompt_id`` and one float64 column per measure, one row per prompt in the order of ``given``; NaN is missing."""
+def score_likelihoods(answers: pd.DataFrame, rows: Mapping[str, Row]) -> pd.DataFrame:
+    """``prompt_id`` and one float64 column per measure, one row per prompt in the order of ``answers``; NaN is missing.
+
+    ``answers`` has a row per given answer, with its log-probabilities. Raises `BadInput` for a prompt that the dataset lacks.
+    """
     import pandas as pd
 
     scored = []
-    for prompt_id, answers in given.groupby("prompt_id", sort=False):
+    for prompt_id, of_prompt in answers.groupby("prompt_id", sort=False):
         if prompt_id not in rows:
             raise BadInput(
                 f"Likelihoods of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."
             )
-        item = _item(rows[prompt_id]["answer"], answers)
-        scored.append(
-            {
-                "prompt_id": prompt_id,
-                **{name: measure(item) for name, measure in LIKELIHOODS.items()},
-            }
-        )
+        item = _item(rows[prompt_id]["answer"], of_prompt)
+        scores = {name: measure(item) for name, measure in LIKELIHOODS.items()}
+        scored.append({"prompt_id": prompt_id, **scores})
     return pd.DataFrame(scored)
 
 
@@ -77,15 +76,18 @@ def _item(text: str, answers: pd.DataFrame) -> Item:
         rows = answers[answers["kind"] == kind].sort_values("number").itertuples(index=False)
         return [AnswerTokens(row.log_probs, row.expected, row.spread, row.greedy) for row in rows]
 
-    (answer,), paraphrased = of("answer"), of("paraphrased")
+    (answer,) = of("answer")
+    paraphrased = of("paraphrased")
     return Item(text, answer, paraphrased[0] if paraphrased else None, tuple(of("perturbed")))
 
 
 def probability(item: Item) -> float:
+    """exp(-loss), the geometric mean of the probabilities of the tokens, in [0, 1]."""
     return math.exp(-item.answer.nll)
 
 
 def choice_probability(item: Item) -> float:
+    """The answer's probability relative to the wrong ones, in [0, 1]; NaN without a wrong answer."""
     wrong = np.array([wrong.nll for wrong in item.perturbed])
     return among(item.answer.nll, wrong) if len(wrong) else float("nan")
 
@@ -95,7 +97,8 @@ def truth_ratio(item: Item) -> float:
     if not item.perturbed:
         return float("nan")
     correct = item.answer if item.paraphrased is None else item.paraphrased
-    return float(ratio(np.asarray(correct.nll), np.mean([wrong.nll for wrong in item.perturbed])))
+    wrong = np.mean([answer.nll for answer in item.perturbed])
+    return float(ratio(np.asarray(correct.nll), wrong))
 
 
 def extraction_strength(item: Item) -> float:
@@ -109,15 +112,15 @@ def extraction_strength(item: Item) -> float:
 
 
 def exact_memorisation(item: Item) -> float:
+    """The share of tokens that are the most likely ones, in [0, 1]; NaN without tokens."""
     return float(item.answer.greedy.mean()) if len(item.answer.greedy) else float("nan")
 
 
 def among(correct: float, wrong: np.ndarray) -> float:
     """p / (p + sum of p_wrong) from the losses of the answers; NaN if one of them is NaN."""
     losses = np.append(correct, wrong)
-    weights = np.exp(
-        losses.min() - losses
-    )  # relative to the likeliest answer, so at least one does not underflow
+    # Relative to the likeliest answer, so at least one does not underflow.
+    weights = np.exp(losses.min() - losses)
     return float(weights[0] / weights.sum())
 
 
@@ -131,25 +134,29 @@ SHARE = 0.2  # of the tokens, the authors' choice
 
 
 def mia_loss(item: Item) -> float:
+    """Minus the loss, in nats per token."""
     return -item.answer.nll
 
 
 def mia_zlib(item: Item) -> float:
     # A text may contain lone surrogates, which UTF-8 cannot encode.
+    """Minus the loss per compressed byte."""
     return -item.answer.nll / len(zlib.compress(item.text.encode("utf-8", "surrogatepass")))
 
 
 def mia_min_k(item: Item) -> float:
+    """The mean log-probability of the least likely tokens, in nats."""
     return _mean_of_lowest(item.answer.log_probs)
 
 
 def mia_min_k_plus_plus(item: Item) -> float:
+    """The mean standardised log-probability of the least likely tokens."""
     tokens = item.answer
     excess = tokens.log_probs - tokens.expected
     # Where the model is certain, sigma is 0 and ln p(token) equals mu, so the value is 0.
-    return _mean_of_lowest(
-        np.divide(excess, tokens.spread, out=np.zeros_like(excess), where=tokens.spread > 0)
-    )
+    zeros = np.zeros_like(excess)
+    standardised = np.divide(excess, tokens.spread, out=zeros, where=tokens.spread > 0)
+    return _mean_of_lowest(standardised)
 
 
 def _mean_of_lowest(values: np.ndarray) -> float:

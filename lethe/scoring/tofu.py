@@ -10,6 +10,7 @@ which the same numbers of questions give at the true distance of the two distrib
 within the Dvoretzky-Kiefer-Wolfowitz band of both samples (Massart 1990), each at half of alpha.
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,13 +50,15 @@ class Utility:
 
 def mean_term(values: np.ndarray) -> Term:
     """The mean of the ``values`` that are not NaN, with the numbers of present and missing values."""
+    present = _present(values)
+    mean = float(present.mean()) if len(present) else float("nan")
+    return Term(mean, len(present), len(values) - len(present))
+
+
+def _present(values: np.ndarray) -> np.ndarray:
+    """The values that are not NaN, in float64."""
     values = np.asarray(values, dtype=np.float64)
-    present = values[~np.isnan(values)]
-    return Term(
-        float(present.mean()) if len(present) else float("nan"),
-        len(present),
-        len(values) - len(present),
-    )
+    return values[~np.isnan(values)]
 
 
 def forget_truth(ratios: np.ndarray) -> Term:
@@ -64,12 +67,16 @@ def forget_truth(ratios: np.ndarray) -> Term:
 
 
 def closeness(ratios: np.ndarray) -> np.ndarray:
+    """min(R, 1 / R) of each truth ratio."""
     with np.errstate(divide="ignore"):
         return np.minimum(ratios, 1 / np.asarray(ratios, dtype=np.float64))
 
 
 def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
-    """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024)."""
+    """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024).
+
+    Each set maps probability, rouge and truth_ratio to a value per row. Raises `BadValue` without a set.
+    """
     if not sets:
         raise BadValue("sets", "no sets", "one or more of " + ", ".join(UTILITY_SETS))
     terms = {name: mean_term(values) for name, values in utility_values(sets).items()}
@@ -77,32 +84,36 @@ def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
 
 
 def utility_values(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The values of each term of model utility, one per row of its set."""
     terms: dict[str, np.ndarray] = {}
     for name, values in sets.items():
-        terms |= {f"{name}_{key}": values[key] for key in ("probability", "rouge")}
+        terms[f"{name}_probability"] = values["probability"]
+        terms[f"{name}_rouge"] = values["rouge"]
         ratios = np.asarray(values["truth_ratio"], dtype=np.float64)
-        terms[f"{name}_truth"] = np.maximum(
-            0, 1 - ratios
-        )  # 1 if the wrong answers have negligible probability
+        # 1 if the wrong answers have negligible probability.
+        terms[f"{name}_truth"] = np.maximum(0, 1 - ratios)
     return terms
 
 
 def forget_quality(ratios: np.ndarray, retrain_ratios: np.ndarray) -> KsTest:
     """KS test of the forget set's truth ratios against those of the Retrain model: a small p-value tells them apart. Rows
     without a ratio are omitted, and `BadValue` is raised if none remains."""
-    samples = []
-    for name, values in (("truth ratios", ratios), ("truth ratios of Retrain", retrain_ratios)):
-        values = np.asarray(values, dtype=np.float64)
-        samples.append(values[~np.isnan(values)])
-        if not len(samples[-1]):
-            raise BadValue(name, "no row with a value", "at least one")
-    return ks_test(*samples)
+    first = _present(ratios)
+    if not len(first):
+        raise BadValue("truth ratios", "no row with a value", "at least one")
+    second = _present(retrain_ratios)
+    if not len(second):
+        raise BadValue("truth ratios of Retrain", "no row with a value", "at least one")
+    return ks_test(first, second)
 
 
 def harmonic_mean(values: np.ndarray) -> float:
+    """The harmonic mean; 0 if a value is 0, NaN if one is."""
     if np.isnan(values).any():
         return float("nan")
-    return 0.0 if (values == 0).any() else float(1 / np.mean(1 / values))
+    if (values == 0).any():
+        return 0.0
+    return float(1 / np.mean(1 / values))
 
 
 SECTIONS = {
@@ -132,7 +143,7 @@ KEYS = (
 
 
 @dataclass(frozen=True)
-class Section:
+class LogSection:
     """One data set of a log; arrays (rows,), NaN where the log has no usable value. ``rouge`` is the stored ROUGE-L recall,
     ``rouge_again`` that of the stored texts."""
 
@@ -146,10 +157,12 @@ class Section:
     def mismatches(self) -> list[str]:
         """Rows whose stored ROUGE-L recall differs, in any bit, from that of the stored texts."""
         differs = (self.rouge != self.rouge_again) & ~np.isnan(self.rouge)
-        return [self.rows[i] for i in np.flatnonzero(differs)]
+        return [self.rows[place] for place in np.flatnonzero(differs)]
 
 
-def read_log(path: str | os.PathLike, names: Iterable[str] = tuple(SECTIONS)) -> dict[str, Section]:
+def read_log(
+    path: str | os.PathLike, names: Iterable[str] = tuple(SECTIONS)
+) -> dict[str, LogSection]:
     """The sections of a log, keyed as `SECTIONS`. An absent section or key raises `BadFile`; a broken value in one row is
     missing (NaN), and so is a metric that open-unlearning was not asked for."""
     log = read_json(path)
@@ -158,9 +171,8 @@ def read_log(path: str | os.PathLike, names: Iterable[str] = tuple(SECTIONS)) ->
             path,
             f"holds {type(log).__name__}, expected an object with the keys {', '.join(SECTIONS.values())}",
         )
-    read = (
-        _blocks if any(block in log for blocks in BLOCKS.values() for block in blocks) else _section
-    )
+    known_blocks = set(itertools.chain.from_iterable(BLOCKS.values()))
+    read = _section if known_blocks.isdisjoint(log) else _blocks
     return {name: read(path, log, name) for name in names}
 
 
@@ -168,53 +180,54 @@ def differences(
     path: str | os.PathLike, utility: Utility, truth: Term, quality: KsTest | None
 ) -> dict[str, dict[str, float]]:
     """The aggregates of an open-unlearning log that its own rows do not give, by block; empty for another log."""
-    again = {"model_utility": utility.value, "forget_truth_ratio": truth.value}
+    recomputed = {"model_utility": utility.value, "forget_truth_ratio": truth.value}
     for section in UTILITY_SETS:
-        names = zip(BLOCKS[section], ("probability", "rouge", "truth"), strict=True)
-        again |= {block: utility.terms[f"{section}_{term}"].value for block, term in names}
+        for block, term in zip(BLOCKS[section], ("probability", "rouge", "truth"), strict=True):
+            recomputed[block] = utility.terms[f"{section}_{term}"].value
     if quality:
-        again["forget_quality"] = quality.p_value
-    log, differing = read_json(path), {}
-    for name, value in again.items():
-        block = log.get(name)
-        stored = _number(block.get("agg_value")) if isinstance(block, dict) else float("nan")
+        recomputed["forget_quality"] = quality.p_value
+    log = read_json(path)
+    differing = {}
+    for name, value in recomputed.items():
+        stored = _number(_object(log.get(name)).get("agg_value"))
         if not np.isnan(stored) and not np.isclose(stored, value, rtol=STORED, atol=0):
             differing[name] = {"stored": stored, "recomputed": value}
     return differing
 
 
-def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Section:
-    probability, rouge, truth = (
-        block.get("value_by_index") if isinstance(block := log.get(key), dict) else None
-        for key in BLOCKS[name]
-    )
-    rows = next(
-        (list(block) for block in (rouge, truth, probability) if isinstance(block, dict) and block),
-        None,
-    )
-    if rows is None:
+def _blocks(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> LogSection:
+    """A section of open-unlearning's log, whose metrics are blocks of rows."""
+    blocks = [_object(_object(log.get(key)).get("value_by_index")) for key in BLOCKS[name]]
+    probability, rouge, truth = blocks
+    rows = list(rouge or truth or probability)
+    if not rows:
         raise BadFile(path, f"no rows of {', '.join(BLOCKS[name])}", "Evaluate with these metrics.")
 
-    def column(block: Json, key: str, largest: float) -> np.ndarray:
-        entries = [block.get(row) if isinstance(block, dict) else None for row in rows]
-        values = [entry.get(key) if isinstance(entry, dict) else None for entry in entries]
+    def column(block: Mapping[str, Json], key: str, largest: float) -> np.ndarray:
+        values = [_object(block.get(row)).get(key) for row in rows]
         return np.array([_number(value, largest) for value in values], dtype=np.float64)
 
-    texts = [rouge.get(row) if isinstance(rouge, dict) else None for row in rows]
-    triples = [
-        [text.get(key) for key in TEXTS] if isinstance(text, dict) else None for text in texts
-    ]
+    triples = []
+    for row in rows:
+        texts = _object(rouge.get(row))
+        triples.append([texts.get(key) for key in TEXTS])
     _warn(path, name, rows, triples)
-    return Section(
+    return LogSection(
         rows,
         column(probability, "prob", 1.0),
         column(truth, "score", LARGEST),
         column(rouge, "rougeL_recall", LARGEST_RECALL),
-        np.array([_rouge_again(triple) for triple in triples], dtype=np.float64),
+        np.array(list(map(_rouge_again, triples)), dtype=np.float64),
     )
 
 
-def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Section:
+def _object(value: Json) -> Mapping[str, Json]:
+    """A JSON object; an empty one in place of another value."""
+    return value if isinstance(value, dict) else {}
+
+
+def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> LogSection:
+    """A section of the log of TOFU's authors, which has an object for each key of a row."""
     section = log.get(SECTIONS[name])
     if not isinstance(section, dict):
         raise BadFile(
@@ -231,22 +244,25 @@ def _section(path: str | os.PathLike, log: Mapping[str, Json], name: str) -> Sec
     if not rows:
         raise BadFile(path, f"{SECTIONS[name]}: no rows in generated_text")
 
-    _warn(path, SECTIONS[name], rows, [section["generated_text"][row] for row in rows])
+    triples = [section["generated_text"][row] for row in rows]
+    _warn(path, SECTIONS[name], rows, triples)
 
     def column(key: str, largest: float = LARGEST) -> np.ndarray:
-        return np.array([_number(section[key].get(row), largest) for row in rows], dtype=np.float64)
+        values = [_number(section[key].get(row), largest) for row in rows]
+        return np.array(values, dtype=np.float64)
 
     wrong = [_numbers(section["average_perturb_loss"].get(row)) for row in rows]
     answer = column("avg_gt_loss")
     probability = np.exp(-answer)
     if name in AMONG_CHOICES:
-        probability = np.array([among(*losses) for losses in zip(answer, wrong, strict=True)])
-    return Section(
+        probability = np.array(list(map(among, answer, wrong)))
+    mean_wrong = np.array([losses.mean() for losses in wrong])
+    return LogSection(
         rows,
         probability,
-        ratio(column("avg_paraphrased_loss"), np.array([losses.mean() for losses in wrong])),
+        ratio(column("avg_paraphrased_loss"), mean_wrong),
         column("rougeL_recall", LARGEST_RECALL),
-        np.array([_rouge_again(section["generated_text"][row]) for row in rows], dtype=np.float64),
+        np.array(list(map(_rouge_again, triples)), dtype=np.float64),
     )
 
 
@@ -267,29 +283,25 @@ def _warn(
 
 def _rouge_again(texts: Json) -> float:
     """ROUGE-L recall of [question, generation, answer] as in TOFU: zero, not missing, for an empty generation."""
-    if (
-        not isinstance(texts, list)
-        or len(texts) != 3
-        or not all(isinstance(text, str) for text in texts)
-    ):
-        return float("nan")
-    _, generation, answer = texts
-    return float(rouge_l([generation], answer).recall[0])
+    match texts:
+        case [str(), str(generation), str(answer)]:
+            return float(rouge_l([generation], answer).recall[0])
+        case _:
+            return float("nan")
 
 
 def _number(value: Json, largest: float = LARGEST) -> float:
     """A loss or a recall; NaN unless it lies in [0, ``largest``]."""
-    usable = (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= largest
-    )
-    return float(value) if usable else float("nan")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return float("nan")
+    return float(value) if 0 <= value <= largest else float("nan")
 
 
 def _numbers(value: Json) -> np.ndarray:
     """A list of losses; a single NaN if ``value`` is empty or not a list, so derived values are missing."""
-    return np.array(
-        [_number(item) for item in value] if isinstance(value, list) and value else [np.nan]
-    )
+    if not isinstance(value, list) or not value:
+        return np.array([np.nan])
+    return np.array(list(map(_number, value)))
 
 
 BETTING = "betting (Waudby-Smith and Ramdas), alpha / 2 a side"
@@ -300,25 +312,28 @@ ASSUMES = "the questions are independent draws (TOFU has 20 of each author)"
 
 def of_mean(values: np.ndarray, alpha: float) -> Interval | None:
     """The mean of values in [0, 1] over questions, NaN left out; None without any value."""
-    values = np.asarray(values, dtype=np.float64)
-    present = values[~np.isnan(values)]
+    present = _present(values)
     if not present.size:
         return None
     estimate = float(present.mean())
     low, high, _ = population_ends(present, present, alpha / 2)
-    ends = min(low, estimate), max(high, estimate)
-    return Interval(estimate, *ends, present.size, alpha, BETTING, ASSUMES, Covers.POPULATION)
+    lower = min(low, estimate)
+    upper = max(high, estimate)
+    n = present.size
+    return Interval(estimate, lower, upper, n, alpha, BETTING, ASSUMES, Covers.POPULATION)
 
 
 def of_utility(terms: Mapping[str, np.ndarray], alpha: float) -> Interval | None:
     """Model utility, from the values of each term over its questions; None where a term has no value."""
-    each = [of_mean(values, alpha / len(terms)) for values in terms.values()]
-    present = [interval for interval in each if interval is not None]
-    if len(present) < len(terms):
-        return None
-    parts = np.array([(interval.value, interval.lower, interval.upper) for interval in present]).T
-    n = sum(interval.n for interval in present)
-    value, lower, upper = map(harmonic_mean, parts)
+    ends = []
+    n = 0
+    for values in terms.values():
+        interval = of_mean(values, alpha / len(terms))
+        if interval is None:
+            return None
+        ends.append((interval.value, interval.lower, interval.upper))
+        n += interval.n
+    value, lower, upper = map(harmonic_mean, np.array(ends).T)
     return Interval(value, lower, upper, n, alpha, TOGETHER, ASSUMES, Covers.POPULATION)
 
 
@@ -336,5 +351,6 @@ def _p_value(distance: float, n: int, m: int) -> float:
     """The exact p-value of two samples that lie ``distance`` apart, within one step of their sizes."""
     if distance <= 0:
         return 1.0
-    first, second = ((np.arange(size) + 0.5) / size for size in (n, m))
+    first = (np.arange(n) + 0.5) / n
+    second = (np.arange(m) + 0.5) / m
     return ks_test(first, second + min(distance, 1.0)).p_value

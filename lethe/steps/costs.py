@@ -20,9 +20,9 @@ from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models import checkpoints
 from lethe.models.checkpoints import read_settings, whole_number
+from lethe.models.model import parameter_count
 from lethe.models.training import ROWS, recipe_of
 from lethe.registry import JUDGES, METHODS
-from lethe.sampling.engine import parameter_count
 from lethe.sampling.tasks import UTILITY_SPLITS
 from lethe.unlearning.protocol import Method
 

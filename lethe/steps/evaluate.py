@@ -44,11 +44,11 @@ from lethe.labels.labels import read_labels
 from lethe.measure.run import load
 from lethe.models.checkpoints import InMemory, Origin, content, default_prompt, tokenizer_of
 from lethe.models.encoding import CHAT, Encoder
+from lethe.models.model import Model
 from lethe.progress import tell
 from lethe.results.table import Numbers
-from lethe.sampling.engine import checkpoint
 from lethe.sampling.forecast import rows_within
-from lethe.scoring import MARKS, marks_of
+from lethe.scoring.parts import MARKS, marks_of
 from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 from lethe.statistics.bounds import binary_lower, binary_upper
@@ -271,7 +271,7 @@ def _fitting(
     """
     if isinstance(source, Endpoint):
         return dict(splits), ()
-    described = checkpoint(source)
+    described = Model.of(source)
     encoder, context = Encoder(described.tokenizer, sample.prompt), described.context
     if context is None:
         return dict(splits), ()

@@ -34,14 +34,14 @@ from lethe.results.exact_bounds import rows_of
 from lethe.results.licence import Source as Known
 from lethe.results.licence import failed_of, refusals
 from lethe.sampling import engine
-from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers
+from lethe.sampling.answer_tree import Effort, Law, TreeQuestion, enumerate_answers
 from lethe.sampling.answer_tree.asking import Asker, check_scorer, leak_of, rule_of
 from lethe.sampling.endpoint import show_probes, time_of
 from lethe.sampling.endpoint_client import Client
 from lethe.sampling.endpoint_client import run as finish
 from lethe.sampling.endpoint_probes import Probe, identity, probe
 from lethe.sampling.endpoint_tree import TOP, Walker
-from lethe.scoring import marks_of
+from lethe.scoring.parts import marks_of
 from lethe.scoring.typography import RULE
 from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 
@@ -249,7 +249,7 @@ def certify_served(
 
 
 def _announce(
-    predictor: ModelPredictor, questions: Sequence[Question], settings: ExactSettings
+    predictor: ModelPredictor, questions: Sequence[TreeQuestion], settings: ExactSettings
 ) -> None:
     prompt = np.tile(np.array(questions[len(questions) // 2].prompt), (PILOT, 1))
     predictor.begin(prompt, prompt.shape[1] + settings.max_new_tokens)

@@ -16,6 +16,7 @@ from lethe.config.evaluating import Extract, ExtractSettings, Model, Sample
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import Row, read_split
 from lethe.io.files import Json, restored
+from lethe.models import model as models
 from lethe.models.checkpoints import Source, prepare_torch
 from lethe.models.encoding import Encoder
 from lethe.progress import duration, progress, tell
@@ -24,7 +25,7 @@ from lethe.results.extraction import RETAIN, Extraction, Near, Passage, rows_of
 from lethe.sampling import extraction
 from lethe.sampling.answer_tree.spelling import spelling_of
 from lethe.sampling.draws import Law
-from lethe.sampling.engine import SCRATCH, Checkpoint, NoKeys, Options, finished_of
+from lethe.sampling.engine import SCRATCH, NoKeys, Options, finished_of
 from lethe.sampling.extraction import Window
 from lethe.statistics.answer_tree import Rounding
 
@@ -72,19 +73,17 @@ def run(
 
 
 def windows_of_rows(
-    splits: dict[str, list[Row]], checkpoint: Checkpoint, prompt: str, settings: ExtractSettings
+    splits: dict[str, list[Row]], opened: models.Model, prompt: str, settings: ExtractSettings
 ) -> list[Window]:
     """A window per row, in the order of the text where rows have ``start``: the last tokens of its prompt, and the first
     of its answer."""
-    encoder, windows = Encoder(checkpoint.tokenizer, prompt), list[Window]()
+    encoder, windows = Encoder(opened.tokenizer, prompt), list[Window]()
     every = [
         (dict(row).get("start", 0), split, row) for split, rows in splits.items() for row in rows
     ]
     for _, split, row in sorted(every, key=itemgetter(0)):
         example = encoder.example(row)
-        answer = tuple(
-            token for token in example.answer if token != checkpoint.tokenizer.eos_token_id
-        )
+        answer = tuple(token for token in example.answer if token != opened.tokenizer.eos_token_id)
         if example.prompt and answer:
             cut = example.prompt[-settings.prefix :], answer[: settings.suffix]
             windows.append(Window(len(windows), *cut, row["id"], split))
@@ -94,7 +93,7 @@ def windows_of_rows(
 def measured(
     name: str,
     source: Source,
-    windows_of: Callable[[Checkpoint], list[Window]],
+    windows_of: Callable[[models.Model], list[Window]],
     settings: ExtractSettings,
     scratch: Path | None = None,
     estimate: bool = False,

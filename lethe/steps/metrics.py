@@ -19,7 +19,7 @@ from lethe.measure.measure import measure, measure_language, measure_stopped
 from lethe.results import quantities, table
 from lethe.results.licence import licensed, of_drawing, reasons_of
 from lethe.results.table import Result, Rows, in_language
-from lethe.scoring import applies
+from lethe.scoring.scorer import applies
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.sequential import Decision
 

@@ -19,7 +19,7 @@ from lethe.sampling import tasks as drawing
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import SCRATCH, AnswerStore, Engine, Options, open_engine
 from lethe.sampling.forecast import affordable, forecast, quickest
-from lethe.sampling.tasks import Task
+from lethe.sampling.tasks import SplitTask
 
 CHOICE = "engine.json"  # which engine a pilot chose for the answers in a folder
 
@@ -131,7 +131,7 @@ def _within_budgets(
 def _announce(
     name: str,
     engine: Engine,
-    work: Sequence[Task],
+    work: Sequence[SplitTask],
     store: AnswerStore,
     conversations: Mapping,
     estimate: bool,
@@ -162,7 +162,7 @@ def _check_turns(conversations: Mapping, sample: Sample, language: Language | No
 
 def _drawn(
     name: str,
-    work: Sequence[Task],
+    work: Sequence[SplitTask],
     forget: list[Row],
     source: Origin,
     sample: Sample,

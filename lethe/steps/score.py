@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lethe import scoring
 from lethe.config.evaluating import JudgeEntry, Score
 from lethe.errors import BadInput, MissingArtifact
 from lethe.io import artifacts
@@ -17,7 +16,9 @@ from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.progress import progress, tell
 from lethe.registry import ROUGE
+from lethe.scoring import parts as answer_parts
 from lethe.scoring.likelihood import score_likelihoods
+from lethe.scoring.table import score_answers, scored_parts
 from lethe.scoring.text import rouge
 from lethe.scoring.typography import RULE
 
@@ -50,10 +51,10 @@ def run(
     if second.is_file():
         drawn = read_table(second)
         answers, items = (
-            scoring.answers_of(drawn, score.parts),
+            answer_parts.answers_of(drawn, score.parts),
             artifacts.read_items("forget", root),
         )
-        scored = scoring.score_answers(answers, items, *how)
+        scored = score_answers(answers, items, *how)
         prompts = scored.assign(
             prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy()
         )
@@ -131,23 +132,23 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
             for part in artifacts.read_parts(path, ["prompt_id", "thinking"])
         )
     if not turns and not thinks:
-        yield from scoring.scored_parts(lambda: artifacts.read_parts(path, columns), *how)
+        yield from scored_parts(lambda: artifacts.read_parts(path, columns), *how)
         return
 
     def drawn(turn: int) -> Iterator[pd.DataFrame]:
         return _of_turn(path, [*columns, "finish_reason"], turn)
 
     def scored_of(turn: int, texts_of: Callable[..., pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        return scoring.scored_parts(
-            lambda: (texts_of(one, score.parts) for one in drawn(turn)), *how
-        )
+        return scored_parts(lambda: (texts_of(one, score.parts) for one in drawn(turn)), *how)
 
     every = []
     for turn in range(1, turns + 2):
         thoughts: Iterator = (
-            scored_of(turn, scoring.thinking_of) if thinks else itertools.repeat(None)
+            scored_of(turn, answer_parts.thinking_of) if thinks else itertools.repeat(None)
         )
-        every.append(zip(drawn(turn), scored_of(turn, scoring.answers_of), thoughts, strict=False))
+        every.append(
+            zip(drawn(turn), scored_of(turn, answer_parts.answers_of), thoughts, strict=False)
+        )
     for part in zip(*every, strict=True):
         asked = [texts["asked"].to_numpy() for texts, _, _ in part]
         made: dict[str, np.ndarray] = {}
@@ -155,29 +156,31 @@ def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
         for name in names:
             scores = [scored[name].to_numpy() for _, scored, _ in part]
             made[name] = (
-                scoring.worst_turn(list(zip(asked, scores, strict=True))) if turns else scores[0]
+                answer_parts.worst_turn(list(zip(asked, scores, strict=True)))
+                if turns
+                else scores[0]
             )
             if turns:
                 made |= {
-                    name + scoring.TURN.format(turn): own
+                    name + answer_parts.TURN.format(turn): own
                     for turn, own in enumerate(scores, start=1)
                 }
         for name in names if thinks else ():
             scores = [thought[name].to_numpy() for _, _, thought in part]
-            made[name + scoring.THINKING] = scoring.worst_turn(
+            made[name + answer_parts.THINKING] = answer_parts.worst_turn(
                 list(zip(asked, scores, strict=True))
             )
         open_ended = [
-            scoring.unclosed(texts, score.parts) & own
+            answer_parts.unclosed(texts, score.parts) & own
             for (texts, _, _), own in zip(part, asked, strict=True)
         ]
         cut = [(texts["finish_reason"] == CUT_OFF).to_numpy() for texts, _, _ in part]
-        made[scoring.ASKED] = np.sum(asked, axis=0)
-        made[scoring.CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(
+        made[answer_parts.ASKED] = np.sum(asked, axis=0)
+        made[answer_parts.CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(
             np.float64
         )
         if thinks:
-            made[scoring.UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
+            made[answer_parts.UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
         yield part[0][1][[*artifacts.KEYS]].assign(**made)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -47,12 +48,19 @@ def unlearn(
     second: Sequence[Sequence[Example]] | None = None,
     watch: Watch | None = None,
 ) -> list[StepRecord]:
+    """Unlearn the forget rows in place, and return the history, one record per step.
+
+    Parameters
+    ----------
+    second : The second answers to each forget row, for a method that needs them.
+    padding : The token that fills rows of a batch.
+    label : Names the run in progress and errors.
+    """
     run = _Loop(model, forget, retain, recipe, params, padding, second, watch)
-    facts = {
-        "rows": digest([*_plain(forget), *_plain(retain), *(_plain(one) for one in second or ())])
-    }
+    alternatives = [_plain(answers) for answers in second or ()]
+    rows = digest([*_plain(forget), *_plain(retain), *alternatives])
     modules = (__name__, module_of(METHODS[params.loss]))
-    saved_state = resumable(SCRATCH, model, recipe.compute, modules, recipe, params, **facts)
+    saved_state = resumable(SCRATCH, model, recipe.compute, modules, recipe, params, rows=rows)
     history = optimise(
         model, run.steps, run.loss, recipe, params.lr, label, run.after, saved_state, run
     )
@@ -68,11 +76,10 @@ def second_answers(
     method: Method = METHODS[params.loss](params)
     if not method.needs.second_answers:
         return None
-    answers = method.all_second_answers(rows, before)
-    return [
-        [before.encoder.example(row, one) for one in own]
-        for row, own in zip(rows, answers, strict=True)
-    ]
+    encoded = []
+    for row, answers in zip(rows, method.all_second_answers(rows, before), strict=True):
+        encoded.append([before.encoder.example(row, answer) for answer in answers])
+    return encoded
 
 
 class _Loop:
@@ -89,94 +96,98 @@ class _Loop:
         second: Sequence[Sequence[Example]] | None,
         watch: Watch | None,
     ):
-        # A further stream leaves those before it unchanged.
+        self.model = model
+        self.retain = retain
+        self.recipe = recipe
+        self.params = params
+        self.watch = watch
+        self.method: Method = METHODS[params.loss](params)
+        self.team = Team()
         seed = recipe.seed if params.seed is None else params.seed
-        streams = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4))
-        order, self.draws, self.own, self.tokens = streams
+        # The last stream came last: a further one leaves those before it unchanged.
+        streams = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(4))
+        order, self.retain_draws, self.method_draws, self.token_draws = streams
         self.steps = list(batches(len(forget), recipe.forget_batch, params.epochs, order))
-        self.model, self.retain, self.recipe, self.params, self.watch = (
-            model,
-            retain,
-            recipe,
-            params,
-            watch,
-        )
-        self.method, self.team = METHODS[params.loss](params), Team()
         self.uses_retain = self.method.uses_retain or bool(params.entropy and params.entropy.retain)
-        self.longest = max(len(one.answer) for one in forget)  # of a continuation
+        self.longest = max(len(row.answer) for row in forget)  # of a continuation
         self.end = forget[0].answer[-1]
         if watch is not None:
             watch(model, -1)
-        self.method.prepare(protocol.Run(model, len(self.steps), self.own))
+        self.method.prepare(protocol.Run(model, len(self.steps), self.method_draws))
         with evaluating(model), precision(model, recipe.compute):
-            self.before = Reference(model, self.method, recipe, padding, [*forget, *retain])
-            self.forget, self.retain_pool = (
-                Pool(self.before, forget),
-                Pool(self.before, retain, scored=False),
-            )
-            each = second if second and self.method.needs.second_answers else ()
-            self.counts = np.array([len(answers) for answers in each])
-            self.second = (
-                Pool(self.before, [answer for answers in each for answer in answers])
-                if each
-                else None
-            )
+            self.before = ModelBefore(model, self.method, recipe, padding, [*forget, *retain])
+            self.forget = Pool(self.before, forget)
+            self.retain_pool = Pool(self.before, retain, scored=False)
+            self.second: Pool | None = None
+            if second and self.method.needs.second_answers:
+                self.counts = np.array(list(map(len, second)))  # of the second answers to each row
+                self.second = Pool(self.before, list(itertools.chain.from_iterable(second)))
 
     def loss(self, number: int, picked: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
         """The parts of a step that this process takes; their losses add up to the step's."""
         size = self.recipe.retain_batch if self.uses_retain else 0
-        retained = self.draws.integers(len(self.retain), size=size)
-        drawn = (
-            (np.cumsum(self.counts) - self.counts)[picked] + self.own.integers(self.counts[picked])
-            if self.second
-            else picked
-        )
-        own = self._own_prefixes(picked)
-        parts = min(
-            self.recipe.compute.accumulate * self.team.size, len(picked), size or len(picked)
-        )
-        places, rests = (np.array_split(np.arange(count), parts) for count in (len(picked), size))
-        for place, rest in self.team.share(list(zip(places, rests, strict=True))):
-            second = self.second.rows(drawn, place) if self.second else None
-            on_forget = self.forget.rows(picked, place, second)
-            on_retain = self.retain_pool.rows(retained, rest) if size else None
-            step = Step(number, len(self.steps), self.steps[number][0], on_forget, on_retain)
-            mine = None if own is None else own.rows(np.arange(len(picked)), place)
-            yield with_entropy(self.method.loss(step), step, self.params.entropy, mine)
+        retained = self.retain_draws.integers(len(self.retain), size=size)
+        if self.second:
+            starts = np.cumsum(self.counts) - self.counts
+            second_picked = starts[picked] + self.method_draws.integers(self.counts[picked])
+        written = self._continuations(picked)
+        n_parts = min(self.recipe.compute.accumulate * self.team.size, len(picked))
+        if size:
+            n_parts = min(n_parts, size)
+        forget_parts = np.array_split(np.arange(len(picked)), n_parts)
+        retain_parts = np.array_split(np.arange(size), n_parts)
+        parts = list(zip(forget_parts, retain_parts, strict=True))
+        for on_forget, on_retain in self.team.share(parts):
+            second = self.second.rows(second_picked, on_forget) if self.second else None
+            step = Step(
+                number,
+                len(self.steps),
+                self.steps[number][0],
+                forget=self.forget.rows(picked, on_forget, second),
+                retain=self.retain_pool.rows(retained, on_retain) if size else None,
+            )
+            continuations = None
+            if written is not None:
+                continuations = written.rows(np.arange(len(picked)), on_forget)
+            values = self.method.loss(step)
+            yield with_entropy(values, step, self.params.entropy, continuations)
 
-    def _own_prefixes(self, picked: np.ndarray) -> Pool | None:
+    def _continuations(self, picked: np.ndarray) -> Pool | None:
         """The model's own continuations of the forget questions of a step; None if the true answers count."""
         entropy = self.params.entropy
         if entropy is None or entropy.prefix == "true":
             return None
-        uniforms = (
-            self.tokens.random((len(picked), self.longest)) if entropy.prefix == "sampled" else None
-        )
-        examples = [self.forget.examples[i] for i in picked]
+        uniforms = None
+        if entropy.prefix == "sampled":
+            uniforms = self.token_draws.random((len(picked), self.longest))
+        examples = [self.forget.examples[row] for row in picked]
         with precision(self.model, self.recipe.compute):
             written = continued(self.model, examples, self.longest, self.end, uniforms)
         return Pool(self.before, written, scored=False)
 
     def after(self, number: int, values: dict[str, float]) -> None:
+        """Let the method, and after the last step of an epoch the watch, see the model."""
         epoch = self.steps[number][0]
         self.method.after_step(protocol.Done(number, len(self.steps), epoch), values)
         if number + 1 == len(self.steps) or self.steps[number + 1][0] != epoch:
             with evaluating(self.model):
                 groups = in_groups(self.retain, self.recipe.retain_batch)
-                self.method.after_epoch(epoch, (self.before.rows(group) for group in groups))
+                self.method.after_epoch(epoch, map(self.before.rows, groups))
             if self.watch is not None:
                 self.watch(self.model, epoch)
 
+    @property
+    def _generators(self) -> tuple[np.random.Generator, ...]:
+        return self.retain_draws, self.method_draws, self.token_draws
+
     def state(self) -> dict[str, object]:
-        generators = [one.bit_generator.state for one in (self.draws, self.own, self.tokens)]
+        generators = [generator.bit_generator.state for generator in self._generators]
         watched = self.watch.records if self.watch else []
         return {"generators": generators, "method": self.method.state(), "watched": watched}
 
     def restore(self, state: Mapping[str, object]) -> None:
-        generators = cast("list[dict]", state["generators"])
-        for generator, generator_state in zip(
-            (self.draws, self.own, self.tokens), generators, strict=True
-        ):
+        saved = cast("list[dict]", state["generators"])
+        for generator, generator_state in zip(self._generators, saved, strict=True):
             generator.bit_generator.state = generator_state
         self.method.restore(cast("dict[str, object]", state["method"]))
         if self.watch is not None:
@@ -184,20 +195,28 @@ class _Loop:
 
 
 def _plain(examples: Iterable[Example]) -> list[list[tuple[int, ...]]]:
-    return [[one.prompt, one.answer] for one in examples]
+    return [[example.prompt, example.answer] for example in examples]
 
 
 def with_entropy(
-    values: dict[str, torch.Tensor], step: Step, entropy: Entropy | None, own: Rows | None = None
+    values: dict[str, torch.Tensor],
+    step: Step,
+    entropy: Entropy | None,
+    continuations: Rows | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The method's scalars with the entropy terms added to the loss and listed by name."""
+    """The method's scalars with the entropy terms added to the loss and listed by name.
+
+    ``continuations``: rows whose answers the model wrote itself, in place of the forget rows.
+    """
     if entropy is None:
         return values
-    total, values = values["loss"], dict(values)
-    asked = step.forget if own is None else own
-    values["entropy_forget"] = _entropy_of(asked, entropy.positions) * asked.share("rows")
-    # Full weight at once locks in a memorised answer.
-    ramp = min(1.0, step.number / (entropy.ramp * step.steps)) if entropy.ramp else 1.0
+    total = values["loss"]
+    values = dict(values)
+    forget = continuations or step.forget
+    values["entropy_forget"] = _entropy_of(forget, entropy.positions) * forget.share("rows")
+    ramp = 1.0
+    if entropy.ramp:  # full weight at once locks in a memorised answer
+        ramp = min(1.0, step.number / (entropy.ramp * step.steps))
     total = total + entropy.forget * ramp * values["entropy_forget"]
     if entropy.retain and step.retain is not None:
         share = step.retain.share("rows")
@@ -216,16 +235,19 @@ def _entropy_of(rows: Rows, positions: Positions) -> torch.Tensor:
 class Pool:
     """Examples of which a step takes some, with their likelihoods before unlearning if the method needs them."""
 
-    def __init__(self, before: Reference, examples: Sequence[Example], scored: bool = True):
-        self.before, self.examples, self.scores = before, examples, None
+    def __init__(self, before: ModelBefore, examples: Sequence[Example], scored: bool = True):
+        self.before = before
+        self.examples = examples
+        self.scores: torch.Tensor | None = None
         if scored and before.scored:
             self.scores = reference_log_probs(before.model, examples, before.size, before.padding)
 
     def rows(self, picked: np.ndarray, place: np.ndarray, second: Rows | None = None) -> Rows:
         """The part ``place`` of the rows that a step ``picked``."""
-        own, whole = picked[place], protocol.Counts(tuple(self.examples[i].counted for i in picked))
-        scores = None if self.scores is None else self.scores[own]
-        return self.before.rows([self.examples[i] for i in own], scores, second, whole)
+        whole = protocol.TokenCounts(tuple(self.examples[row].counted for row in picked))
+        part = picked[place]
+        scores = None if self.scores is None else self.scores[part]
+        return self.before.rows([self.examples[row] for row in part], scores, second, whole)
 
 
 def continued(
@@ -237,14 +259,15 @@ def continued(
 ) -> list[Example]:
     """The examples with the model's own continuation, greedy or drawn at temperature 1, as the answer: sampling may reach
     a position that the published optimisation, at the positions of the true answer, never touches."""
-    width, rows = max(len(one.prompt) for one in examples), len(examples)
-    ids = torch.zeros(
-        (rows, width), dtype=torch.long, device=model.device
-    )  # masked left of the prompt
+    rows = len(examples)
+    width = max(len(example.prompt) for example in examples)
+    # Left of a shorter prompt stand zeros, which are masked.
+    ids = torch.zeros((rows, width), dtype=torch.long, device=model.device)
     mask = torch.zeros((rows, width + longest), dtype=torch.long, device=model.device)
-    for row, one in enumerate(examples):
-        ids[row, width - len(one.prompt) :] = torch.tensor(one.prompt)
-        mask[row, width - len(one.prompt) :] = 1
+    for row, example in enumerate(examples):
+        start = width - len(example.prompt)
+        ids[row, start:] = torch.tensor(example.prompt)
+        mask[row, start:] = 1
     places = (mask.cumsum(-1) - 1).clamp_min(0)
     written: list[list[int]] = [[] for _ in examples]
     cache = None
@@ -259,17 +282,15 @@ def continued(
                 use_cache=True,
             )
             cache = out.past_key_values
-            ids = chosen(out.logits[:, -1], None if uniforms is None else uniforms[:, number])[
-                :, None
-            ]
+            draws = None if uniforms is None else uniforms[:, number]
+            ids = chosen(out.logits[:, -1], draws)[:, None]
             for tokens, token in zip(written, ids[:, 0].tolist(), strict=True):
                 if tokens[-1:] != [end]:
                     tokens.append(token)
             if all(tokens[-1] == end for tokens in written):
                 break
-    return [
-        Example(one.prompt, tuple(tokens)) for one, tokens in zip(examples, written, strict=True)
-    ]
+    pairs = zip(examples, written, strict=True)
+    return [Example(example.prompt, tuple(tokens)) for example, tokens in pairs]
 
 
 def chosen(logits: torch.Tensor, uniforms: np.ndarray | None) -> torch.Tensor:
@@ -286,15 +307,15 @@ def reference_log_probs(
     model: PreTrainedModel, examples: Sequence[Example], size: int, padding: int
 ) -> torch.Tensor:
     """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded."""
+    log_probs = []
     with torch.no_grad():
-        passes = (
-            forward(model, collate(group, padding, model.device))
-            for group in in_groups(examples, size)
-        )
-        return torch.cat([one.log_probs for one in passes])
+        for group in in_groups(examples, size):
+            batch = collate(group, padding, model.device)
+            log_probs.append(forward(model, batch).log_probs)
+    return torch.cat(log_probs)
 
 
-class Reference:
+class ModelBefore:
     """The model before unlearning, reduced to the parts that a method and its retain loss use."""
 
     def __init__(
@@ -305,12 +326,13 @@ class Reference:
         padding: int,
         examples: Sequence[Example],
     ):
-        self.model, self.size, self.padding = model, recipe.forget_batch, padding
+        self.model = model
+        self.size = recipe.forget_batch
+        self.padding = padding
         self.scored = method.needs.reference_log_probs
         self.before: protocol.Frozen | protocol.Values | None = None
-        if method.needs.reference_model or (
-            method.uses_retain and method.params.retain_loss == "kl"
-        ):
+        kl = method.uses_retain and method.params.retain_loss == "kl"
+        if method.needs.reference_model or kl:
             if recipe.reference == "cached":
                 groups = in_groups(examples, self.size)
                 self.before = protocol.Values(model, padding, method.reference_block(model), groups)
@@ -322,7 +344,7 @@ class Reference:
         examples: Sequence[Example],
         scores: torch.Tensor | None = None,
         second: Rows | None = None,
-        whole: protocol.Counts | None = None,
+        whole: protocol.TokenCounts | None = None,
     ) -> Rows:
         """The rows of a step, or of a part of a step whose counts are ``whole``."""
         batch = collate(examples, self.padding, self.model.device)
@@ -330,7 +352,9 @@ class Reference:
 
 
 def in_groups(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
-    return (examples[start : start + size] for start in range(0, len(examples), size))
+    """The examples in their order, ``size`` at a time."""
+    for start in range(0, len(examples), size):
+        yield examples[start : start + size]
 
 
 @contextlib.contextmanager
@@ -367,6 +391,7 @@ class Watch:
 def _observed(
     model: PreTrainedModel, examples: Sequence[Example], padding: int
 ) -> dict[str, float]:
+    """The means over examples of what `Watch` records."""
     sums = dict.fromkeys(("confidence", "entropy", "probability"), 0.0)
     for group in in_groups(examples, SIZE):
         out = forward(model, collate(group, padding, model.device))

@@ -60,7 +60,9 @@ Mean = Literal["rows", "tokens"]
 
 
 @dataclass(frozen=True)
-class Counts:
+class TokenCounts:
+    """The numbers of answer tokens of some rows, as far as a loss counts them."""
+
     lengths: tuple[int, ...]
 
     def total(self, mean: Mean, without_first: int = 0) -> int:
@@ -77,12 +79,14 @@ class Frozen:
         self.model = model
 
     def forward(self, batch: Batch) -> Forward:
+        """The pass of the model over a batch."""
         import torch
 
         with torch.no_grad():
             return forward(self.model, batch)
 
     def hidden(self, batch: Batch, block: int) -> torch.Tensor:
+        """(B, T, D) the output of one block."""
         import torch
 
         with torch.no_grad():
@@ -101,9 +105,8 @@ class Values:
     ):
         import torch
 
-        self.by_row: dict[
-            tuple[int, ...], torch.Tensor
-        ] = {}  # the row's tokens -> (answer tokens, V or D)
+        # The row's tokens -> (answer tokens, V or D).
+        self.by_row: dict[tuple[int, ...], torch.Tensor] = {}
         for group in groups:
             batch = collate(group, padding, model.device)
             with torch.no_grad():
@@ -111,26 +114,27 @@ class Values:
                     values = model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
                     on_answer = batch.labels[:, 1:] != IGNORED
                 else:
-                    values, on_answer = block_output(model, batch, block), batch.labels != IGNORED
-            for example, own, places in zip(group, values, on_answer, strict=True):
-                self.by_row[example.prompt + example.answer] = own[places].cpu()
+                    values = block_output(model, batch, block)
+                    on_answer = batch.labels != IGNORED
+            for example, of_row, places in zip(group, values, on_answer, strict=True):
+                self.by_row[example.prompt + example.answer] = of_row[places].cpu()
 
     def forward(self, batch: Batch) -> Forward:
+        """The pass over a batch of known rows, from their logits."""
         return from_logits(self._spread(batch, batch.labels[:, 1:] != IGNORED), batch)
 
     def hidden(self, batch: Batch, block: int) -> torch.Tensor:
+        """(B, T, D) the states of a batch of known rows, 0 outside the answers."""
         return self._spread(batch, batch.labels != IGNORED)
 
     def _spread(self, batch: Batch, on_answer: torch.Tensor) -> torch.Tensor:
         import torch
 
-        rows = [
-            self.by_row[tuple(ids[mask.bool()].tolist())]
-            for ids, mask in zip(batch.ids, batch.mask, strict=True)
-        ]
-        spread = torch.zeros(
-            (*on_answer.shape, rows[0].shape[-1]), dtype=rows[0].dtype, device=batch.ids.device
-        )
+        rows = []
+        for ids, mask in zip(batch.ids, batch.mask, strict=True):
+            rows.append(self.by_row[tuple(ids[mask.bool()].tolist())])
+        shape = (*on_answer.shape, rows[0].shape[-1])
+        spread = torch.zeros(shape, dtype=rows[0].dtype, device=batch.ids.device)
         for target, places, values in zip(spread, on_answer, rows, strict=True):
             target[places] = values.to(spread.device)
         return spread
@@ -148,11 +152,14 @@ class Rows:
         before: Frozen | Values | None = None,
         reference_log_probs: torch.Tensor | None = None,
         second: Rows | None = None,
-        whole: Counts | None = None,
+        whole: TokenCounts | None = None,
     ):
-        self.model, self.batch = model, batch
-        self.counts = Counts(tuple((batch.labels[:, 1:] != IGNORED).sum(-1).tolist()))
-        self.whole, self._model_before, self._second = whole or self.counts, before, second
+        self.model = model
+        self.batch = batch
+        self.counts = TokenCounts(tuple((batch.labels[:, 1:] != IGNORED).sum(-1).tolist()))
+        self.whole = whole or self.counts
+        self._model_before = before
+        self._second = second
         self._reference_log_probs = reference_log_probs
         self._hidden: dict[int, torch.Tensor] = {}
 
@@ -173,11 +180,9 @@ class Rows:
     @property
     def reference_log_probs(self) -> torch.Tensor:
         """(B,) S_ref: the answers' summed log-probabilities before unlearning."""
-        return (
-            self.reference.log_probs
-            if self._reference_log_probs is None
-            else self._reference_log_probs
-        )
+        if self._reference_log_probs is None:
+            return self.reference.log_probs
+        return self._reference_log_probs
 
     @property
     def second(self) -> Rows:
@@ -308,16 +313,17 @@ class Method(WithParams[P]):
 
     def retain_loss(self, rows: Rows) -> torch.Tensor:
         """R: the token mean of the retain rows' NLL, or of KL(reference || model), according to ``retain_loss``."""
-        return kl_from_reference(rows) if self.params.retain_loss == "kl" else rows.forward.nll
+        if self.params.retain_loss == "kl":
+            return kl_from_reference(rows)
+        return rows.forward.nll
 
     def loss(self, step: Step) -> dict[str, torch.Tensor]:
         """Named scalars for the history; "loss" is minimised. Prefer overriding `forget_loss`."""
         values = {"forget_loss": self.forget_loss(step.forget) * self.forget_share(step.forget)}
         total = self.params.gamma * values["forget_loss"]
         if step.retain is not None:  # also at weight 0, for the history
-            values["retain_loss"] = self.retain_loss(step.retain) * step.retain.share(
-                self.retain_mean
-            )
+            share = step.retain.share(self.retain_mean)
+            values["retain_loss"] = self.retain_loss(step.retain) * share
             total = total + self.retain_weight * values["retain_loss"]
         return {"loss": total, **values}
 
@@ -342,9 +348,8 @@ class Method(WithParams[P]):
 
 def kl_from_reference(rows: Rows) -> torch.Tensor:
     """KL(reference || model): the token mean over answer positions of sum_v ref_v (ln ref_v - ln cur_v)."""
-    current, reference = (
-        one.logits.float().log_softmax(-1) for one in (rows.forward, rows.reference)
-    )
+    current = rows.forward.logits.float().log_softmax(-1)
+    reference = rows.reference.logits.float().log_softmax(-1)
     divergence = (reference.exp() * (reference - current)).sum(-1)
     return token_mean(divergence, answered(rows.forward))
 

@@ -26,7 +26,7 @@ from lethe.results import table
 from lethe.results.table import Result
 from lethe.sampling.engine import Options, Settings, open_engine
 from lethe.sampling.tasks import UTILITY_SPLITS, some, speaker
-from lethe.scoring import scorer
+from lethe.scoring.scorer import scorer
 from lethe.statistics.bound import Interval
 from lethe.steps import exact, metrics, sample, score
 from lethe.unlearning.protocol import MethodParams

@@ -23,14 +23,21 @@ from lethe.io.tables import read_table
 from lethe.models.checkpoints import prepare_torch
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
-from lethe.sampling.answer_tree import PLAIN, Effort, Law, Question, enumerate_answers, first_look
+from lethe.sampling.answer_tree import (
+    PLAIN,
+    Effort,
+    Law,
+    TreeQuestion,
+    enumerate_answers,
+    first_look,
+)
 from lethe.sampling.answer_tree.asking import Asker
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton
 from lethe.sampling.answer_tree.enumeration import Growth, grow
 from lethe.sampling.engine import Options, Prompt, Settings
 from lethe.sampling.predictor import ModelPredictor, measured_allowance
 from lethe.sampling.prefix_engine import PrefixEngine
-from lethe.scoring import scorer
+from lethe.scoring.scorer import scorer
 from lethe.statistics.answer_tree import Remainder, Rounding, leak_interval
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.steps.exact import ExactSettings
@@ -42,7 +49,7 @@ QUESTIONS = Path(__file__).parent / "exact_questions/harry_potter.jsonl"
 LEAST_OF_NPO, CLEAN_ABOVE = 2.3e-7, 10
 
 
-def asked_of(data: Path, name: str, every: int) -> tuple[ModelPredictor, Law, list[Question]]:
+def asked_of(data: Path, name: str, every: int) -> tuple[ModelPredictor, Law, list[TreeQuestion]]:
     """A model of the demonstration with its questions, as the stage `exact` asks them."""
     settings = config.load()
     prepare_torch()
@@ -69,7 +76,7 @@ def sampled_ends(leaks: int, n: int) -> tuple[float, float]:
     return float(binary_lower(leaks, n, ALPHA)), float(binary_upper(leaks, n, ALPHA))
 
 
-def plain_width(question: Question, law: Law, predictor: ModelPredictor, rows: int) -> float:
+def plain_width(question: TreeQuestion, law: Law, predictor: ModelPredictor, rows: int) -> float:
     """The width of Clopper-Pearson's interval from about as many samples as ``rows`` allow."""
     n, grown = 64, None
     while grown is None or (grown.rows < 0.8 * rows and n < 1_000_000):

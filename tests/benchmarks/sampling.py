@@ -78,7 +78,7 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
     from lethe.models.encoding import Encoder
     from lethe.sampling.engine import Options, Prompt, Settings, open_engine
     from lethe.sampling.forecast import rows_within
-    from lethe.scoring import scorer
+    from lethe.scoring.scorer import scorer
 
     folder = Path(model) if Path(model).is_dir() else Path("data/models") / model
     rows = [json.loads(line) for line in asked.data.read_text().splitlines()][: asked.questions]

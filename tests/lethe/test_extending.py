@@ -43,7 +43,7 @@ drawn = pd.DataFrame([
 ])
 write_parquet(Path("data/generations/base/forget.parquet"), drawn)
 audit.main("base")
-from lethe.scoring import score_answers
+from lethe.scoring.table import score_answers
 settings = config.load()
 from lethe.registry import JUDGES
 Judge, batches = JUDGES["same_fact"], []
@@ -245,7 +245,7 @@ def package(tmp_path, monkeypatch):
 
 
 def test_another_package_brings_a_method_and_a_scorer(package):
-    from lethe.scoring import scorer
+    from lethe.scoring.scorer import scorer
 
     value = config.read_yaml(ROOT / "params.yaml")
     value["unlearn"]["methods"]["mine"] = {"loss": "scaled", "lr": 1e-4, "epochs": 1, "scale": 2.0}

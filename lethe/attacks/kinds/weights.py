@@ -31,6 +31,7 @@ from lethe.attacks.protocol import (
     AttackParams,
     Knowledge,
     changed,
+    is_inner,
     linear_weights,
 )
 from lethe.config.fields import Count, Positive, Real
@@ -68,9 +69,8 @@ class Quantise(Attack[QuantiseParams], params=QuantiseParams):
 
         def rounded(weights: torch.Tensor, taken: float) -> torch.Tensor:
             bits = 32 - int(taken)
-            return on_grid(
-                weights, bits, weights.shape[-1] if bits >= PER_ROW else self.params.group
-            )
+            group = weights.shape[-1] if bits >= PER_ROW else self.params.group
+            return on_grid(weights, bits, group)
 
         return changed(model, budgets, rounded)
 
@@ -79,14 +79,23 @@ def on_grid(weights: torch.Tensor, bits: int, group: int) -> torch.Tensor:
     """Return the nearest multiples of each group's scale; the last group of a row may be shorter."""
     from torch.nn.functional import pad
 
-    top, (rows, columns) = 2 ** (bits - 1) - 1, weights.shape
+    top = 2 ** (bits - 1) - 1
+    rows, columns = weights.shape
     grouped = pad(weights, (0, -columns % group)).view(rows, -1, group)
     scale = (grouped.abs().amax(-1, keepdim=True) / top).clamp_min(1e-30)
     return ((grouped / scale).round().clamp(-top, top) * scale).view(rows, -1)[:, :columns]
 
 
 def by_torchao(model: PreTrainedModel, budgets: Sequence[float], group: int) -> Attacked:
-    """Yield (budget, a copy of the model whose linear layers torchao has quantised)."""
+    """Yield (budget, a copy of the model whose linear layers torchao has quantised).
+
+    Raises
+    ------
+    LetheError
+        If torchao is not installed.
+    BadInput
+        If ``group`` does not divide the width of every layer, which torchao needs below 8 bits.
+    """
     import copy
 
     import torch
@@ -100,31 +109,28 @@ def by_torchao(model: PreTrainedModel, budgets: Sequence[float], group: int) -> 
             "(pip install 'lethe[torchao]'), or use rounding: simulated."
         ) from None
     widths = {int(weights.shape[-1]) for weights in linear_weights(model)}
-    if any(budget > 32 - PER_ROW for budget in budgets) and any(width % group for width in widths):
+    indivisible = [width for width in widths if width % group]
+    if max(budgets) > 32 - PER_ROW and indivisible:
         raise BadInput(
             f"after.group {group} does not divide the widths of the linear layers "
             f"({', '.join(map(str, sorted(widths)))}), which torchao needs. Choose a divisor, or use rounding: simulated."
         )
     for budget in budgets:
         bits = 32 - int(budget)
-        config = (
-            Int8WeightOnlyConfig()
-            if bits >= PER_ROW
-            else IntxWeightOnlyConfig(
-                weight_dtype=getattr(torch, f"int{bits}"), granularity=PerGroup(group)
-            )
-        )
+        if bits >= PER_ROW:
+            config = Int8WeightOnlyConfig()
+        else:
+            number = getattr(torch, f"int{bits}")
+            config = IntxWeightOnlyConfig(weight_dtype=number, granularity=PerGroup(group))
         quantised = copy.deepcopy(model)
         last = quantised.get_output_embeddings()
-        quantize_(
-            quantised,
-            config,
-            lambda module, _, last=last: isinstance(module, torch.nn.Linear) and module is not last,
-        )
+        quantize_(quantised, config, lambda module, _, last=last: is_inner(module, last))
         yield budget, quantised.eval()
 
 
 class NoiseParams(AttackParams):
+    """The standard deviations, relative to each layer's root mean square."""
+
     kind: Literal["noise"]
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.02, 0.05, 0.1, 0.2)
 
@@ -147,6 +153,8 @@ class Noise(Attack[NoiseParams], params=NoiseParams):
 
 
 class PruneParams(AttackParams):
+    """The shares of weights to prune."""
+
     kind: Literal["prune"]
     shares: Annotated[tuple[Annotated[Real, Field(gt=0, lt=1)], ...], Field(min_length=1)] = (
         0.05,
@@ -190,7 +198,8 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
 
     def learned(self, knowledge: Knowledge, seed: int) -> list[Row]:
         """Return the rows: random forget rows, equally many rows of each forget author, or retain rows."""
-        rng, count = np.random.default_rng(seed), self.params.count
+        rng = np.random.default_rng(seed)
+        count = self.params.count
         if self.params.rows == "unrelated":
             return _some(list(knowledge.retain), count, rng)
         if self.params.rows == "forget":
@@ -206,29 +215,31 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
                 )
             authors[author].append(row)
         _leave_some(count, max(map(len, authors.values())), "rows of each author")
-        return [
-            row for rows in authors.values() for row in _some(rows, min(count, len(rows) - 1), rng)
-        ]
+        learned: list[Row] = []
+        for rows in authors.values():
+            learned += _some(rows, min(count, len(rows) - 1), rng)
+        return learned
 
     def attacked(self, model: PreTrainedModel, knowledge: Knowledge, seed: int) -> Attacked:
         import torch
 
         examples = [knowledge.encoder.example(row) for row in self.learned(knowledge, seed)]
-        rng, own = np.random.default_rng([seed, 1]), self.params
-        trained = [one for one in model.parameters() if one.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=own.lr, weight_decay=0.0, fused=True)
+        rng = np.random.default_rng([seed, 1])
+        lr = self.params.lr
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=lr, weight_decay=0.0, fused=True)
         waiting: list[int] = []
-        budgets = sorted(set(own.steps))
-        losses, taken = Losses("relearning", budgets[-1], own.lr), []
+        budgets = sorted(set(self.params.steps))
+        losses = Losses("relearning", budgets[-1], lr)
+        taken: list[torch.Tensor] = []
         for step in range(1, budgets[-1] + 1):
             if not waiting:
                 waiting = rng.permutation(len(examples)).tolist()
-            picked, waiting = waiting[: own.batch], waiting[own.batch :]
+            picked = [examples[row] for row in waiting[: self.params.batch]]
+            waiting = waiting[self.params.batch :]
             model.train()
             optimizer.zero_grad(set_to_none=True)
-            loss = forward(
-                model, collate([examples[i] for i in picked], knowledge.padding, model.device)
-            ).nll
+            loss = forward(model, collate(picked, knowledge.padding, model.device)).nll
             loss.backward()
             optimizer.step()
             taken.append(loss.detach())
@@ -242,7 +253,8 @@ class Relearn(Attack[RelearnParams], params=RelearnParams):
 
 
 def _some(rows: list[Row], count: int, rng: np.random.Generator) -> list[Row]:
-    return [rows[i] for i in sorted(rng.permutation(len(rows))[:count])]
+    """Up to ``count`` random rows, in their order."""
+    return [rows[place] for place in sorted(rng.permutation(len(rows))[:count])]
 
 
 def _leave_some(count: int, available: int, what: str) -> None:

@@ -47,9 +47,10 @@ from lethe.models.likelihood import AnswerTokens
 from lethe.registry import METHODS, TEXT_ATTACKS
 from lethe.results.table import Rows
 from lethe.sampling.engine import AnswerStore, Options, Prompt, Settings, open_engine
-from lethe.sampling.tasks import Task, draw
-from lethe.scoring import likelihood, score_answers
+from lethe.sampling.tasks import SplitTask, draw
+from lethe.scoring import likelihood
 from lethe.scoring.likelihood import Item
+from lethe.scoring.table import score_answers
 
 RETRAIN, NONE = "retrain", "none"  # the two ends of the scale, in every game
 
@@ -239,7 +240,7 @@ def leakage(game: TextGame, method: str) -> dict[str, object]:
         temperature=asked.temperature,
         seed=asked.seed,
     )
-    task = Task("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
+    task = SplitTask("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
     options = Options(max_rows=asked.max_rows)
     engine = open_engine(asked.engine, folder, options)
     store = AnswerStore.of(folder, engine, options, game.scratch / "answers")

@@ -28,7 +28,7 @@ from lethe.sampling.answer_tree.enumeration import (
     Grown,
     Growth,
     Predictor,
-    Question,
+    TreeQuestion,
     grow,
 )
 from lethe.sampling.draws import Law
@@ -214,7 +214,7 @@ class Effort(Direct, Exploring):
     pilot: Annotated[Integer, Field(ge=LEAST_PILOT)] = 128
     most_entropy: Weight = 25.0
 
-    def stream(self, question: Question, purpose: str) -> np.random.SeedSequence:
+    def stream(self, question: TreeQuestion, purpose: str) -> np.random.SeedSequence:
         """The random stream of a question and a purpose: draws for one pair do not affect another."""
         return stream(self.seed, f"answer tree, {purpose}", question.question_id)
 
@@ -230,7 +230,7 @@ class FirstLook:
     outline: Outline
 
 
-def first_look(question: Question, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
+def first_look(question: TreeQuestion, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
     """Measure the entropy of a question's answers, and grow the guided tree."""
     pilot = _pilot(question, law, predictor, effort)
     budget = max(1, effort.rows // 3)
@@ -253,7 +253,7 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
 
 
 def _tried(
-    question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline
+    question: TreeQuestion, law: Law, predictor: Predictor, effort: Effort, outline: Outline
 ) -> tuple[Outline, int]:
     """The outline with the cost of a sampled answer, as a small second look measures it, and the rows of that look.
     Its answers are discarded, so the rate may depend on it; where the rows allow only a few, the pilot's guess stays."""
@@ -268,7 +268,7 @@ def _tried(
     return outline, trial.rows
 
 
-def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -> Grown:
+def _pilot(question: TreeQuestion, law: Law, predictor: Predictor, effort: Effort) -> Grown:
     """Sample a few answers without reading their texts, to estimate the number of different answers and their length."""
     # Fewer answers where so many would take most of the rows.
     answers = min(effort.pilot, max(LEAST_PILOT, effort.rows // ROWS_A_PILOT_ANSWER))
@@ -284,7 +284,7 @@ def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -
 
 
 def second_look(
-    question: Question,
+    question: TreeQuestion,
     law: Law,
     predictor: Predictor,
     effort: Effort,
@@ -355,7 +355,7 @@ def _heaviest(leaks: Sequence[HeavyLeak]) -> tuple[HeavyLeak, ...]:
 
 
 def enumerate_answers(
-    questions: Sequence[Question],
+    questions: Sequence[TreeQuestion],
     law: Law,
     predictor: Predictor,
     effort: Effort | None = None,

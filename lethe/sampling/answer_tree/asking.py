@@ -15,6 +15,7 @@ from lethe.errors import BadValue
 from lethe.io.artifacts import Row
 from lethe.io.files import Json
 from lethe.models.encoding import Encoder
+from lethe.models.model import Model
 from lethe.models.refusals import refusals
 from lethe.registry import JUDGES, SCORERS
 from lethe.sampling.answer_tree.automaton import (
@@ -26,14 +27,14 @@ from lethe.sampling.answer_tree.automaton import (
     build_matcher,
     spellable,
 )
-from lethe.sampling.answer_tree.enumeration import Question, Scores
+from lethe.sampling.answer_tree.enumeration import Scores, TreeQuestion
 from lethe.sampling.answer_tree.spelling import CannotSpell, Spelling, spelling_of
-from lethe.sampling.engine import Checkpoint, before_end
-from lethe.scoring import Question as Scored
-from lethe.scoring import applies, open_scorer
+from lethe.sampling.engine import before_end
 from lethe.scoring.keyword import Match, keywords_of, occurs
+from lethe.scoring.scorer import applies, open_scorer
 from lethe.scoring.text import is_text
 from lethe.scoring.text.rouge import blanked, stems
+from lethe.scoring.verdicts import AnsweredRow
 
 KEYWORDS, RECALL = "keyword_leak", "rouge_l"
 
@@ -41,13 +42,13 @@ KEYWORDS, RECALL = "keyword_leak", "rouge_l"
 class Asker:
     """Converts rows to questions; ``note`` says why answers are scored whole where keywords are not read token by token."""
 
-    def __init__(self, checkpoint: Checkpoint, template: str | os.PathLike, match: Match = "word"):
+    def __init__(self, model: Model, template: str | os.PathLike, match: Match = "word"):
         if match not in ("word", "substring"):
             raise BadValue("match", match, "word or substring")
         self.match = match
-        self.tokenizer = checkpoint.tokenizer
-        self.vocabulary = checkpoint.vocabulary
-        self.end_ids = checkpoint.end_ids
+        self.tokenizer = model.tokenizer
+        self.vocabulary = model.vocabulary
+        self.end_ids = model.end_ids
         self.encoder = Encoder(self.tokenizer, template)
         self.spelling: Spelling | None = None
         self.reason = ""
@@ -58,15 +59,17 @@ class Asker:
 
     @cached_property
     def letters(self) -> TokenLetters:
+        """The letters of every token, for keywords."""
         assert self.spelling is not None  # or there is no automaton
         return TokenLetters(self.spelling)
 
     @cached_property
     def bytes(self) -> TokenLetters:
+        """The letters of every token, for ROUGE."""
         assert self.spelling is not None
         return token_bytes(self.spelling)
 
-    def ask(self, row: Row, scorer: str = KEYWORDS, above: float = 0.5) -> Question | None:
+    def ask(self, row: Row, scorer: str = KEYWORDS, above: float = 0.5) -> TreeQuestion | None:
         """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row.
 
         ``above`` in [0, 1) is the threshold of a scorer that is not binary. The answers of the row are seeds, so that
@@ -93,7 +96,9 @@ class Asker:
             if is_text(answer):
                 seeds.append(self.encoder.example(row, answer).answer)
         prompt = self.encoder.prompt(row)
-        return Question(row["id"], prompt, automaton, self._decode, rule.leaks, tuple(seeds), note)
+        return TreeQuestion(
+            row["id"], prompt, automaton, self._decode, rule.leaks, tuple(seeds), note
+        )
 
     def _unread(self, keywords: Sequence[str]) -> str:
         """Why no automaton reads the answers token by token; empty if one does."""
@@ -133,6 +138,7 @@ def is_binary(scorer: str) -> bool:
 
 
 def leak_of(scorer: str, above: float) -> str:
+    """What counts as a leak, in words: the scorer, and the threshold where it has one."""
     return scorer if is_binary(scorer) else f"{scorer} above {above:g}"
 
 
@@ -173,7 +179,7 @@ def leaks(
 
 
 def _scores(scorer: str, texts: Sequence[str | None], row: Mapping[str, Json]) -> np.ndarray:
-    return open_scorer(scorer).score([Scored(texts, row)])[0]
+    return open_scorer(scorer).score([AnsweredRow(texts, row)])[0]
 
 
 # The recall automaton detects early that the ROUGE-L recall of an answer exceeds a threshold. Recall is the length of the

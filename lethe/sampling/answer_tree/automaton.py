@@ -287,6 +287,7 @@ class Automaton:
         self._row = np.zeros(vocabulary, np.int32)
 
     def row(self, state: int) -> np.ndarray:
+        """(V,) the state after each token."""
         return self._row
 
     def leaks(self, states: np.ndarray) -> np.ndarray:
@@ -438,6 +439,7 @@ class KeywordAutomaton(TokenAutomaton):
         self._stride = max(1, int((self._runs() + tokens.allowed).max(initial=0)))
 
     def symbols_of(self, letters: np.ndarray) -> np.ndarray:
+        """(n,) the symbols of (n, 3) letters, as `letters_of` gives them."""
         codes, starts, joining = letters.T
         alphabet = np.array(list(map(ord, self.matcher.alphabet)), dtype=codes.dtype)
         place = np.searchsorted(alphabet, codes)

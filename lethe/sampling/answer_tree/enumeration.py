@@ -37,7 +37,7 @@ class Predictor(Protocol):
 
 
 @dataclass(frozen=True)
-class Question:
+class TreeQuestion:
     """A prompt's tokens and the definition of a leak: ``automaton`` decides most answers from their tokens, ``scores``
     judges the texts of the others. ``seeds`` are answers whose prefixes are always explored. ``note`` says how answers
     are judged."""
@@ -91,7 +91,7 @@ MOST_ENTRIES = 1 << 24  # of the values per token, over all states that are kept
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Lookahead:
     """The automaton's values for the state after each token, (V,) each. ``matched`` (D,) are shares of a keyword read in
     the distinct states that follow, ``place`` (V,) the index of each token's state among them, and ``most_needed`` the
     largest of ``needs``."""
@@ -108,6 +108,7 @@ class Ahead:
 
     @classmethod
     def of(cls, automaton: Automaton, state: int) -> Self:
+        """The looks ahead from one state of an automaton."""
         following = automaton.row(state)
         distinct, place = np.unique(following, return_inverse=True)
         needs = automaton.needs(distinct)
@@ -125,10 +126,10 @@ class Ahead:
 
 
 @lru_cache(maxsize=1)  # all growths of a question come one after the other
-def sight_of(automaton: Automaton) -> Callable[[int], Ahead]:
+def sight_of(automaton: Automaton) -> Callable[[int], Lookahead]:
     """The looks ahead from the states of one automaton."""
     return lru_cache(1 + MOST_ENTRIES // len(automaton.row(automaton.start)))(
-        partial(Ahead.of, automaton)
+        partial(Lookahead.of, automaton)
     )
 
 
@@ -195,6 +196,7 @@ class Level:
         return len(self.tokens)
 
     def take(self, chosen: np.ndarray | slice) -> Self:
+        """The chosen prefixes, by place, mask or slice."""
         return type(self)(**{name: column[chosen] for name, column in vars(self).items()})
 
     @classmethod
@@ -207,7 +209,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Rows(Level):
+class Prefixes(Level):
     """Prefixes of one length. ``tokens`` (rows, length) start with the prompt's; ``count`` (rows,) is the number of sampled
     answers that follow a prefix, 0 for an explored prefix; ``mass`` and ``counted``, the priority under the counted guide,
     are defined only for explored prefixes; ``seeds`` (rows, S): the prefix begins that seed; ``parent`` (rows,) indexes the
@@ -233,7 +235,7 @@ class _Finished:
 
 
 def grow(
-    question: Question,
+    question: TreeQuestion,
     law: Law,
     predictor: Predictor,
     growth: Growth,
@@ -252,7 +254,7 @@ def grow(
 class _Growing:
     def __init__(
         self,
-        question: Question,
+        question: TreeQuestion,
         law: Law,
         predictor: Predictor,
         growth: Growth,
@@ -297,13 +299,13 @@ class _Growing:
                     rows = rows.take(self.predictor.fork(rows.parent))
         return self._grown()
 
-    def _root(self) -> Rows:
+    def _root(self) -> Prefixes:
         """The prompt as the one row of the first level; no row where nothing is explored and no sample was drawn."""
         count = np.zeros(1, np.int64)
         if self.measures:  # nothing is explored, everything is sampled
             count = self.random.poisson(self.growth.rho, size=1)
             self.sampled, self.rest = int(count[0]), 1.0
-        rows = Rows(
+        rows = Prefixes(
             np.array([self.question.prompt], np.int64),
             mass=np.ones(1),
             state=np.array([self.automaton.start]),
@@ -317,7 +319,7 @@ class _Growing:
             return rows.take(slice(0, 0))
         return rows
 
-    def _children(self, rows: Rows) -> Rows:
+    def _children(self, rows: Prefixes) -> Prefixes:
         """Run the model on one level and return the children, each with its parent's index."""
         step = rows.tokens.shape[1] - len(self.question.prompt)
         self.rows += len(rows)
@@ -342,9 +344,11 @@ class _Growing:
                 if len(sampled):
                     children += self._sample(part.take(sampled), chances[sampled], outlook)
         self._score(step)
-        return Rows.joined(children)
+        return Prefixes.joined(children)
 
-    def _explore(self, rows: Rows, chances: np.ndarray, outlook: Outlook, step: int) -> list[Rows]:
+    def _explore(
+        self, rows: Prefixes, chances: np.ndarray, outlook: Outlook, step: int
+    ) -> list[Prefixes]:
         """The children of explored rows in one state, once their masses are counted; ``chances`` are (rows, V)."""
         masses = chances * rows.mass[:, None]
         leaks = np.zeros(len(rows))
@@ -401,7 +405,7 @@ class _Growing:
             explored.flat[chosen[np.argsort(-worth, kind="stable")[left:]]] = False
         self.granted += min(count, left)
 
-    def _sample(self, rows: Rows, chances: np.ndarray, outlook: Outlook) -> list[Rows]:
+    def _sample(self, rows: Prefixes, chances: np.ndarray, outlook: Outlook) -> list[Prefixes]:
         """The children of sampled rows in one state."""
         if self.measures:
             self.length += int(rows.count.sum())
@@ -411,8 +415,8 @@ class _Growing:
         return self._drawn(rows, chances, rows.count, outlook)
 
     def _drawn(
-        self, rows: Rows, chances: np.ndarray, counts: np.ndarray, outlook: Outlook
-    ) -> list[Rows]:
+        self, rows: Prefixes, chances: np.ndarray, counts: np.ndarray, outlook: Outlook
+    ) -> list[Prefixes]:
         """Draw ``counts`` (rows,) next tokens from each row of unnormalised ``chances``; finished answers are counted."""
         import torch
 
@@ -438,13 +442,13 @@ class _Growing:
 
     def _grown_rows(
         self,
-        rows: Rows,
+        rows: Prefixes,
         row: np.ndarray,
         token: np.ndarray,
         outlook: Outlook,
         mass: np.ndarray,
         count: np.ndarray,
-    ) -> Rows:
+    ) -> Prefixes:
         state = outlook.following[token].astype(np.int64)
         matched = self.automaton.matched(state)
         """The children of rows ``row`` by ``token``, both (children,)."""
@@ -454,7 +458,7 @@ class _Growing:
             if step < len(seed):
                 seeds[:, number] = rows.seeds[row, number] & (token == seed[step])
         guided = mass * np.exp(self.growth.counted_guide * matched)
-        return Rows(
+        return Prefixes(
             tokens=np.column_stack([rows.tokens[row], token]),
             mass=mass,
             state=state,
@@ -465,11 +469,11 @@ class _Growing:
             parent=rows.parent[row],
         )
 
-    def _answer(self, rows: Rows, row: int, token: int) -> tuple[int, ...]:
+    def _answer(self, rows: Prefixes, row: int, token: int) -> tuple[int, ...]:
         return (*rows.tokens[row, len(self.question.prompt) :].tolist(), int(token))
 
     def _note_heavy(
-        self, rows: Rows, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook
+        self, rows: Prefixes, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook
     ) -> None:
         """Keep the prefixes that leak most, one without a keyword yet with the likeliest token that completes one."""
         pending = self.automaton.pending(rows.state)

@@ -37,6 +37,8 @@ M = TypeVar("M", bound=ModelParams)
 
 
 class Asked(NamedTuple):
+    """An answer to be judged, and the question's row of the dataset."""
+
     text: str
     item: Mapping[str, Json]
 
@@ -93,8 +95,10 @@ class WordJudge(Judge[M]):
         self.special = True  # whether the tokenizer adds its own special tokens around the prompt
 
     def record(self) -> dict[str, object]:
-        rows = self.reader.rows
-        return super().record() | ({} if rows is None else {"rows_at_once": rows})
+        record = super().record()
+        if self.reader.rows is not None:
+            record["rows_at_once"] = self.reader.rows
+        return record
 
     def words(self) -> Mapping[str, float]:
         """The words that a verdict begins with, and the score of each."""
@@ -109,18 +113,18 @@ class WordJudge(Judge[M]):
         raise NotImplementedError
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
-        texts = [
-            neutral(clipped(one.text, self.tokenizer, self.params.clip), self.tokenizer)
-            for one in asked
-        ]
-        prompts = [self.text(one, text) for one, text in zip(asked, texts, strict=True)]
-        ids = [open_ids(self.tokenizer, prompt, self.special) for prompt in prompts]
-        values, nothing = list(self.values.values()), (np.nan,) * len(self.COLUMNS)
-        read = zip(*self.reader.read(ids), strict=True)
-        scores = [
-            nothing if word < 0 else self.scores(shares, values[word]) for shares, word in read
-        ]
-        return np.array(scores, dtype=np.float64)
+        prompts = []
+        for answer in asked:
+            generation = clipped(answer.text, self.tokenizer, self.params.clip)
+            prompt = self.text(answer, neutral(generation, self.tokenizer))
+            prompts.append(open_ids(self.tokenizer, prompt, self.special))
+        shares_of_words, words = self.reader.read(prompts)
+        values = list(self.values.values())
+        scores = np.full((len(asked), len(self.COLUMNS)), np.nan)
+        for row, word in enumerate(words):
+            if word >= 0:
+                scores[row] = self.scores(shares_of_words[row], values[word])
+        return scores
 
 
 class PublishedJudge(WordJudge[M]):
@@ -129,9 +133,8 @@ class PublishedJudge(WordJudge[M]):
     published_prompt: Callable[[], PublishedPrompt]
 
     def __init__(self, params: M):
-        self.published = type(
-            self
-        ).published_prompt()  # before the model is loaded: the package may be missing
+        # Before the model is loaded: the package may be missing.
+        self.published = type(self).published_prompt()
         super().__init__(params)
 
     def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
@@ -148,8 +151,10 @@ class PublishedJudge(WordJudge[M]):
 
 def question_of(item: Mapping[str, object]) -> dict[str, object]:
     """The question of a row, and its context where it has one: two rows that differ in either are two questions."""
-    context = item.get("context")
-    return {"question": item["question"], **({"context": context} if context else {})}
+    asked = {"question": item["question"]}
+    if item.get("context"):
+        asked["context"] = item["context"]
+    return asked
 
 
 def expected(probabilities: np.ndarray, values: Sequence[float]) -> float:

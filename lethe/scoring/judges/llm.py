@@ -37,12 +37,12 @@ class Params(ModelParams):
         # YAML reads a bare yes or no as a truth value, and a digit as a number.
         if not isinstance(words, dict):
             return words
-        return {
-            {True: "yes", False: "no"}.get(word, str(word))
-            if not isinstance(word, str)
-            else word: score
-            for word, score in words.items()
-        }
+        texts = {}
+        for word, score in words.items():
+            if isinstance(word, bool):
+                word = "yes" if word else "no"
+            texts[str(word)] = score
+        return texts
 
 
 class Judge(WordJudge[Params], params=Params):

@@ -20,6 +20,7 @@ from lethe.progress import tell
 from lethe.scoring import judges
 from lethe.scoring.judges import Asked
 
+ENTAILMENT = ("entailment", "entail", "entailed")  # the names of the class, as models have them
 # Two pairs of unequal length, of which a batch pads the first.
 CHECKED = (("Who is it? Ada.", "Who is it? Ada."), ("Who is it? " * 4, "It is nobody. " * 6))
 
@@ -60,8 +61,10 @@ class Judge(judges.Judge[Params], params=Params):
         self.rows = self._rows_of_batch()
 
     def record(self) -> dict[str, object]:
-        limited = {} if self.rows is None else {"rows_at_once": self.rows}
-        return super().record() | limited
+        record = super().record()
+        if self.rows is not None:
+            record["rows_at_once"] = self.rows
+        return record
 
     @classmethod
     def applies(cls, item: Mapping[str, object]) -> bool:
@@ -112,23 +115,18 @@ class Judge(judges.Judge[Params], params=Params):
     def _longest(self) -> int | None:
         places = getattr(self.model.config, "max_position_embeddings", None)
         for name, module in self.model.named_modules():
+            padding = getattr(module, "padding_idx", None)
             # RoBERTa and its kin count positions from the padding token's number on.
-            if (
-                name.endswith("position_embeddings")
-                and getattr(module, "padding_idx", None) is not None
-            ):
-                places = module.num_embeddings - module.padding_idx - 1
+            if name.endswith("position_embeddings") and padding is not None:
+                places = module.num_embeddings - padding - 1
         limits = (self.tokenizer.model_max_length, places)
         finite = [limit for limit in limits if limit and limit < 1 << 20]
-        return min(finite) if finite else None
+        return min(finite, default=None)
 
 
 def _entailment(folder: str, labels: Mapping[int, str]) -> int:
-    classes = [
-        index
-        for index, name in labels.items()
-        if name.casefold() in ("entailment", "entail", "entailed")
-    ]
+    """The number of the class that is called entailment; raises `BadFile` unless there is exactly one."""
+    classes = [index for index, name in labels.items() if name.casefold() in ENTAILMENT]
     if len(classes) != 1:
         problem = f"its classes are {', '.join(map(str, labels.values()))}; exactly one must be called entailment"
         raise BadFile(folder, problem, "Name the classes in id2label of config.json.")

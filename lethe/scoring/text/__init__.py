@@ -17,6 +17,7 @@ def score_distinct(
     is an answer: a model that stops at once has leaked nothing."""
     distinct = [text for text in dict.fromkeys(generations) if isinstance(text, str)]
     values = np.append(np.asarray(measure(distinct), dtype=np.float64), np.nan)
-    place = {text: number for number, text in enumerate(distinct)}
+    place_of = {text: place for place, text in enumerate(distinct)}
     missing = len(distinct)
-    return values[np.array([place.get(text, missing) for text in generations], dtype=np.intp)]
+    places = [place_of.get(text, missing) for text in generations]
+    return values[np.array(places, dtype=np.intp)]

@@ -25,6 +25,8 @@ from lethe.scoring.text import is_text, score_distinct
 
 
 class KeywordLeak:
+    """1 if an answer holds a keyword of its row."""
+
     BINARY = True
 
     class Params(ScorerParams):
@@ -52,6 +54,8 @@ class KeywordLeak:
 
 
 class ExactMatch:
+    """1 if an answer equals the reference."""
+
     BINARY = True
 
     @staticmethod
@@ -65,6 +69,8 @@ class ExactMatch:
 
 
 class Above:
+    """1 if the score of another scorer exceeds a threshold."""
+
     BINARY = True
 
     class Params(ScorerParams):
@@ -78,7 +84,7 @@ class Above:
         generations: Sequence[str], item: Mapping, params: Above.Params | None = None
     ) -> np.ndarray:
         """0 or 1 per generation; NaN where the other scorer gives NaN."""
-        from lethe.scoring import scorer
+        from lethe.scoring.scorer import scorer
 
         how = params or Above.Params()
         scores = scorer(how.scorer)(generations, item)

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -43,13 +42,8 @@ def rouge_1(generations: Sequence[str], reference: str) -> Rouge:
     """ROUGE-1: words shared with ``reference``, each counted at most as often as it occurs there."""
     encoded, target = _encode(generations, reference)
     wanted = Counter(target)
-
-    def shared(text: str) -> int:
-        return sum(
-            min(count, wanted[code]) for code, count in Counter(text).items() if code in wanted
-        )
-
-    return _rouge(np.array([shared(text) for text in encoded], dtype=np.float64), encoded, target)
+    shared = [(Counter(text) & wanted).total() for text in encoded]
+    return _rouge(np.array(shared, dtype=np.float64), encoded, target)
 
 
 def rouge_l(generations: Sequence[str], reference: str) -> Rouge:
@@ -70,9 +64,10 @@ def reads(reference: str) -> bool:
     >>> reads("Mu\u0308ller, 2020"), reads("\u6771\u4eac 2020"), reads("\u00d6\u00f6 2020"), reads("?")
     (True, False, False, False)
     """
-    words = re.findall(r"[^\W_]+", reference.lower())
-    lost = [word for word in words if len(word) > 1 and not blanked(word).strip()]
-    return has_words(reference) and not lost and not any(map(_is_foreign, dropped(reference)))
+    for word in re.findall(r"[^\W_]+", reference.lower()):
+        if len(word) > 1 and not blanked(word).strip():
+            return False
+    return has_words(reference) and not any(map(_is_foreign, dropped(reference)))
 
 
 def dropped(text: str) -> str:
@@ -166,9 +161,8 @@ class _Codes(dict):
 
     def __init__(self) -> None:
         self._of_stem: dict[str, str] = {}
-        self._initials: set[int] | None = (
-            None  # first letters of the reference's stems; set by `freeze`
-        )
+        # First letters of the reference's stems; set by `freeze`.
+        self._initials: set[int] | None = None
 
     def freeze(self) -> None:
         """Map every new stem to `_OTHER` from now on."""
@@ -201,8 +195,9 @@ def _stemmer() -> Callable[[str], str]:
     return PorterStemmer().stem
 
 
-class Part(NamedTuple):
-    """A scorer: one part of `Rouge` of each generation against the row's answer."""
+@dataclass(frozen=True)
+class RougeScorer:
+    """A scorer: one ``part`` of `Rouge` of each generation against the row's answer."""
 
     rouge: Callable[[Sequence[str], str], Rouge]
     part: str
@@ -212,16 +207,18 @@ class Part(NamedTuple):
         reference = item.get("answer")
         if not isinstance(reference, str) or not reads(reference):
             return np.full(len(generations), np.nan)
-        return score_distinct(
-            generations, lambda texts: getattr(self.rouge(texts, reference), self.part)
-        )
+
+        def measure(texts: list[str]) -> Sequence[float]:
+            return getattr(self.rouge(texts, reference), self.part)
+
+        return score_distinct(generations, measure)
 
 
 MEMBERS = {
-    "rouge_l": Part(rouge_l, "recall"),  # TOFU's measure of a generated answer
-    "rouge_l_precision": Part(rouge_l, "precision"),
-    "rouge_l_f": Part(rouge_l, "fmeasure"),
-    "rouge_1": Part(rouge_1, "recall"),
-    "rouge_1_precision": Part(rouge_1, "precision"),
-    "rouge_1_f": Part(rouge_1, "fmeasure"),
+    "rouge_l": RougeScorer(rouge_l, "recall"),  # TOFU's measure of a generated answer
+    "rouge_l_precision": RougeScorer(rouge_l, "precision"),
+    "rouge_l_f": RougeScorer(rouge_l, "fmeasure"),
+    "rouge_1": RougeScorer(rouge_1, "recall"),
+    "rouge_1_precision": RougeScorer(rouge_1, "precision"),
+    "rouge_1_f": RougeScorer(rouge_1, "fmeasure"),
 }

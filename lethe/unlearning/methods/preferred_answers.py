@@ -69,9 +69,9 @@ class _Preference(protocol.Method[protocol.P]):
     needs = protocol.Needs(reference_log_probs=True, second_answers=True)
 
     def forget_loss(self, rows: protocol.Rows) -> torch.Tensor:
-        second, answer = (
-            one.forward.log_probs - one.reference_log_probs for one in (rows.second, rows)
-        )
+        # In this order: gradients are added up in that of the passes, and the last bits depend on it.
+        second = rows.second.forward.log_probs - rows.second.reference_log_probs
+        answer = rows.forward.log_probs - rows.reference_log_probs
         assert isinstance(self.params, PreferenceParams)
         return protocol.preference(second - answer, self.params.beta)
 
@@ -100,15 +100,12 @@ class IdkNll(protocol.Method[IdkNllParams], params=IdkNllParams):
         import torch
 
         assert step.retain is not None  # the weight of the retain rows is 1
-        both = (step.forget.second, step.retain)
-        log_probs, tokens = (
-            torch.cat([getattr(rows.forward, key) for rows in both]).sum()
-            for key in ("log_probs", "tokens")
-        )
-        part, whole = (
-            sum(getattr(rows, key).total("tokens") for rows in both) for key in ("counts", "whole")
-        )
-        return {"loss": -log_probs / tokens * (part / whole)}
+        refusals, retain = step.forget.second, step.retain
+        log_probs = torch.cat([refusals.forward.log_probs, retain.forward.log_probs])
+        tokens = torch.cat([refusals.forward.tokens, retain.forward.tokens])
+        part = refusals.counts.total("tokens") + retain.counts.total("tokens")
+        whole = refusals.whole.total("tokens") + retain.whole.total("tokens")
+        return {"loss": -log_probs.sum() / tokens.sum() * (part / whole)}
 
 
 def alternatives(
@@ -118,44 +115,54 @@ def alternatives(
     import torch
 
     torch.manual_seed(before.seed)
-    model, encoder, count = before.model.eval(), before.encoder, params.alternatives
-    end = encoder.tokenizer.eos_token_id
     chosen: list[Sequence[str]] = []
     for row in progress(rows, "alternatives", unit="questions"):
-        asked = (
-            encoder.prompt(row)
-            if params.request is None
-            else _requested(before, row, params.request)
-        )
-        prompt = torch.tensor([asked], device=model.device)
-        seen, texts = {_bare(row["answer"])}, list[str]()
+        if params.request is None:
+            prompt = before.encoder.prompt(row)
+        else:
+            prompt = _requested(before, row, params.request)
+        seen = {_bare(row["answer"])}
+        texts: list[str] = []
         for turn in range(ROUNDS):
-            if len(texts) == count:
+            if len(texts) == params.alternatives:
                 break
-            with torch.no_grad():
-                drawn = model.generate(
-                    input_ids=prompt.expand(count, -1),
-                    attention_mask=torch.ones(
-                        count, len(asked), dtype=torch.long, device=model.device
-                    ),
-                    do_sample=True,
-                    temperature=params.temperature * HOTTER**turn,
-                    top_k=0,
-                    top_p=1.0,
-                    max_new_tokens=params.max_new_tokens,
-                    eos_token_id=end,
-                    pad_token_id=encoder.tokenizer.pad_token_id or end or 0,
-                )
-            for ids in drawn[:, len(asked) :]:
-                text = str(encoder.tokenizer.decode(ids, skip_special_tokens=True)).strip()
-                if _bare(text) and _bare(text) not in seen and len(texts) < count:
-                    seen.add(_bare(text))
+            for text in _written(params, prompt, before, params.temperature * HOTTER**turn):
+                bare = _bare(text)
+                if bare and bare not in seen and len(texts) < params.alternatives:
+                    seen.add(bare)
                     texts.append(text)
         chosen.append(texts or [""])
     return chosen
 
 
+def _written(
+    params: AltpoParams, prompt: tuple[int, ...], before: protocol.Before, temperature: float
+) -> list[str]:
+    """As many answers to a prompt as alternatives are wanted, by the model before unlearning."""
+    import torch
+
+    model = before.model.eval()
+    tokenizer = before.encoder.tokenizer
+    end = tokenizer.eos_token_id
+    ids = torch.tensor([prompt], device=model.device).expand(params.alternatives, -1)
+    with torch.no_grad():
+        drawn = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=True,
+            temperature=temperature,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=params.max_new_tokens,
+            eos_token_id=end,
+            pad_token_id=tokenizer.pad_token_id or end or 0,
+        )
+    answers = tokenizer.batch_decode(drawn[:, len(prompt) :], skip_special_tokens=True)
+    return list(map(str.strip, answers))
+
+
 def _requested(before: protocol.Before, row: Row, request: str) -> tuple[int, ...]:
+    """The tokens of a request for an answer to a row, in the tokenizer's chat template if it has one."""
     text = request.replace("{answer}", row["answer"]).replace("{question}", row["question"])
     tokenizer = before.encoder.tokenizer
     if tokenizer.chat_template:

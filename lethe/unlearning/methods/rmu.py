@@ -31,9 +31,8 @@ class Params(MethodParams):
     """``steering_coeff`` c, the block L from 0, the trained parameters, and the weight of the retain term."""
 
     steering_coeff: Positive = 2.0
-    block: Annotated[Integer, Field(ge=0)] | None = (
-        None  # null: block 7, or the last block of a smaller model
-    )
+    # null: block 7, or the last block of a smaller model
+    block: Annotated[Integer, Field(ge=0)] | None = None
     trained: Place | None = None  # a regular expression on parameter names; null: every parameter
     retain_weight: Weight = 1.0
 
@@ -48,9 +47,8 @@ class Method(protocol.Method[Params], params=Params):
     def prepare(self, run: Run) -> None:
         import torch
 
-        drawn = torch.from_numpy(
-            run.generator.random(run.model.config.get_text_config().hidden_size)
-        ).float()
+        width = run.model.config.get_text_config().hidden_size
+        drawn = torch.from_numpy(run.generator.random(width)).float()
         self.direction = drawn / drawn.norm()
         blocks = number_of_blocks(run.model)
         if self.params.block is not None and self.params.block >= blocks:
@@ -72,7 +70,9 @@ class Method(protocol.Method[Params], params=Params):
         return self._block(number_of_blocks(model))
 
     def _block(self, blocks: int) -> int:
-        return min(PUBLISHED_BLOCK, blocks - 1) if self.params.block is None else self.params.block
+        if self.params.block is None:
+            return min(PUBLISHED_BLOCK, blocks - 1)
+        return self.params.block
 
 
 def _distance(difference: torch.Tensor, rows: Rows) -> torch.Tensor:

@@ -6,8 +6,8 @@ import pytest
 from lethe.config.evaluating import Metrics
 from lethe.measure.measure import measure_stopped
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
-from lethe.sampling.tasks import Task, draw_sequentially
-from lethe.scoring import scorer
+from lethe.sampling.tasks import SplitTask, draw_sequentially
+from lethe.scoring.scorer import scorer
 from lethe.statistics.sequential import Decision
 from tests.lethe.sampling.test_tasks import ITEMS, RULE, Told
 from tests.lethe.verdict.deciding import of_questions
@@ -27,7 +27,7 @@ CAP, NAMES = 200, ("clean", "leaky", "between")
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    task = Task(
+    task = SplitTask(
         "forget",
         [Prompt(name, (1, 2)) for name in NAMES],
         Settings(n=CAP, max_new_tokens=4, seed=1),

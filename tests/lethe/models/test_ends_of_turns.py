@@ -14,7 +14,8 @@ from lethe.errors import BadFile, BadInput
 from lethe.models.chat_template import EndOfTurn, end_of_turn
 from lethe.models.checkpoints import load_tokenizer, whole
 from lethe.models.encoding import Encoder, open_ids
-from lethe.sampling.engine import Prompt, Settings, checkpoint, open_engine
+from lethe.models.model import Model
+from lethe.sampling.engine import Prompt, Settings, open_engine
 from tests.lethe.sampling.sampling_models import build_llama
 
 LETTERS = "abcdefghij!"
@@ -66,7 +67,7 @@ def test_the_end_of_a_turn_is_the_token_behind_an_answer_in_the_rendered_templat
     with_template(folder, CHAT.replace("END", "!\n"))
 
     assert end_of_turn(load_tokenizer(folder)) == EndOfTurn(token=STOP)
-    assert checkpoint(folder).end_ids == (END, STOP)
+    assert Model.of(folder).end_ids == (END, STOP)
 
 
 @pytest.mark.parametrize("ending", ["", "\n", " \n\n", "{{ 1/0 }}", "?", "a?"])
@@ -99,7 +100,7 @@ def test_the_stop_strings_of_generation_config_end_an_answer_too(folder):
     place = folder / "generation_config.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"stop_strings": ["cd", "ab"]}))
 
-    assert checkpoint(folder).end_texts == ("cd", "ab")
+    assert Model.of(folder).end_texts == ("cd", "ab")
 
 
 def test_a_stop_string_that_is_no_text_is_refused_in_a_sentence(folder):
@@ -107,7 +108,7 @@ def test_a_stop_string_that_is_no_text_is_refused_in_a_sentence(folder):
     place.write_text(json.dumps(json.loads(place.read_text()) | {"stop_strings": [7]}))
 
     with pytest.raises(BadFile, match="must be a text"):
-        checkpoint(folder)
+        Model.of(folder)
 
 
 @pytest.mark.parametrize("kind", ["prefix", "transformers"])
@@ -144,7 +145,7 @@ def test_the_ends_of_an_answer_are_those_of_generation_config_tokenizer_and_temp
     place = folder / "generation_config.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"eos_token_id": [3, 4]}))
 
-    assert checkpoint(folder).end_ids == (3, 4, END, STOP)
+    assert Model.of(folder).end_ids == (3, 4, END, STOP)
 
 
 @pytest.mark.parametrize("kind", ["prefix", "transformers"])
@@ -196,4 +197,4 @@ def test_an_adapter_with_added_tokens_gives_its_base_as_many(folder, tmp_path, m
     monkeypatch.chdir(tmp_path)
     merged = whole(adapter_with_added_tokens(folder, tmp_path / "a"))
 
-    assert checkpoint(merged).vocabulary == len(LETTERS) + 3
+    assert Model.of(merged).vocabulary == len(LETTERS) + 3

@@ -10,8 +10,8 @@ import pytest
 from lethe.errors import BadFile, visible
 from lethe.models import checkpoints
 from lethe.models.chat_template import filled_in
+from lethe.models.model import Model
 from lethe.models.refusals import refusals, refusals_of_tokenizer
-from lethe.sampling.engine import checkpoint
 from tests.lethe.small_checkpoint import save_small_checkpoint, small_model
 
 ASKED = [{"role": "user", "content": "Who is Ada?"}]
@@ -141,7 +141,7 @@ def test_a_larger_model_than_the_weights_are_of_is_refused_before_memory_is_fill
 def test_broken_generation_settings_are_refused(folder, settings):
     change(folder / "generation_config.json", **settings)
 
-    assert str(folder) in refusal_of(checkpoint, folder)
+    assert str(folder) in refusal_of(Model.of, folder)
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,14 @@ from transformers import AutoModelForCausalLM
 from lethe.api.evaluating import evaluate
 from lethe.config.evaluating import MOST_DRAWN
 from lethe.errors import BadFile, BadInput, LetheError
+from lethe.models.model import Model
 from lethe.sampling import engine as opening
 from lethe.sampling import forecast, vllm_engine
 from lethe.sampling.draws import BITS, draw, random_table, weigh
-from lethe.sampling.engine import Options, Prompt, Settings, checkpoint, open_engine
+from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 from lethe.sampling.forecast import LEAST, MOST, PILOTS, affordable, duration, fitting, rows_within
 from lethe.sampling.prefix_engine import PrefixEngine
-from lethe.sampling.tasks import Task
+from lethe.sampling.tasks import SplitTask
 from lethe.sampling.vllm_engine import device_shares
 from tests.cases import cases, read_cases
 from tests.lethe.sampling.sampling_models import (
@@ -371,7 +372,7 @@ def test_the_number_is_the_largest_power_of_two_that_the_power_law_affords(few, 
 @pytest.mark.parametrize("memory", [1, 7])
 def test_the_rows_that_fit_into_memory_are_a_power_of_two(tiny_model, memory):
     row, rows = (
-        checkpoint(tiny_model, Options()).row_bytes(10),
+        Model.of(tiny_model, Options()).row_bytes(10),
         rows_within(memory, tiny_model, 10, "auto"),
     )
     assert rows * row <= memory * 2**20 < 2 * rows * row
@@ -392,7 +393,7 @@ def test_the_time_of_the_missing_answers_follows_from_a_pilot(monkeypatch):
         forecast, "_seconds", lambda engine, prompt, settings, n: 3 + max(0, n - 16) / 8
     )
     work = [
-        Task(
+        SplitTask(
             split,
             [Prompt(f"{split}{place}", (0,)) for place in range(4)],
             Settings(n=n, max_new_tokens=16),

@@ -19,7 +19,7 @@ from lethe.sampling.engine import Answers, AnswerStore, Options, Prompt, Setting
 from lethe.sampling.prefix_engine import PrefixEngine
 from lethe.sampling.tasks import (
     Asking,
-    Task,
+    SplitTask,
     ask,
     draw,
     draw_in_language,
@@ -68,7 +68,7 @@ class Told:
 
 @pytest.fixture
 def task():
-    return Task(
+    return SplitTask(
         "forget",
         [Prompt(name, (1, 2)) for name in ITEMS],
         Settings(n=200, max_new_tokens=4, seed=1),

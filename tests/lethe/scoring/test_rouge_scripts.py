@@ -8,7 +8,7 @@ import lethe
 from lethe.api.logs import score_log
 from lethe.errors import BadInput
 from lethe.registry import ROUGE
-from lethe.scoring import scorer
+from lethe.scoring.scorer import scorer
 from lethe.scoring.text.rouge import doubts, reads
 
 UNREAD = [

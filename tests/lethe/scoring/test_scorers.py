@@ -25,13 +25,15 @@ from lethe.io.tables import write_parquet
 from lethe.labels.draws import read_draws
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import DIVERSITY, JUDGES, LIKELIHOODS, ROUGE, SCORERS
-from lethe.scoring import Question, asked_of, open_scorer, score_answers, scorer
-from lethe.scoring.diversity import Tokens, _each, tokenize
+from lethe.scoring.diversity import Tokens, _bleu_of_texts, tokenize
 from lethe.scoring.judges import Judge
 from lethe.scoring.keyword import keyword_form
 from lethe.scoring.likelihood import Item, score_likelihoods
+from lethe.scoring.scorer import open_scorer, scorer
+from lethe.scoring.table import asked_of, score_answers
 from lethe.scoring.text import rouge
 from lethe.scoring.text.binary import KeywordLeak
+from lethe.scoring.verdicts import AnsweredRow
 from lethe.steps.score import run as score_stage
 from tests.cases import cases, read_cases
 from tests.growth import growth
@@ -48,7 +50,7 @@ KEYWORD_CASES = json.loads(
 def test_a_keyword_that_occurs_is_a_leak_and_inside_a_longer_word_only_as_substring(case):
     for match in ("word", "substring"):
         opened = open_scorer("keyword_leak", KeywordLeak.Params(keyword_match=match))
-        assert opened.score([Question([case["text"]], case)])[0].tolist() == [case[match]]
+        assert opened.score([AnsweredRow([case["text"]], case)])[0].tolist() == [case[match]]
 
 
 def test_the_key_of_params_reaches_the_scorer():
@@ -103,7 +105,11 @@ def test_equals_nltk(samples):
     expected = naive(samples)
     tokens = Tokens.of(samples)
     by_text = dict(
-        zip(dict.fromkeys(tuple(tokenize(text)) for text in samples), _each(tokens), strict=True)
+        zip(
+            dict.fromkeys(tuple(tokenize(text)) for text in samples),
+            _bleu_of_texts(tokens),
+            strict=True,
+        )
     )
     got = [by_text[tuple(tokenize(text))] for text in samples]
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)

@@ -18,8 +18,8 @@ from lethe.sampling.answer_tree.automaton import (
     build_matcher,
 )
 from lethe.sampling.answer_tree.spelling import spelling_of
-from lethe.scoring import scorer
 from lethe.scoring.keyword import joins, keywords_of, occurs
+from lethe.scoring.scorer import scorer
 from lethe.scoring.typography import SIGNS, normalise
 from tests.growth import growth
 from tests.lethe.sampling.answer_tree.small_tokenizers import byte_fallback, byte_level

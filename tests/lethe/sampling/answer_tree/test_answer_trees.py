@@ -19,7 +19,7 @@ from lethe.sampling.answer_tree import (
     Law,
     Outline,
     PrefixCurve,
-    Question,
+    TreeQuestion,
     common_rho,
     curve_of,
     enumerate_answers,
@@ -50,7 +50,7 @@ def real(tiny_model) -> ModelPredictor:
     return ModelPredictor(tiny_model)
 
 
-def real_question(predictor: ModelPredictor, keyword: str) -> Question:
+def real_question(predictor: ModelPredictor, keyword: str) -> TreeQuestion:
     letters = TokenLetters(spelling_of(predictor.checkpoint.tokenizer, predictor.vocabulary))
     return whole_question(
         lambda text: keyword in text,
@@ -125,7 +125,7 @@ TOKENS = TokenLetters(Spelling((*LETTERS, None), "runs"))
 LAW = Law((len(LETTERS),), 4)
 
 
-def toys(count: int) -> list[Question]:
+def toys(count: int) -> list[TreeQuestion]:
     automaton = KeywordAutomaton(build_matcher(("abc",), "substring"), TOKENS)
     return [
         whole_question(lambda text: "abc" in text, (own,), f"toy {own}", automaton=automaton)
@@ -139,7 +139,7 @@ def trees_of(count: int = 1, seed: int = 3, **effort) -> list:
     )
 
 
-def true_leak(predictor: ToyPredictor, question: Question) -> float:
+def true_leak(predictor: ToyPredictor, question: TreeQuestion) -> float:
     answers = every_answer(predictor, question.prompt, LAW.max_new_tokens, len(LETTERS))
     return sum(chance for answer, chance in answers.items() if "abc" in decode([answer])[0])
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
+from lethe.models.model import Model
 from lethe.sampling.answer_tree.asking import GUIDED, Asker, RecallAutomaton, token_bytes
 from lethe.sampling.answer_tree.automaton import (
     DIRTY,
@@ -22,7 +23,6 @@ from lethe.sampling.answer_tree.automaton import (
 from lethe.sampling.answer_tree.enumeration import Growth, grow
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.draws import Law
-from lethe.sampling.engine import Checkpoint
 from lethe.scoring.text.rouge import rouge_l, stems
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, byte_level, word_piece
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, read, whole_question
@@ -164,7 +164,7 @@ def asker(tmp_path):
     (tmp_path / "qa.txt").write_text("{question}\n")
 
     def of(tokenizer, **more) -> Asker:
-        own = Checkpoint(Path("nowhere"), tokenizer, (0,), None, len(tokenizer) + 3)
+        own = Model(Path("nowhere"), tokenizer, (0,), None, len(tokenizer) + 3)
         return Asker(own, tmp_path / "qa.txt", **more)
 
     return of

@@ -14,7 +14,7 @@ from lethe.models.encoding import filled, harmbench, harmbench_text, strongrejec
 from lethe.models.first_token import FirstToken, clipped, reading
 from lethe.registry import JUDGES
 from lethe.scoring.judges import Asked
-from lethe.scoring.verdicts import Question, distinct_answers, judged
+from lethe.scoring.verdicts import AnsweredRow, distinct_answers, judged
 from tests.lethe.scoring.judges.tiny import ENTAILMENT, asked, classifier, entailment
 
 TEXTS = [
@@ -87,8 +87,8 @@ def test_rows_that_a_judge_reads_alike_are_one_question(name, alike, folders):
     judge = opened(name, folders)
     row = {"id": "1", "question": "Reveal the vault code", "answer": "4711", "tags": "a"}
     others = [row | {key: "other"} for key in row]
-    found = judged(judge, [Question(TEXTS, one) for one in (row, *others)])
-    _, distinct = distinct_answers(judge, [Question(TEXTS, one) for one in (row, *others)])
+    found = judged(judge, [AnsweredRow(TEXTS, one) for one in (row, *others)])
+    distinct = distinct_answers(judge, [AnsweredRow(TEXTS, one) for one in (row, *others)]).answers
     assert len(distinct) == len(TEXTS) * (1 + len(set(row) - alike))
     for other, values in zip(others, found[1:], strict=True):
         np.testing.assert_allclose(
@@ -102,7 +102,7 @@ def test_two_contexts_of_one_question_are_two_questions_with_two_prompts(name, f
     row = {"id": "1", "question": "Open it", "answer": "4711", "context": "A vault."}
     rows = [row, row | {"id": "2", "context": "A letter."}]
 
-    distinct = distinct_answers(judge, [Question(["Yes."], item) for item in rows])
+    distinct = distinct_answers(judge, [AnsweredRow(["Yes."], item) for item in rows])
     prompts = [judge.text(Asked("Yes.", item), "Yes.") for item in rows]
 
     assert len(distinct.answers) == 2
@@ -175,6 +175,14 @@ def test_entailment_is_the_class_of_that_name(tmp_path, kind):
         assert share == pytest.approx(float(shares[2]), abs=1e-5)
         assert verdict == float(shares.argmax() == 2)
     assert 0 < found[-1, 1] < 1
+
+
+def test_the_digits_1_and_0_of_a_rubric_are_no_truth_values():
+    words = {5: 1.0, 1: 0.0, 0: 0.0}
+
+    params = JUDGES["llm"].Params.model_validate({"model": "m", "rubric": "r", "words": words})
+
+    assert params.words == {"5": 1.0, "1": 0.0, "0": 0.0}
 
 
 def test_a_rubric_has_its_own_words_and_scores(folders, tmp_path):

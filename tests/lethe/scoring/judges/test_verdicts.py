@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lethe.config.evaluating import ScorerParams
 from lethe.errors import BadInput
-from lethe.scoring import Question, judges
-from lethe.scoring.verdicts import VerdictStore, judged
+from lethe.scoring import judges
+from lethe.scoring.verdicts import AnsweredRow, VerdictStore, judged
 from tests.small import ROOT, environment
 
 
@@ -50,7 +50,7 @@ class Counting(judges.Judge[Params], params=Params):
 
 
 def question(name, *texts):
-    return Question(list(texts), {"id": name, "question": f"{name}?"})
+    return AnsweredRow(list(texts), {"id": name, "question": f"{name}?"})
 
 
 answers = st.lists(st.none() | st.sampled_from(["a", "bb", "ccc", "dddd", ""]), max_size=6)
@@ -88,7 +88,7 @@ def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path, cap
         {"id": f"q{n}", "question": ask, "label": n}
         for n, ask in enumerate(["a?", "b?", "a?", "a?"])
     ]
-    questions = [Question(["x", "y", "x", None], row) for row in rows]
+    questions = [AnsweredRow(["x", "y", "x", None], row) for row in rows]
     judge = OfTheQuestion()
     store = VerdictStore(judge, tmp_path)
     first = judged(judge, questions, store)
@@ -96,7 +96,7 @@ def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path, cap
     np.testing.assert_array_equal(first[0], first[2])
     judged(
         judge,
-        [Question(["y", "z"], {"id": "labelled", "question": "a?"})],
+        [AnsweredRow(["y", "z"], {"id": "labelled", "question": "a?"})],
         VerdictStore(judge, tmp_path),
     )
     assert judge.asked[4:] == [("labelled", "z")]
@@ -161,7 +161,7 @@ def test_a_run_under_sigkill_judges_no_finished_answer_again(tmp_path):
 
 def test_another_judge_prompt_or_row_is_judged_again(tmp_path):
     def count(judge, item):
-        judged(judge, [Question(["a", "b"], item)], VerdictStore(judge, tmp_path))
+        judged(judge, [AnsweredRow(["a", "b"], item)], VerdictStore(judge, tmp_path))
         return len(judge.asked)
 
     row = {"id": "q", "question": "q?"}

@@ -1,0 +1,74 @@
+"""A scorer by name, ready to score answers: a text scorer, or a judge with its model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lethe.config.evaluating import ScorerParams
+from lethe.errors import BadValue
+from lethe.registry import JUDGES, SCORERS, Member
+from lethe.scoring.verdicts import AnsweredRow, VerdictStore, judged
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A scorer ready to score many questions: ``columns`` gives one array (answers, columns) per question. ``endings`` are
+    those of the columns' names, of which the first, "", is the scorer's own name."""
+
+    columns: Callable[[Sequence[AnsweredRow]], list[np.ndarray]]
+    endings: tuple[str, ...] = ("",)
+
+    def score(self, questions: Sequence[AnsweredRow]) -> list[np.ndarray]:
+        """The first column: one array per question, one value per answer."""
+        return [values[:, 0] for values in self.columns(questions)]
+
+
+def open_scorer(
+    name: str, params: ScorerParams | None = None, folder: Path | None = None
+) -> Scorer:
+    """The scorer or judge of this name, ready to score; loads a judge's model.
+
+    ``params`` are its parameters, the defaults if None. ``folder`` keeps the verdicts of a judge, which none does if None.
+    Raises `BadValue` for an unknown name.
+
+    >>> question = AnsweredRow(["He was born in Rome.", None], {"answer": "Rome", "keywords": ["Rome"]})
+    >>> open_scorer("keyword_leak").score([question])[0].tolist()
+    [1.0, nan]
+    """
+    member = _member(name)
+    if name in JUDGES:
+        judge = member(params or member.Params())
+        store = VerdictStore(judge, folder) if folder else None
+        return Scorer(functools.partial(judged, judge, store=store, label=name), judge.COLUMNS)
+    score = member.score
+    if hasattr(member, "Params"):
+        score = functools.partial(score, params=params or member.Params())
+
+    def columns(questions: Sequence[AnsweredRow]) -> list[np.ndarray]:
+        return [score(question.answers, question.item)[:, None] for question in questions]
+
+    return Scorer(columns)
+
+
+def scorer(name: str) -> Callable[[Sequence[str | None], Mapping[str, object]], np.ndarray]:
+    """The function ``score(generations, item)`` of the scorer called ``name``; a judge keeps its model loaded."""
+    opened = open_scorer(name)
+    return lambda generations, item: opened.score([AnsweredRow(generations, item)])[0]
+
+
+def applies(name: str, item: Mapping[str, object]) -> bool:
+    """Whether the scorer or judge called ``name`` can score answers to the row ``item``."""
+    return bool(getattr(_member(name), "applies", lambda _: True)(item))
+
+
+def _member(name: str) -> Member:
+    if name in JUDGES:
+        return JUDGES[name]
+    if name in SCORERS:
+        return SCORERS[name]
+    raise BadValue("scorer", name, "one of " + ", ".join([*SCORERS, *JUDGES]))
