@@ -26,16 +26,16 @@ ASKED_AGAIN = frozenset((FAILED, ERROR, ABORTED))
 
 # What OpenAI, vLLM, SGLang, TGI, Together, Anthropic, Inspect and HELM write, and the words above. An unknown word is not
 # repeated, since it comes from outside.
-MEANINGS = {
-    **{word: STOPPED for word in ("stop", "eos", "eos_token", "stop_sequence", "end_turn")},
-    **{word: STOPPED for word in ("endoftext", "stopped")},
-    **{word: CUT_OFF for word in ("length", "max_tokens", "model_length")},
-    **{word: FILTERED for word in ("content_filter", "filtered", "safety")},
-    **{word: REFUSED for word in ("refusal", "refused")},
-    **{word: TOOL_CALLS for word in ("tool_calls", "function_call", "tool_use")},
-    **{word: ABORTED for word in ("abort", "aborted", "cancelled", "canceled")},
-    **{word: word for word in (FAILED, ERROR, NO_CONTEXT, NO_TEXT, NOT_STATED, UNKNOWN)},
+WORDS_OF = {
+    STOPPED: "stop eos eos_token stop_sequence end_turn endoftext stopped",
+    CUT_OFF: "length max_tokens model_length",
+    FILTERED: "content_filter filtered safety",
+    REFUSED: "refusal refused",
+    TOOL_CALLS: "tool_calls function_call tool_use",
+    ABORTED: "abort aborted cancelled canceled",
 }
+MEANINGS = {word: end for end, words in WORDS_OF.items() for word in words.split()}
+MEANINGS |= {word: word for word in (FAILED, ERROR, NO_CONTEXT, NO_TEXT, NOT_STATED, UNKNOWN)}
 
 
 def missing_kind(stated: object) -> str | None:

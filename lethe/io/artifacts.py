@@ -53,15 +53,18 @@ class Row(Asked):
 
 
 def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[Row]:
+    """Return the rows of a split of the dataset; `MissingArtifact` where stage prepare did not write it."""
     path = Path(folder) / f"{split}.jsonl"
     if not path.is_file():
         raise MissingArtifact(path, "stage prepare")
-    if (about := path.with_name("about.json")).is_file():
+    about = path.with_name("about.json")
+    if about.is_file():
         files.read_artifact(about)  # JSON lines carry no version
     return [cast(Row, row) for _, row in files.read_jsonl(path)]
 
 
 def read_items(split: str, root: Path) -> dict[str, Row]:
+    """Return the rows of a split by their ids; ``root`` is the folder of all artifacts."""
     return {row["id"]: row for row in read_split(split, root / "dataset")}
 
 
@@ -69,16 +72,15 @@ def write_splits(
     splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike, aim: Aim = "forget"
 ) -> None:
     """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file."""
-    purpose = {} if aim == "forget" else {"aim": aim}
+    about: dict[str, object] = {"schema": files.SCHEMA_VERSION, "kind": kind}
+    if aim != "forget":
+        about["aim"] = aim
+    about["rows"] = {split: len(rows) for split, rows in splits.items()}
     with files.atomic_folder(folder) as temporary:
         for split, rows in splits.items():
             if rows:  # later stages treat an empty split as a missing split
                 files.write_jsonl(temporary / f"{split}.jsonl", rows)
-        counts = {split: len(rows) for split, rows in splits.items()}
-        files.write_json(
-            temporary / "about.json",
-            {"schema": files.SCHEMA_VERSION, "kind": kind, **purpose, "rows": counts},
-        )
+        files.write_json(temporary / "about.json", about)
 
 
 # Below the folder of a model: the answers to follow-up questions, a row per answer and ``turn`` (from 2), and the second
@@ -87,6 +89,7 @@ TURNS, SECOND = "turns/forget.parquet", "prompts/forget.parquet"
 
 
 def measured(root: Path) -> list[str]:
+    """Return the models with results of stage metrics."""
     return sorted(path.stem for path in (root / "results" / "metrics").glob("*.parquet"))
 
 
@@ -100,34 +103,36 @@ class Reference:
 
     def of(self, row: Row) -> Row:
         """The row that the answers of this production are scored against; the answer is the only keyword."""
-        remaining = {
-            key: value
-            for key, value in row.items()
-            if key not in ("paraphrased_answer", "perturbed_answer")
-        }
-        asked = {"question": self.question, "answer": self.answer, "keywords": [self.answer]}
-        return cast("Row", remaining | asked)
+        asked = dict(row)
+        asked.pop("paraphrased_answer", None)
+        asked.pop("perturbed_answer", None)
+        asked |= {"question": self.question, "answer": self.answer, "keywords": [self.answer]}
+        return cast("Row", asked)
 
 
 References = Mapping[str, Mapping[str, Reference]]  # by the question's id, by the production's name
 
 
 def read_references(folder: str | os.PathLike) -> References:
+    """Return the references that a language of prompts wrote to ``folder``; none where it wrote none."""
     path = Path(folder, "language.json")
     if not path.is_file():
         return {}
-    by_question = files.read_artifact(path).get("references", {})
-    return {
-        name: {key: Reference(**own) for key, own in by_production.items()}
-        for name, by_production in by_question.items()
-    }
+    references: dict[str, dict[str, Reference]] = {}
+    for question, by_production in files.read_artifact(path).get("references", {}).items():
+        references[question] = {}
+        for production, fields in by_production.items():
+            references[question][production] = Reference(**fields)
+    return references
 
 
 def expected(row: Mapping[str, object], references: References) -> str:
     """The row's answer for a reader, with the answers that single wordings ask for instead."""
     asked = references.get(str(row["id"]), {}).values()
-    others = dict.fromkeys(f"{own.wording}: {own.answer}" for own in asked)
-    return f"{row['answer']} ({'; '.join(others)})" if others else str(row["answer"])
+    others = dict.fromkeys(f"{reference.wording}: {reference.answer}" for reference in asked)
+    if not others:
+        return str(row["answer"])
+    return f"{row['answer']} ({'; '.join(others)})"
 
 
 def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
@@ -135,7 +140,8 @@ def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows, writer = 0, None
+    rows = 0
+    writer = None
     with files.atomic_file(path) as temporary, contextlib.ExitStack() as stack:
         for part in parts:
             if writer is None:
@@ -153,32 +159,35 @@ def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
 def read_parts(
     path: str | os.PathLike, columns: Sequence[str] | None = None, rows: int | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the parts of a table of answers, in the order of the file; an empty table has one empty part."""
+    """Yield the parts of a table of answers, in the order of the file; an empty table has one empty part.
+
+    ``columns`` are all of the file by default; ``rows`` is the size of a part, `ROWS` by default. Raises `BadFile` where the
+    file is damaged, lacks a column, or has the rows of one prompt in two places.
+    """
     path = Path(path)
     with _opened(path) as file:
         check_columns(path, columns or (PROMPT,), file.schema_arrow.names)
         seen: set[str] = set()
-        for table in _whole_prompts(
-            _batches(path, file, columns), file.schema_arrow, columns, rows or ROWS
-        ):
+        batches = _batches(path, file, columns)
+        for table in _whole_prompts(batches, file.schema_arrow, columns, rows or ROWS):
             part = table.to_pandas().reset_index(drop=True)
-            own = part[PROMPT].unique().tolist()
-            if again := seen.intersection(own):
-                raise BadFile(
-                    path,
-                    f"the rows of prompt {again.pop()!r} are in two places",
-                    "Sort the table by prompt_id.",
-                )
-            seen.update(own)
+            prompts = part[PROMPT].unique().tolist()
+            again = seen.intersection(prompts)
+            if again:
+                problem = f"the rows of prompt {again.pop()!r} are in two places"
+                raise BadFile(path, problem, "Sort the table by prompt_id.")
+            seen.update(prompts)
             yield part
 
 
 def rows_of(path: str | os.PathLike) -> int:
+    """Return the number of rows of a table, without reading them."""
     with _opened(Path(path)) as file:
         return int(file.metadata.num_rows)
 
 
 def columns_of(path: str | os.PathLike) -> list[str]:
+    """Return the names of the columns of a table, without reading the rows."""
     with _opened(Path(path)) as file:
         return list(file.schema_arrow.names)
 
@@ -200,10 +209,9 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def _batches(
     path: Path, file: pq.ParquetFile, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
+    names = list(columns) if columns else None
     try:
-        for batch in file.iter_batches(
-            batch_size=ROWS, columns=list(columns) if columns else None, use_threads=False
-        ):
+        for batch in file.iter_batches(batch_size=ROWS, columns=names, use_threads=False):
             batch.validate(full=True)  # or a damaged text is found when somebody reads it
             yield batch
     except Exception as error:  # as above
@@ -215,21 +223,20 @@ def _whole_prompts(
 ) -> Iterator[pa.Table]:
     import pyarrow as pa
 
-    wanted = (
-        schema
-        if columns is None
-        else pa.schema([schema.field(name) for name in columns], schema.metadata)
-    )
-    pending, empty = pa.Table.from_batches([], wanted), True
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
+    pending = pa.Table.from_batches([], schema)
+    is_first = True
     for batch in batches:
-        pending = pa.concat_tables([pending, pa.Table.from_batches([batch], wanted)])
+        pending = pa.concat_tables([pending, pa.Table.from_batches([batch], schema)])
         while pending.num_rows > rows:
             cut = _end_of_prompt(pending, rows)
             if not cut:
                 break  # one prompt has all pending rows: its end is in a later batch
             yield pending.slice(0, cut)
-            pending, empty = pending.slice(cut).combine_chunks(), False
-    if pending.num_rows or empty:
+            pending = pending.slice(cut).combine_chunks()
+            is_first = False
+    if pending.num_rows or is_first:
         yield pending
 
 
@@ -240,10 +247,10 @@ def _end_of_prompt(table: pa.Table, rows: int) -> int:
     prompts = table[PROMPT].combine_chunks()
     changes = pc.not_equal(prompts[1:], prompts[:-1]).to_numpy(zero_copy_only=False)
     ends = np.flatnonzero(changes) + 1
+    if not len(ends):
+        return 0
     place = int(np.searchsorted(ends, rows, side="right"))
-    if place:
-        return int(ends[place - 1])
-    return int(ends[0]) if len(ends) else 0
+    return int(ends[max(place - 1, 0)])
 
 
 class Tables(Mapping[str, "pd.DataFrame"]):
@@ -276,67 +283,80 @@ class Tables(Mapping[str, "pd.DataFrame"]):
 def parts_of(
     tables: Mapping[str, pd.DataFrame], name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pd.DataFrame]:
+    """Yield the parts of a table of a folder, or a table in memory as one part; ``columns`` are all by default."""
     if isinstance(tables, Tables):
         yield from tables.parts(name, columns)
+    elif columns is None:
+        yield tables[name]
     else:
-        yield tables[name] if columns is None else tables[name][list(columns)]
+        yield tables[name][list(columns)]
 
 
 def columns_in(tables: Mapping[str, pd.DataFrame], name: str) -> list[str]:
     """The columns of a table; none where it is not there."""
     if name not in tables:
         return []
-    return tables.columns(name) if isinstance(tables, Tables) else list(tables[name])
+    if isinstance(tables, Tables):
+        return tables.columns(name)
+    return list(tables[name])
 
 
 def joined_parts(
     drawn: Path, scores: Path, columns: Sequence[str] | None = None, same: bool | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Generations joined with their scores, a part at a time; an answer without a row of scores has missing ones."""
-    keys = [*KEYS]
-    wanted = [
-        None
-        if columns is None
-        else [*keys, *(name for name in columns_of(path) if name in columns and name not in keys)]
-        for path in (drawn, scores)
-    ]
-    if not (
-        same_answers(drawn, scores) if same is None else same
-    ):  # other scores than `score` wrote of these
-        left, right = (read_table(path) for path in (drawn, scores))
-        for path, table in ((drawn, left), (scores, right)):
-            refuse_doubles(path, table)
-        left, right = (
-            table if names is None else table[names]
-            for table, names in zip((left, right), wanted, strict=True)
-        )
-        yield left.merge(right, on=keys, how="left")
+    """Yield generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
+
+    ``columns`` are kept beside `KEYS`, all by default. ``same`` says that both files have the same answers in the same order,
+    as where stage score wrote the scores; by default the files are compared (`same_answers`). Raises `BadFile` where two rows
+    are of one answer.
+    """
+    of_answers = _wanted(drawn, columns)
+    of_scores = _wanted(scores, columns)
+    if same is None:
+        same = same_answers(drawn, scores)
+    if not same:
+        yield _whole(drawn, of_answers).merge(_whole(scores, of_scores), on=[*KEYS], how="left")
         return
-    for left, right in zip(
-        read_parts(drawn, wanted[0]), read_parts(scores, wanted[1]), strict=True
-    ):
-        yield left.assign(**{name: right[name].to_numpy() for name in right if name not in keys})
+    pairs = zip(read_parts(drawn, of_answers), read_parts(scores, of_scores), strict=True)
+    for part, scored in pairs:
+        added = {name: scored[name].to_numpy() for name in scored if name not in KEYS}
+        yield part.assign(**added)
+
+
+def _wanted(path: Path, columns: Sequence[str] | None) -> list[str] | None:
+    """The columns of a file to read: the keys and those of ``columns`` that it has; None is all."""
+    if columns is None:
+        return None
+    return [*KEYS, *(name for name in columns_of(path) if name in columns and name not in KEYS)]
+
+
+def _whole(path: Path, columns: list[str] | None) -> pd.DataFrame:
+    table = read_table(path)
+    refuse_doubles(path, table)
+    if columns is None:
+        return table
+    return table[columns]
 
 
 def same_answers(drawn: Path, scores: Path) -> bool:
+    """Whether two files have the same answers in the same order; `BadFile` where two rows are of one answer."""
     if rows_of(drawn) != rows_of(scores):
         return False
-    pairs = zip(
-        read_parts(drawn, KEYS), read_parts(scores, KEYS), strict=False
-    )  # both have as many rows in all
-    for left, right in pairs:
-        if len(left) != len(right) or not all(
-            (left[key].to_numpy() == right[key].to_numpy()).all() for key in KEYS
-        ):
+    parts = zip(read_parts(drawn, KEYS), read_parts(scores, KEYS), strict=False)
+    for left, right in parts:  # which have as many rows in all
+        if len(left) != len(right):
             return False
+        for key in KEYS:
+            if (left[key].to_numpy() != right[key].to_numpy()).any():
+                return False
         refuse_doubles(drawn, left)
     return True
 
 
 def refuse_doubles(path: Path, table: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
+    """Raise `BadFile` where two rows of a table have the same ``keys``."""
     doubled = table.duplicated(list(keys))
     if doubled.any():
-        answer = ", ".join(
-            f"{key} {value}" for key, value in table.loc[doubled, list(keys)].iloc[0].items()
-        )
+        first = table.loc[doubled, list(keys)].iloc[0]
+        answer = ", ".join(f"{key} {value}" for key, value in first.items())
         raise BadFile(path, f"two rows are of one answer ({answer})", "Keep one row per answer.")

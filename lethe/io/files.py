@@ -40,9 +40,8 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(path)
     with _temporary(path, _empty_file) as temporary:
         yield temporary
-        os.chmod(
-            temporary, 0o644
-        )  # mkstemp sets mode 0600, which would hide artifacts from other users
+        # mkstemp sets mode 0600, which would hide artifacts from other users.
+        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
 
 
@@ -105,9 +104,8 @@ def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
             handle = os.open(temporary, os.O_RDONLY)
         except FileNotFoundError:  # another writer removed the file before the lock
             continue
-        with contextlib.suppress(
-            OSError
-        ):  # on a file system without locks, no writer removes files
+        # On a file system without locks, no writer removes files.
+        with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
         if temporary.exists():
             break
@@ -167,13 +165,13 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchanged(first: Path, second: Path) -> bool:
     """Exchange the two names atomically; return whether the system could (renameat2 is not everywhere)."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError):
         return False
-    names = (AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other))
+    names = (AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second))
     return rename(*names, ctypes.c_uint(RENAME_EXCHANGE)) == 0
 
 
@@ -185,13 +183,13 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def write_json(path: str | os.PathLike, value: object) -> None:
     """Write strict JSON (infinities and NaN become null) with sorted, stable formatting."""
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        json.dump(
-            plain(value), file, indent=1, ensure_ascii=False, allow_nan=False
-        )  # piece by piece
+        # Piece by piece, so that the text of a large value is never whole in memory.
+        json.dump(plain(value), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
 
 
 def read_json(path: str | os.PathLike) -> Json:
+    """Return the value of a JSON file; `BadFile` or `BadRow` says what is wrong with the file."""
     return _parsed(path, 1, read_text(path))
 
 
@@ -249,6 +247,7 @@ def without_doubles(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def doubled(names: Iterable[T]) -> T | None:
+    """Return the first name that stands a second time, None where none does."""
     seen = set()
     for name in names:
         if name in seen:
@@ -260,16 +259,20 @@ def doubled(names: Iterable[T]) -> T | None:
 def check_file(path: Path) -> None:
     """Refuse a folder, a missing file, and a pipe or a device, which could block a reader forever."""
     if not path.is_file():
-        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        problem = "no such file"
+        if path.is_dir():
+            problem = "is a folder, expected a file"
         raise BadFile(path, problem, f"Check the path.{meant(path)}")
 
 
 def meant(path: Path) -> str:
     """Return a question that names the file to whose name the name of a missing file is near; else an empty text."""
-    return near(path.name, (one.name for one in itertools.islice(path.parent.glob("*"), 1000)))
+    beside = itertools.islice(path.parent.glob("*"), 1000)
+    return near(path.name, (file.name for file in beside))
 
 
 def read_text(path: str | os.PathLike) -> str:
+    """Return the text of a UTF-8 file without its byte order mark; `BadRow` names the line that is not UTF-8."""
     path = Path(path)
     check_file(path)
     try:
@@ -282,9 +285,8 @@ def read_text(path: str | os.PathLike) -> str:
 def plain(value: object) -> object:
     """Return what strict JSON can hold: objects for dataclasses, plain values for NumPy's, null for infinities and NaN."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -321,14 +323,13 @@ def check_version(path: str | os.PathLike, version: object) -> None:
 
 def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None) -> None:
     """Check the version in the metadata of a Parquet file; a table of a user has none."""
-    version = (metadata or {}).get(METADATA)
-    if version is not None:
-        check_version(
-            path,
-            int(version)
-            if version.isdigit() and len(version) < 10
-            else version.decode("utf-8", "replace"),
-        )
+    stated = (metadata or {}).get(METADATA)
+    if stated is None:
+        return
+    version: object = stated.decode("utf-8", "replace")
+    if stated.isdigit() and len(stated) < 10:
+        version = int(stated)
+    check_version(path, version)
 
 
 def read_artifact(path: str | os.PathLike) -> Json:

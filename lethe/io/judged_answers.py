@@ -32,61 +32,73 @@ def read_calibration(
     missing: Literal["refuse", "worst", "drop"] = "refuse",
     judge: str | None = None,
 ) -> JudgedAnswers:
+    """Return the labels and verdicts of a user's table with columns `label`, `verdict` and optionally `judge`.
+
+    ``missing`` says what becomes of an answer without a verdict: an error, a NaN, or a dropped row. Raises `BadFile` if the
+    verdicts are of another judge than ``judge``, or no answer has one of the two labels, and `BadRow` for a cell that is
+    neither 0 nor 1.
+    """
     if missing not in ("refuse", "worst", "drop"):
         raise BadValue("missing", missing, "refuse, worst or drop")
     table = read_table(path, required=[LABEL, VERDICT], text=[JUDGE])
-    own = judge_in(path, table)
-    if judge is not None and own not in (None, judge):
+    judged_by = judge_in(path, table)
+    if judge is not None and judged_by not in (None, judge):
+        problem = f"measures the judge {judged_by}, and the verdicts are of the judge {judge}"
         remedy = (
             "Label answers of this judge's own verdicts, or name the calibration of this judge."
         )
-        raise BadFile(
-            path, f"measures the judge {own}, and the verdicts are of the judge {judge}", remedy
-        )
-    labels, verdicts = numeric_column(table, LABEL, path), numeric_column(table, VERDICT, path)
+        raise BadFile(path, problem, remedy)
+    labels = numeric_column(table, LABEL, path)
+    verdicts = numeric_column(table, VERDICT, path)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
     _check(path, VERDICT, verdicts, HOW_MISSING_COUNTS if missing == "refuse" else None)
+    among = ""
     if missing == "drop":
+        among = " with a verdict"
         judged = ~np.isnan(verdicts)
         labels, verdicts = labels[judged], verdicts[judged]
-    _check_both(path, labels, " with a verdict" if missing == "drop" else "")
-    return JudgedAnswers(labels=labels, verdicts=verdicts, judge=own)
+    _check_both(path, labels, among)
+    return JudgedAnswers(labels=labels, verdicts=verdicts, judge=judged_by)
 
 
 def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
+    """Return the judge that a table names, None where it names none; `BadFile` where it names several."""
     if JUDGE not in table:
         return None
     names = table[JUDGE].dropna().astype(str).unique().tolist()
     if len(names) > 1:
         problem = f"has verdicts of {len(names)} judges ({JUDGE}: {', '.join(names[:3])})"
         raise BadFile(path, problem, "Keep one judge.")
-    return names[0] if names else None
+    return next(iter(names), None)
 
 
 class LabelledAnswer(NamedTuple):
+    """An answer, a person's label, 0 or 1, and the other cells of its row, such as the question."""
+
     text: str
     label: int
     item: Mapping[str, Json]
 
 
 def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
+    """Return the rows of a user's table with columns `question, text, label`; errors are as of `read_calibration`."""
     texts = ["question", "text", "answer"]
     table = read_table(path, required=["question", "text", LABEL], text=texts)
     labels = numeric_column(table, LABEL, path)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
     answers = []
     for place, (label, row) in enumerate(zip(labels, table.to_dict("records"), strict=True)):
-        item = {
-            str(key): value
-            for key, value in row.items()
-            if key not in ("text", LABEL) and _present(value)
-        }
+        item = {}
+        for key, value in row.items():
+            if key not in ("text", LABEL) and _present(value):
+                item[str(key)] = value
         if not isinstance(item.get("question"), str):
-            raise BadRow(
-                path, file_line(path, place), f"question: got {row['question']!r}; must be text"
-            )
+            problem = f"question: got {row['question']!r}; must be text"
+            raise BadRow(path, file_line(path, place), problem)
         # An empty cell of a CSV is an empty answer, which a judge judges like any other.
-        text = row["text"] if isinstance(row["text"], str) else ""
+        text = row["text"]
+        if not isinstance(text, str):
+            text = ""
         answers.append(LabelledAnswer(text, int(label), item))
     _check_both(path, labels, "")
     return answers
@@ -112,6 +124,5 @@ def _check(path: str | os.PathLike, column: str, values: np.ndarray, remedy: str
         line = file_line(path, place)
         if absent[place]:
             raise BadRow(path, line, f"{column} is missing", remedy or "")
-        raise BadRow(
-            path, line, f"{column}: got {values[place]:g}; must be 0 (no leak) or 1 (leak)"
-        )
+        problem = f"{column}: got {values[place]:g}; must be 0 (no leak) or 1 (leak)"
+        raise BadRow(path, line, problem)

@@ -14,12 +14,13 @@ def filled(place: str | None, root: Path = Path()) -> str | None:
         return None
     path = root / place
     if place == LABELS:
-        labelled = [file for file in path.glob("*.jsonl") if file.name != Path(ANSWERS).name]
-        return place if labelled else None
+        names = {file.name for file in path.glob("*.jsonl")}
+        return place if names - {Path(ANSWERS).name} else None
     if place not in (CALIBRATION, ANSWERS):
         return place
     if not path.is_file():
         return None
     lines = len(path.read_text(encoding="utf-8").splitlines())
-    of_the_header = 1 if place == CALIBRATION else 0
-    return place if lines > of_the_header else None
+    if place == CALIBRATION:
+        lines -= 1  # the header
+    return place if lines > 0 else None

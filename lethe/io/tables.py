@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -46,22 +46,14 @@ MOST_COLUMNS = 2_000
 MOST_CELLS = 50_000_000  # of a Parquet file, which holds a column of equal cells in a few bytes
 MISSING = (
     "",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "NaN",
-    "nan",
-    "-nan",
-    "NULL",
-    "null",
-    "None",
-    "none",
-    "<NA>",
+    *("NA", "N/A", "n/a", "#N/A", "<NA>"),
+    *("NaN", "nan", "-nan"),
+    *("NULL", "null", "None", "none"),
 )
 
 
 def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
+    """Write a frame without its index as a Parquet file that carries the version of artifacts."""
     import pyarrow as pa
 
     write_arrow(path, pa.Table.from_pandas(table, preserve_index=False))
@@ -83,11 +75,15 @@ def write_csv(path: str | os.PathLike, table: pd.DataFrame) -> None:
     for place in range(safe.shape[1]):
         column = safe.iloc[:, place]
         if not pd.api.types.is_numeric_dtype(column):
-            safe.isetitem(
-                place, [harmless(value) if isinstance(value, str) else value for value in column]
-            )
+            safe.isetitem(place, [_harmless_value(value) for value in column])
     with atomic_file(path) as temporary:
         safe.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def _harmless_value(value: object) -> object:
+    if isinstance(value, str):
+        return harmless(value)
+    return value
 
 
 def harmless(cell: str) -> str:
@@ -98,8 +94,9 @@ def harmless(cell: str) -> str:
     become escapes such as ``\\x1b``.
     """
     text = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", cell)
-    formula = cell.lstrip(" ").startswith(FORMULA) and not _looks_like_a_number(cell)
-    return f"'{text}" if formula else text
+    if cell.lstrip(" ").startswith(FORMULA) and not _looks_like_a_number(cell):
+        return f"'{text}"
+    return text
 
 
 def read_table(
@@ -113,9 +110,14 @@ def read_table(
 
     The frame keeps the row order of the file; `file_line` gives the line of a row. In a CSV with one column, a blank
     line is a row without a value, except at the end of the file. Columns of ``ids`` hold text: two ids that differ only in
-    type or in blanks around them are refused.
-    """
+    type or in blanks around them are refused. Columns of ``text`` hold text where the file is a CSV.
 
+    Raises
+    ------
+    BadFile, BadRow
+        If the file cannot be read, lacks a column of ``required``, spells a column of ``required``, ``text`` or ``optional``
+        in another way, or has a list or an object as a label.
+    """
     path = Path(path)
     check_file(path)
     suffix = path.suffix.lower()
@@ -127,21 +129,14 @@ def read_table(
     elif suffix in (".jsonl", ".json"):
         table = frame_of(path, [row for _, row in read_jsonl(path)], ids)
     else:
-        raise BadFile(
-            path, f"ends in {suffix or 'nothing'!r}; must be one of {', '.join(TABLE_SUFFIXES)}"
-        )
+        legal = ", ".join(TABLE_SUFFIXES)
+        raise BadFile(path, f"ends in {suffix or 'nothing'!r}; must be one of {legal}")
     _check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
-    for column in required:
-        if (
-            column not in table.columns
-            and suffix == ".csv"
-            and all(map(_looks_like_a_number, table.columns))
-        ):
-            numbers = ", ".join(map(str, table.columns))
-            problem = (
-                f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
-            )
-            raise BadFile(path, problem, f"Add a first line with {column!r}.")
+    absent = [column for column in required if column not in table.columns]
+    if absent and suffix == ".csv" and all(map(_looks_like_a_number, table.columns)):
+        numbers = ", ".join(map(str, table.columns))
+        problem = f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
+        raise BadFile(path, problem, f"Add a first line with {absent[0]!r}.")
     check_columns(path, required, table.columns)
     _check_labels(path, table, text)
     ids_as_text(path, table, ids)
@@ -177,7 +172,8 @@ def _check_labels(path: Path, table: pd.DataFrame, columns: Sequence[str]) -> No
 def ids_as_text(path: Path, table: pd.DataFrame, ids: Sequence[str]) -> None:
     """Turn columns of ids into text; two that differ only in type or in blanks around them are refused by both names."""
     for column in set(ids) & set(table.columns):
-        if (found := alike_in(table[column])) is not None:
+        found = alike_in(table[column])
+        if found is not None:
             line = file_line(path, found.place)
             raise BadRow(path, line, found.problem(column), ALIKE_REMEDY)
         table[column] = as_text(table[column])
@@ -203,13 +199,16 @@ def sample_names(column: pd.Series) -> pd.Series:
 
 
 def read_arrow(path: str | os.PathLike[str], prompts: Sequence[str] | None = None) -> pa.Table:
+    """Return a Parquet table, or only the rows of ``prompts``; `BadFile` where it is damaged or of another version."""
     import pyarrow.parquet as pq
 
     path = Path(path)
     if path.is_dir():  # pyarrow would read the files below it as one table
         raise BadFile(path, "is a folder, expected a file")
+    filters = None
+    if prompts is not None:
+        filters = [("prompt_id", "in", prompts)]
     try:
-        filters = None if prompts is None else [("prompt_id", "in", prompts)]
         arrow = pq.read_table(path, partitioning=None, filters=filters)
         arrow.validate(full=True)  # or pandas decodes a damaged text when somebody reads the cell
     except Exception as error:  # pyarrow raises several unrelated classes for a broken file
@@ -227,7 +226,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     except Exception as error:  # as above
         raise broken_parquet(path, error) from None
     named = [name for name in table.index.names if name is not None and name not in table.columns]
-    return table.reset_index(level=named) if named else table
+    if not named:
+        return table
+    return table.reset_index(level=named)
 
 
 def check_width(path: Path, columns: int) -> None:
@@ -256,7 +257,8 @@ def broken_parquet(path: Path, error: Exception) -> BadFile:
     if isinstance(error, OSError) and error.strerror:
         return BadFile(path, f"cannot be read as Parquet ({error.strerror})")
     with path.open("rb") as stream:
-        first, size = stream.read(len(MAGIC)), stream.seek(0, os.SEEK_END)
+        first = stream.read(len(MAGIC))
+        size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - len(MAGIC)))
         last = stream.read()
     if not size:
@@ -281,12 +283,13 @@ def _looks_like_a_number(name: object) -> bool:
 
 
 def _check_names(path: Path, columns: Sequence[str], legal: Sequence[str]) -> None:
-    plain = {_letters(name): name for name in legal if name not in columns}
+    """Refuse a column that differs from a legal name, which the table lacks, only by case or punctuation."""
+    name_of_letters = {_letters(name): name for name in legal if name not in columns}
     for column in columns:
-        if column not in legal and (name := plain.get(_letters(column))):
-            raise BadFile(
-                path, f"its column {column!r} is not spelt {name!r}", "Rename the column."
-            )
+        name = name_of_letters.get(_letters(column))
+        if name and column not in legal:
+            problem = f"its column {column!r} is not spelt {name!r}"
+            raise BadFile(path, problem, "Rename the column.")
 
 
 def _letters(name: str) -> str:
@@ -298,18 +301,15 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
 
     content = read_text(path).rstrip()  # removes trailing blank lines
     before = content[: len(content) - len(content.lstrip())].count("\n")
-    header = next((names for _, names in _records(content)), None)
-    if header is None:
+    header = next(_records(content), Record(1, [])).cells
+    if not header:
         raise BadFile(path, "is empty, expected a header and rows")
-    check_width(path, len(header))
-    if (name := doubled(name for name in header if name)) is not None:
-        raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
-    if len(header) == 1 and header[0] not in required and any(mark in header[0] for mark in ";\t|"):
-        raise BadFile(
-            path,
-            f"its header {header[0]!r} is a single column",
-            "Commas separate the columns of a CSV.",
-        )
+    _check_header(path, header, required)
+    missing: dict[str, Sequence[str]] = {}
+    for name in header:
+        missing[name] = MISSING
+        if name in text:
+            missing[name] = ("",)
     try:
         table = pd.read_csv(
             io.StringIO(content),
@@ -317,29 +317,45 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
             skiprows=before,
             skip_blank_lines=len(header) > 1,
             keep_default_na=False,
-            na_values={name: [""] if name in text else MISSING for name in header},
+            na_values=missing,
         )
     except ValueError as error:  # pandas raises several subclasses
         raise BadFile(path, f"cannot be read as CSV ({str(error).strip()})") from None
     if not isinstance(table.index, pd.RangeIndex):  # pandas took the first cells as row names
-        raise BadFile(
-            path, "its rows have more fields than its header", "Give every column a name."
-        )
+        problem = "its rows have more fields than its header"
+        raise BadFile(path, problem, "Give every column a name.")
     return table
 
 
-def _records(content: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the header and the rows of a CSV with their first lines; blank lines are rows only under a single column."""
+def _check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> None:
+    check_width(path, len(header))
+    name = doubled(name for name in header if name)
+    if name is not None:
+        raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
+    if len(header) == 1 and header[0] not in required and any(mark in header[0] for mark in ";\t|"):
+        problem = f"its header {header[0]!r} is a single column"
+        raise BadFile(path, problem, "Commas separate the columns of a CSV.")
+
+
+class Record(NamedTuple):
+    """A row of a CSV, or its header, and the line on which it begins."""
+
+    line: int
+    cells: list[str]
+
+
+def _records(content: str) -> Iterator[Record]:
+    """Yield the header and the rows of a CSV; blank lines are rows only under a single column."""
     csv.field_size_limit(LARGEST_CELL)
-    reader, line = csv.reader(io.StringIO(content, newline="")), 1
-    columns = None
+    reader = csv.reader(io.StringIO(content, newline=""))
+    begins = 1
+    columns = 0  # of the header, once it is read
     for cells in reader:
-        begins, line = line, reader.line_num + 1
-        if columns == 1 or (
-            cells and not (len(cells) == 1 and cells[0] and not cells[0].strip(" \t"))
-        ):
+        blank = not cells or (len(cells) == 1 and cells[0] and not cells[0].strip(" \t"))
+        if columns == 1 or not blank:
             columns = columns or len(cells)
-            yield begins, cells
+            yield Record(begins, cells)
+        begins = reader.line_num + 1
 
 
 def file_line(path: str | os.PathLike, row: int) -> int:
@@ -348,22 +364,22 @@ def file_line(path: str | os.PathLike, row: int) -> int:
     if suffix == ".csv":
         content = read_text(path)
         # A row that only pandas counts, such as quoted blanks, is among the last: name the last line.
-        end: tuple[int, list[str]] = (content.count("\n") + 1, [])
-        return next(itertools.islice(_records(content), row + 1, None), end)[0]
+        last = Record(content.count("\n") + 1, [])
+        return next(itertools.islice(_records(content), row + 1, None), last).line
     if suffix in (".jsonl", ".json"):
         return read_jsonl(path)[row][0]
     return row + 1
 
 
 def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) -> np.ndarray:
+    """Return the numbers of a column (rows,), NaN where a cell is missing; `BadRow` names the first that is no number."""
     import pandas as pd
 
     values = table[column]
     if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    with contextlib.suppress(
-        OverflowError, TypeError, ValueError
-    ):  # else cell by cell, to name the broken one
+    # Else cell by cell, to name the broken one.
+    with contextlib.suppress(OverflowError, TypeError, ValueError):
         return pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
     return np.array([_number(value, path, column, place) for place, value in enumerate(values)])
 
@@ -379,27 +395,24 @@ def _number(value: Json, path: str | os.PathLike, column: str, place: int) -> fl
             raise ValueError
         return float(value)
     except OverflowError:  # an integer of hundreds of digits
-        return math.inf if value > 0 else -math.inf
+        if value < 0:
+            return -math.inf
+        return math.inf
     except (TypeError, ValueError):
-        raise BadRow(
-            path,
-            file_line(path, place),
-            f"column {column}: got {shortened(value)}, expected a number",
-        ) from None
+        problem = f"column {column}: got {shortened(value)}, expected a number"
+        raise BadRow(path, file_line(path, place), problem) from None
 
 
 def read_losses(path: Path) -> np.ndarray:
     """Read (n,) finite losses from a table with a column ``loss``, or from a plain file with one number per line."""
-    plain = path.suffix.lower() not in TABLE_SUFFIXES
-    if (
-        path.suffix.lower() == ".csv" and path.is_file()
-    ):  # a CSV whose first line is a number is a plain file
+    suffix = path.suffix.lower()
+    plain = suffix not in TABLE_SUFFIXES
+    if suffix == ".csv" and path.is_file():  # a CSV whose first line is a number is a plain file
         plain = _looks_like_a_number(read_text(path).split("\n", 1)[0])
-    losses = (
-        _plain_losses(path)
-        if plain
-        else numeric_column(read_table(path, required=["loss"]), "loss", path)
-    )
+    if plain:
+        losses = _plain_losses(path)
+    else:
+        losses = numeric_column(read_table(path, required=["loss"]), "loss", path)
     if not len(losses):
         raise BadFile(path, "holds no losses", "Give one loss per line, or a column `loss`.")
     if len(losses) == 1:
@@ -413,8 +426,12 @@ def read_losses(path: Path) -> np.ndarray:
 
 
 def _plain_losses(path: Path) -> np.ndarray:
-    lines = read_text(path).rstrip().split("\n")
-    for number, line in enumerate(lines if lines != [""] else [], start=1):
+    content = read_text(path).rstrip()
+    if not content:
+        return np.array([])
+    losses = []
+    for number, line in enumerate(content.split("\n"), start=1):
         if not _looks_like_a_number(line):
             raise BadRow(path, number, f"got {line.strip()[:40]!r}, expected a number")
-    return np.array([float(line) for line in lines if line])
+        losses.append(float(line))
+    return np.array(losses)

@@ -36,23 +36,22 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Json:
         _check_depth(value)
         return value
     except RecursionError:
-        raise BadFile(
-            path, f"nested too deeply; the depth must be at most {DEEPEST} levels"
-        ) from None
+        problem = f"nested too deeply; the depth must be at most {DEEPEST} levels"
+        raise BadFile(path, problem) from None
     # An impossible date raises ValueError, as does a number of 5,000 digits; a mapping as a key raises TypeError.
     except (YAMLError, ValueError, TypeError) as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        problem = getattr(error, "problem", None)
         if isinstance(error, DuplicateKeyError):
-            problem = (
-                str(problem)
-                .replace("found duplicate key", "duplicate key")
-                .partition(" with value")[0]
-            )
+            problem = str(problem).replace("found duplicate key", "duplicate key")
+            problem = problem.partition(" with value")[0]
         problem = problem or str(error).split(";")[0]
-        where = f" at line {mark.line + 1}" if mark else ""
-        raise BadFile(
-            path, f"not valid YAML{where}" + (f": {problem}" if problem else "")
-        ) from None
+        sentence = "not valid YAML"
+        mark = getattr(error, "problem_mark", None)
+        if mark:
+            sentence += f" at line {mark.line + 1}"
+        if problem:
+            sentence += f": {problem}"
+        raise BadFile(path, sentence) from None
 
 
 def _check_depth(value: Json) -> None:
@@ -60,9 +59,11 @@ def _check_depth(value: Json) -> None:
     level = [value]
     for _ in range(DEEPEST):
         inner: list[Json] = []
-        for each in level:
-            if isinstance(each, (dict, list)):
-                inner += each.values() if isinstance(each, dict) else each
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
             if len(inner) > MOST:
                 raise ValueError(f"more than {MOST:,} values on one level (aliases repeat values)")
         level = inner

@@ -7,7 +7,8 @@ the file, and refuses broken content in one sentence.
 
 import gc
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,17 +28,9 @@ from lethe.io.tables import MAGIC, TABLE_SUFFIXES, file_line, frame_of, ids_as_t
 RESPONSE = "target_response"
 NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
 PROMPT = ("prompt", "question")
-OWN = frozenset(
-    (
-        "prompt_id",
-        "sample",
-        "text",
-        "tokens",
-        "finish_reason",
-        "mean_confidence",
-        "thinking",
-        "turn",
-    )
+# Columns of an answer of Lethe, none of which is a score.
+ANSWER_COLUMNS = frozenset(
+    "prompt_id sample text tokens finish_reason mean_confidence thinking turn".split()
 )
 
 
@@ -45,66 +38,84 @@ def _is_table(path: Path) -> bool:
     """Whether the file is a CSV by its ending or a Parquet file by its content; JSON begins with a bracket."""
     with path.open("rb") as file:
         start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return start.startswith(MAGIC) or (
-        path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P")
-    )
+    if start.startswith(MAGIC):
+        return True
+    return path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P")
 
 
 def _read_table(source: Source | Path, by: str | None = None) -> Log:
     """Read the table. The greedy answer (sample -1) is no draw; without a column `sample`, the rows are numbered."""
     path = source if isinstance(source, Path) else source.path
     name = by or ids.PROMPT
-    if isinstance(source, Path) or path.suffix.lower() in (".jsonl", ".json"):
-        frame = _named(read_table(path, text=["text", RESPONSE], ids=[name], optional=["sample"]))
-        if (
-            path.suffix.lower() == ".csv" and "text" in frame
-        ):  # which writes an empty answer as an empty cell
-            frame["text"] = frame["text"].fillna("")
-    else:  # JSON lines under another name
+    frame = _frame(source, path, name)
+    _check_columns(path, frame, name, is_named=by is not None)
+    names = [str(identity) for identity in frame[name]]
+    samples = _samples(path, frame, names)
+    score_columns = {column: frame[column].astype("float64").tolist() for column in _scored(frame)}
+    prompts = _optional(frame, *PROMPT)
+    ends = _optional(frame, "finish_reason")
+    table = Table(path, first=0)
+    for place, text in enumerate(frame["text"]):
+        prompt_id, sample = names[place], samples[place]
+        if sample == GREEDY:
+            continue
+        table.prompt(prompt_id, as_text(prompts[place]))
+        kind = missing_kind(ends[place])
+        if kind:
+            table.problem(prompt_id, sample, kind)
+        elif isinstance(text, str):
+            scores = {score: values[place] for score, values in score_columns.items()}
+            table.answer(prompt_id, sample, text, scores)
+        elif text is None or text != text:  # null, or the NaN of an empty cell
+            table.problem(prompt_id, sample, "no text")
+        else:
+            problem = f"column text: got {shortened(text)}, expected a text"
+            raise BadRow(path, file_line(path, place), problem)
+    notes = _notes(frame, samples)
+    return table.log("a table", means=of_column, scores=score_columns, notes=notes)
+
+
+def _frame(source: Source | Path, path: Path, name: str) -> pd.DataFrame:
+    suffix = path.suffix.lower()
+    if isinstance(source, Source) and suffix not in (".jsonl", ".json"):
+        # JSON lines under another name
         frame = frame_of(path, [row for _, row in source.lines()], [name])
         ids_as_text(path, frame, [name])
-    if (
-        by is None
-        and "text" in frame
-        and name not in frame
-        and (found := ids.candidates(frame, ()))
-    ):
-        named = ", ".join(map(repr, found))
-        problem = f"no column {name!r}, and {named} may name the questions"
-        raise BadFile(path, problem, f"Name the column with --by {found[0]} (by={found[0]!r}).")
+        return frame
+    frame = read_table(path, text=["text", RESPONSE], ids=[name], optional=["sample"])
+    frame = _with_our_names(frame)
+    if suffix == ".csv" and "text" in frame:  # a CSV has an empty answer as an empty cell
+        frame["text"] = frame["text"].fillna("")
+    return frame
+
+
+def _check_columns(path: Path, frame: pd.DataFrame, name: str, *, is_named: bool) -> None:
+    """Refuse a table without rows, without texts, or whose answers have no questions."""
+    if "text" in frame and name not in frame and not is_named:
+        found = ids.candidates(frame, ())
+        if found:
+            named = ", ".join(map(repr, found))
+            problem = f"no column {name!r}, and {named} may name the questions"
+            remedy = f"Name the column with --by {found[0]} (by={found[0]!r})."
+            raise BadFile(path, problem, remedy)
     check_columns(path, (name, "text"), frame.columns)
-    if (absent := frame[name].isna()).any():
-        line = file_line(path, int(absent.to_numpy().argmax()))
+    absent = frame[name].isna().to_numpy()
+    if absent.any():
+        line = file_line(path, int(absent.argmax()))
         raise BadRow(path, line, f"{name} is missing", "Give each answer the id of its question.")
     if frame.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
-    names = [str(own) for own in frame[name]]
-    samples = _samples(path, frame, names)
-    scores = {one: frame[one].astype("float64").tolist() for one in _scored(frame)}
-    asked = next((frame[one] for one in PROMPT if one in frame), [None] * len(frame))
-    ends = frame.get("finish_reason", pd.Series([None] * len(frame)))
-    rows = Table(path, first=0)
-    for place, (prompt_id, sample, text, prompt) in enumerate(
-        zip(names, samples, frame["text"], asked, strict=True)
-    ):
-        if sample == GREEDY:
-            continue
-        rows.prompt(prompt_id, as_text(prompt))
-        if kind := missing_kind(ends.iloc[place]):
-            rows.problem(prompt_id, sample, kind)
-        elif isinstance(text, str):
-            own = {score: column[place] for score, column in scores.items()}
-            rows.answer(prompt_id, sample, text, own)
-        elif text is None or text != text:
-            rows.problem(prompt_id, sample, "no text")
-        else:
-            raise BadRow(
-                path, file_line(path, place), f"column text: got {shortened(text)}, expected a text"
-            )
-    return rows.log("a table", means=of_column, scores=scores, notes=_notes(frame, samples))
 
 
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
+def _optional(frame: pd.DataFrame, *names: str) -> Sequence[Json]:
+    """Return the values of the first of these columns that the table has, or a None for each row."""
+    for name in names:
+        if name in frame:
+            return list(frame[name])
+    return [None] * len(frame)
+
+
+def _with_our_names(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with the names of columns of this format; JailbreakBench's judged answers have a response per row."""
     if RESPONSE not in frame or {"prompt_id", "text"} & set(frame.columns):
         return frame
@@ -113,37 +124,46 @@ def _named(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
-    if "sample" not in frame:
-        return [int(place) + 1 for place in frame.groupby(pd.Index(names), sort=False).cumcount()]
+    """Return the number of each answer, that of its column or its place among the answers to its question, from 1."""
     samples = []
+    if "sample" not in frame:
+        counts: Counter[str] = Counter()
+        for name in names:
+            counts[name] += 1
+            samples.append(counts[name])
+        return samples
     for place, value in enumerate(frame["sample"]):
         try:
-            samples.append(int(value))
-            if samples[-1] != float(value):
+            sample = int(value)
+            if sample != float(value):
                 raise ValueError
         except (TypeError, ValueError, OverflowError):
             problem = f"column sample: got {shortened(value)}, expected a whole number"
             raise BadRow(path, file_line(path, place), problem) from None
+        samples.append(sample)
     return samples
 
 
 def _scored(frame: pd.DataFrame) -> list[str]:
-    others = [
-        name
-        for name in frame.columns
-        if str(name) not in (*OWN, *PROMPT) and not str(name).startswith(NAMELESS)
-    ]
-    return [
-        name for name in others if pd.api.types.is_numeric_dtype(frame[name])
-    ]  # also true and false
+    """Return the columns of scores: further columns of numbers, also of true and false."""
+    scores = []
+    for name in frame.columns:
+        if str(name) in (*ANSWER_COLUMNS, *PROMPT) or str(name).startswith(NAMELESS):
+            continue
+        if pd.api.types.is_numeric_dtype(frame[name]):
+            scores.append(name)
+    return scores
 
 
 def _notes(frame: pd.DataFrame, samples: list[int]) -> list[str]:
     notes = []
-    if greedy := samples.count(GREEDY):
+    greedy = samples.count(GREEDY)
+    if greedy:
         notes.append(f"{plural(greedy, 'greedy answer')} (sample {GREEDY}) left out: it is no draw")
-    if "finish_reason" in frame and (cut := int((frame["finish_reason"] == CUT_OFF).sum())):
-        notes.append(f"{plural(cut, 'answer')} cut at the maximum number of tokens")
+    if "finish_reason" in frame:
+        cut = int((frame["finish_reason"] == CUT_OFF).sum())
+        if cut:
+            notes.append(f"{plural(cut, 'answer')} cut at the maximum number of tokens")
     return notes
 
 
@@ -154,20 +174,37 @@ TABLE = Format(
     _read_table,
 )
 FORMATS = (
-    *(inspect_ai.FORMAT, lm_eval.FORMAT, red_team.GARAK, red_team.PROMPTFOO, benchmarks.LEAK_K),
-    *(
-        benchmarks.JAILBREAKBENCH,
-        benchmarks.OPEN_UNLEARNING,
-        benchmarks.HARMBENCH,
-        benchmarks.HELM,
-        openai_batch.FORMAT,
-        TABLE,
-    ),
+    inspect_ai.FORMAT,
+    lm_eval.FORMAT,
+    red_team.GARAK,
+    red_team.PROMPTFOO,
+    benchmarks.LEAK_K,
+    benchmarks.JAILBREAKBENCH,
+    benchmarks.OPEN_UNLEARNING,
+    benchmarks.HARMBENCH,
+    benchmarks.HELM,
+    openai_batch.FORMAT,
+    TABLE,
 )
 
 
 def read_log(path: str | os.PathLike[str], filter: str | None = None, by: str | None = None) -> Log:
-    """Read a log; ``by`` is the column of a plain table that names the questions, in place of `prompt_id`."""
+    """Return the log in a file of any of `FORMATS`, by its content.
+
+    Parameters
+    ----------
+    filter
+        The filter of lm-eval whose answers are read; a log of another tool has none.
+    by
+        The column of a plain table that names the questions, in place of `prompt_id`.
+
+    Raises
+    ------
+    BadFile, BadRow
+        If the file is of no known format, or broken; the sentence names the line or the member.
+    BadValue
+        If ``filter`` or ``by`` does not belong to the format, or no line has the filter.
+    """
     path = Path(path)
     check_file(path)
     collecting = gc.isenabled()
@@ -186,7 +223,7 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     path = Path(path)
     if not path.is_file():
         return False
-    own_suffix = path.suffix.lower() not in TABLE_SUFFIXES
+    no_table = path.suffix.lower() not in TABLE_SUFFIXES
     try:
         line, number, _ = first_line(path)
         if line[:1] not in (b"{", b"["):
@@ -197,59 +234,66 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
     except (BadFile, BadRow):
-        return own_suffix
+        return no_table
     if isinstance(first, list):
         first = next(iter(first), None)
     if not isinstance(first, dict):
-        return own_suffix
-    recognised = any(one.recognises(first) for one in FORMATS if one is not TABLE)
-    return own_suffix or _nested(first) or recognised
+        return no_table
+    return no_table or _is_nested(first) or _format_of(first) not in (TABLE, None)
 
 
-def _nested(first: Mapping[str, Json]) -> bool:
+def _is_nested(first: Mapping[str, Json]) -> bool:
     return any(isinstance(value, (dict, list)) for value in first.values())
+
+
+def _format_of(first: Mapping[str, Json]) -> Format | None:
+    for form in FORMATS:
+        if form.recognises(first):
+            return form
+    return None
 
 
 def _read(path: Path, filter: str | None, by: str | None) -> Log:
     if _is_table(path):
         return replace(_read_table(path, by), format=TABLE.name)
     with path.open("rb") as file:
-        archive = file.read(2) == b"PK"
-    source = None if archive else Source(path)
-    first = source.first if source else {}
-    if archive:
+        is_archive = file.read(2) == b"PK"
+    if is_archive:
+        source: Source | Path = path
         form: Format | None = inspect_ai.FORMAT
     else:
-        form = next((one for one in FORMATS if one.recognises(first)), None)
-        if form is None and "text" in first and not _nested(first):
-            form = (
-                TABLE  # whose questions a column of another name names, which the reader asks for
-            )
-    if form is None:
-        raise BadFile(
-            path, _unknown(first), "Known are " + "; ".join(one.holds for one in FORMATS) + "."
-        )
+        source = Source(path)
+        first = source.first
+        form = _format_of(first)
+        if form is None and "text" in first and not _is_nested(first):
+            form = TABLE  # a column of another name names its questions, and the reader asks for it
+        if form is None:
+            known = "; ".join(known.holds for known in FORMATS)
+            raise BadFile(path, _unknown(first), f"Known are {known}.")
     if filter is not None and form is not lm_eval.FORMAT:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
     if form is TABLE:
-        log = _read_table(source or path, by)
+        log = _read_table(source, by)
     else:
-        legal = f"left out: a log of format {form.name} names its prompts"
-        check(by is None, "by", by, legal)
-        log = form.read(source or path, *([] if filter is None else [filter]))
+        check(by is None, "by", by, f"left out: a log of format {form.name} names its prompts")
+        log = form.read(source) if filter is None else form.read(source, filter)
     return replace(log, format=form.name)
 
 
 def _unknown(first: Mapping[str, Json]) -> str:
+    """Say what a file holds that is no log."""
     if "configs" in first and "results" in first:
         return (
             "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
         )
-    if first and all(isinstance(value, (int, float)) for value in first.values()):
+    values = first.values()
+    if first and all(isinstance(value, (int, float)) for value in values):
         return "holds a summary without answers; the log itself is beside it (for open-unlearning, *_EVAL.json)"
-    if first and all(
-        isinstance(value, list) and value and isinstance(value[0], str) for value in first.values()
-    ):
+    if first and all(map(_is_list_of_texts, values)):
         return "holds prompts without answers (HarmBench's test cases?)"
     keys = ", ".join(repr(key[:30]) for key in list(first)[:6]) or "(none)"
     return f"is not a log of a known tool; its first keys are {keys}"
+
+
+def _is_list_of_texts(value: Json) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], str)

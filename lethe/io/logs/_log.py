@@ -4,10 +4,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import pandas as pd
 
@@ -16,26 +16,38 @@ from lethe.io.facts import Facts, Meaning
 from lethe.io.files import Json
 
 KEYS = ("prompt_id", "sample")
-MOST_COLUMNS = (
-    1000  # untrusted dictionaries give one score per key; more columns would exhaust the memory
-)
-MOST_PLANNED = 5_000_000  # the most answers that a log may plan: each becomes a row, and the number is untrusted
+# Untrusted dictionaries give one score per key; more columns would exhaust the memory.
+MOST_COLUMNS = 1000
+# The most answers that a log may plan or lack: each becomes a row, and the number is untrusted.
+MOST_PLANNED = 5_000_000
 LARGEST_SAMPLE = 2**31
 OWN_COLUMNS = frozenset(
     (*KEYS, "index", "model", "prompt", "text", "answers", "planned", "score", "reason")
 )
 UNSCORED, NOT_WRITTEN = "unscored", "not written"
-SENTENCES = (
-    "deterministic",
-    "repeated",
-    "unfinished",
-    "engine",
-)  # the facts of a log beside its scores
+NO_SCORES = "left out: the log holds no scores (score its texts with `lethe score`)"
+COPIES = "to a question are copies of one greedy answer, not independent draws"
+SAME_TEXTS = (
+    "all answers to each question are the same text, as under greedy decoding, with a cache, or with a seed that each "
+    "request carries"
+)
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Log:
-    """A log; ``judges``: the prompts of a score that the tool gives not all; ``refused``: why a score cannot be read."""
+    """A log of another tool, or a plain table: its answers, their scores, and what it says of its run.
+
+    Tables
+    ------
+    ``answers`` has `prompt_id, sample, text`, further texts of the format, and a column of float64 per score of ``scores``,
+    NaN where missing. ``prompts`` has `prompt_id, prompt, answers, planned` (counts) and the scores of whole prompts.
+    ``problems`` has `prompt_id, sample, reason, score`: why an answer, or only one ``score`` of it, is missing.
+
+    ``missing`` counts answers by reason. ``judges`` has the prompts of each score that the tool gives to some prompts only.
+    ``refused`` says why a score cannot be read, and ``refusal`` why no guarantee of draws can be had from the log.
+    ``draws`` is sampled, copies, choices, selected or unknown; ``stopping`` is fixed, early or unfinished.
+    """
 
     path: Path
     tool: str
@@ -58,24 +70,25 @@ class Log:
     stated: Mapping[str, Json] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
 
-    def lines(self, *own: tuple[str, str | None]) -> list[str]:
-        """Return lines for people: the run, a reader's ``own`` facts (None is left out), warnings and notes."""
+    def lines(self, *more: tuple[str, str | None]) -> list[str]:
+        """Return lines for people: the run, ``more`` facts of the caller (None is left out), warnings and notes."""
+        sampling = ", ".join(f"{name} {value}" for name, value in self.sampling.items())
         facts = [
             ("tool", f"{self.tool} (format {self.format})"),
             ("task", self.task or "not stated"),
             ("model", self.model or "not stated"),
-            (
-                "sampling",
-                ", ".join(f"{name} {value}" for name, value in self.sampling.items())
-                or "not stated",
-            ),
-            *own,
+            ("sampling", sampling or "not stated"),
+            *more,
             ("warning", self._of_decoding()),
             ("warning", self.facts.repeated),
-            *(("warning", one) for one in self.warnings),
-            *(("note", one) for one in self.notes),
         ]
-        return [f"{name:<9} {text}" for name, text in facts if text]
+        facts += [("warning", sentence) for sentence in self.warnings]
+        facts += [("note", sentence) for sentence in self.notes]
+        lines = []
+        for name, text in facts:
+            if text:
+                lines.append(f"{name:<9} {text}")
+        return lines
 
     def _of_decoding(self) -> str | None:
         """What greedy decoding means for a reader of the numbers; of copies the refusal says it."""
@@ -84,6 +97,7 @@ class Log:
         return f"{self.facts.deterministic}: one greedy answer says nothing of repeated draws"
 
     def summary(self) -> dict[str, object]:
+        """Return what `lethe log --json` shows: the run, counts of prompts, answers, missing answers and scores, facts."""
         return {
             "format": self.format,
             "tool": self.tool,
@@ -98,7 +112,10 @@ class Log:
             "stopping": self.stopping,
             "refusal": self.refusal,
             "score_means": dict(self.facts.means),
-            **{name: getattr(self.facts, name) for name in SENTENCES},
+            "deterministic": self.facts.deterministic,
+            "repeated": self.facts.repeated,
+            "unfinished": self.facts.unfinished,
+            "engine": self.facts.engine,
             "warnings": list(self.warnings),
             "notes": list(self.notes),
             "per_prompt": self.prompts[["prompt_id", "answers", "planned"]].to_dict("records"),
@@ -106,20 +123,23 @@ class Log:
         }
 
     def score_counts(self) -> dict[str, dict[str, float | None]]:
+        """Return, of each score, how many answers have it and lack it, and its mean over those that have it."""
         counts: dict[str, dict[str, float | None]] = {}
         for name in self.scores:
             column = self._judged(self.answers, name)[name]
             values = column.dropna()
-            mean = float(values.mean()) if len(values) else None
-            counts[name] = {
-                "scored": len(values),
-                "unscored": len(column) - len(values),
-                "mean": mean,
-            }
+            mean = None
+            if len(values):
+                mean = float(values.mean())
+            unscored = len(column) - len(values)
+            counts[name] = {"scored": len(values), "unscored": unscored, "mean": mean}
         return counts
 
     def _judged(self, table: pd.DataFrame, score: str) -> pd.DataFrame:
-        return table[table["prompt_id"].isin(self.judges[score])] if score in self.judges else table
+        """The rows of the prompts that the tool scores by ``score``."""
+        if score not in self.judges:
+            return table
+        return table[table["prompt_id"].isin(self.judges[score])]
 
     def scored(self, score: str) -> pd.DataFrame:
         """Return every planned answer with ``score``: `prompt_id, sample, score, reason`, in order of sampling.
@@ -127,25 +147,37 @@ class Log:
         The score is NaN, with a reason, where an answer was not scored, ended with an error or at a limit (the missing rest
         of a cut answer might have leaked), was withdrawn, or was never written. A prompt that the tool does not score by
         ``score`` is left out.
+
+        Raises
+        ------
+        BadValue
+            If the log has no such score.
+        BadFile
+            If the reader refused the score.
         """
-        score = score if score in self.scores else _column(score)
+        if score not in self.scores:
+            score = _column(score)
         if score in self.refused:
             raise BadFile(self.path, f"score {score!r} cannot be read: {self.refused[score]}")
         if score not in self.scores:
-            legal = "one of " + ", ".join(map(repr, self.scores)) if self.scores else NO_SCORES
+            legal = NO_SCORES
+            if self.scores:
+                legal = "one of " + ", ".join(map(repr, self.scores))
             raise BadValue("--score", score, legal)
-        table = self._judged(self.answers, score)[[*KEYS, score]].rename(columns={score: "score"})
+        answers = self._judged(self.answers, score)[[*KEYS, score]]
         problems = self._judged(self.problems, score)
-        about = problems[problems["score"].isna() | (problems["score"] == score)]
-        table = table.merge(
-            about.drop(columns="score").drop_duplicates([*KEYS]), on=[*KEYS], how="outer"
-        )
+        concerned = problems["score"].isna() | (problems["score"] == score)
+        reasons = problems[concerned].drop(columns="score").drop_duplicates([*KEYS])
+
+        table = answers.rename(columns={score: "score"}).merge(reasons, on=[*KEYS], how="outer")
         unscored = table["score"].isna() & table["reason"].isna()
-        reasons = table["reason"].mask(unscored, UNSCORED).astype(object)
-        table["reason"] = reasons.where(reasons.notna(), None)
+        reason = table["reason"].mask(unscored, UNSCORED).astype(object)
+        table["reason"] = reason.where(reason.notna(), None)
         table["score"] = table["score"].mask(table["reason"].notna())
-        place = pd.Series(range(len(self.prompts)), index=self.prompts["prompt_id"])
-        order = pd.DataFrame({"prompt": table["prompt_id"].map(place), "sample": table["sample"]})
+
+        place_of_prompt = pd.Series(range(len(self.prompts)), index=self.prompts["prompt_id"])
+        places = table["prompt_id"].map(place_of_prompt)
+        order = pd.DataFrame({"prompt": places, "sample": table["sample"]})
         return table.loc[order.sort_values(["prompt", "sample"]).index].reset_index(drop=True)
 
 
@@ -158,48 +190,80 @@ class Format(NamedTuple):
     read: Callable[..., Log]
 
 
-NO_SCORES = "left out: the log holds no scores (score its texts with `lethe score`)"
+class Key(NamedTuple):
+    """The place of an answer: its question and its number."""
+
+    prompt_id: str
+    sample: int
+
+
+class Problem(NamedTuple):
+    """Why an answer is missing, or only one ``score`` of it."""
+
+    prompt_id: str
+    sample: int
+    reason: str
+    score: str | None
+
+
+@dataclass
+class LoggedAnswer:
+    """An answer of a table: ``more`` are its texts of further columns."""
+
+    text: str
+    more: Mapping[str, object]
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class LoggedPrompt:
+    """A prompt of a table: how many answers its run planned, and the scores of the prompt as a whole."""
+
+    text: str | None = None
+    planned: int | None = None
+    scores: dict[str, float] = field(default_factory=dict)
 
 
 class Table:
-    """The answers of a log while a reader collects them; ``more``: further columns; ``first``: the least sample number."""
+    """The answers of a log while a reader collects them.
+
+    ``more`` are further columns of texts; ``first`` is the least number of a sample.
+    """
 
     def __init__(self, path: Path, more: Iterable[str] = (), first: int = 1):
-        self.path, self.more, self.first = path, tuple(more), first
-        self._rows: dict[tuple[str, int], dict[str, Json]] = {}
-        self._scores: dict[tuple[str, int], dict[str, float]] = {}
-        self._columns: dict[str, str] = {}  # of a score's name
-        self._problems: list[tuple[str, int, str, str | None]] = []
-        self._lost: set[tuple[str, int]] = set()  # answers with a problem
-        self._prompts: dict[str, dict[str, Json]] = {}
+        self.path = path
+        self.more = tuple(more)
+        self.first = first
+        self._answers: dict[Key, LoggedAnswer] = {}
+        self._prompts: dict[str, LoggedPrompt] = {}
+        self._problems: list[Problem] = []
+        self._lost: set[Key] = set()  # answers with a problem
+        self._excused: set[Key] = set()
+        self._column_of_score: dict[str, str] = {}
+        self._prompts_by_score: dict[str, set[str]] = {}
         self._absent: Counter[str] = Counter()
         self._planned = 0
-        self._excused: set[tuple[str, int]] = set()
-        self._judges: dict[str, set[str]] = {}
 
     def prompt(
         self,
         prompt_id: str,
         prompt: str | None = None,
         planned: int | None = None,
-        scores: Mapping[str, float] = MappingProxyType({}),
+        scores: Mapping[str, float] = EMPTY,
     ) -> None:
         """Add a prompt; the log lists prompts in the order of these calls. A second call adds new information."""
-        self._whole(prompt_id, "a prompt's name", prompt_id)
-        entry = self._prompts.setdefault(prompt_id, {"prompt": None, "planned": None, "scores": {}})
-        if entry["prompt"] is None and prompt is not None:
-            self._whole(prompt_id, "the prompt", prompt)
-            entry["prompt"] = prompt
+        self._check_text(prompt_id, "a prompt's name", prompt_id)
+        entry = self._prompts.setdefault(prompt_id, LoggedPrompt())
+        if entry.text is None and prompt is not None:
+            self._check_text(prompt_id, "the prompt", prompt)
+            entry.text = prompt
         if planned is not None:
-            self._planned += planned - (entry["planned"] or 0)
-            entry["planned"] = planned
-            if self._planned > MOST_PLANNED:
-                raise BadFile(
-                    self.path,
-                    f"plans {self._planned:,} answers; at most {MOST_PLANNED:,} can be read",
-                )
-        entry["scores"] |= {_column(name): value for name, value in scores.items()}
-        self._count(entry["scores"])
+            self._planned += planned - (entry.planned or 0)
+            entry.planned = planned
+            self._check_planned(self._planned)
+        for name, value in scores.items():
+            entry.scores[_column(name)] = value
+        self._check_count(entry.scores)
 
     def answer(
         self,
@@ -210,83 +274,101 @@ class Table:
         missing: str = "no generation",
         **more: object,
     ) -> None:
-        """Add an answer; where the log has null in place of its text, the answer is empty and ``missing`` says why."""
-        key = (prompt_id, sample)
-        named = f"answer {sample} of prompt {prompt_id[:80]!r}"
+        """Add an answer; where the log has null in place of its text, the answer is empty and ``missing`` says why.
+
+        Raises `BadFile` where the number is out of range or was added before, or the text is no text.
+        """
+        key = Key(prompt_id, sample)
         if prompt_id not in self._prompts:
             self.prompt(prompt_id)
         if not self.first <= sample < LARGEST_SAMPLE:
-            raise BadFile(self.path, f"{named}: answers are numbered from {self.first}")
-        if key in self._rows:
-            raise BadFile(self.path, f"{named} appears twice")
+            raise self._broken(key, f": answers are numbered from {self.first}")
+        if key in self._answers:
+            raise self._broken(key, " appears twice")
         if text is None:
             self.problem(prompt_id, sample, missing)
         elif not isinstance(text, str):
-            raise BadFile(self.path, f"{named} is {type(text).__name__}, expected a text")
-        for name, value in {"the text": text, **more}.items():
-            self._whole(prompt_id, name, value)
-        self._rows[key] = {**more, "text": text or ""}
-        self._scores[key] = {}
+            raise self._broken(key, f" is {type(text).__name__}, expected a text")
+        self._check_text(prompt_id, "the text", text)
+        for name, value in more.items():
+            self._check_text(prompt_id, name, value)
+        self._answers[key] = LoggedAnswer(text or "", more)
         self.score(prompt_id, sample, scores)
 
+    def _broken(self, key: Key, problem: str) -> BadFile:
+        return BadFile(self.path, f"answer {key.sample} of prompt {key.prompt_id[:80]!r}{problem}")
+
     def score(self, prompt_id: str, sample: int, scores: Mapping[str, float]) -> None:
-        own = self._scores[prompt_id, sample]
+        """Add scores to an answer that was added before."""
+        answer = self._answers[Key(prompt_id, sample)]
         for name, value in scores.items():
-            if name not in self._columns:
-                self._whole(prompt_id, "a score's name", name)
-                self._columns[name] = _column(name)
-                self._count(self._columns)
-            own[self._columns[name]] = value
+            if name not in self._column_of_score:
+                self._check_text(prompt_id, "a score's name", name)
+                self._column_of_score[name] = _column(name)
+                self._check_count(self._column_of_score)
+            answer.scores[self._column_of_score[name]] = value
 
     def judge(self, prompt_id: str, scores: Iterable[str]) -> None:
         """Note that the tool scores a prompt by ``scores``; a score without any note is one of every prompt."""
         for name in scores:
-            self._judges.setdefault(_column(name), set()).add(prompt_id)
+            self._prompts_by_score.setdefault(_column(name), set()).add(prompt_id)
 
     def problem(self, prompt_id: str, sample: int, reason: str, score: str | None = None) -> None:
         """Note why an answer, or one score of it, is missing. The first reason of an answer counts: an answer that a filter
         took away also has no text, and is one missing answer."""
+        key = Key(prompt_id, sample)
         if score is None:
-            if (prompt_id, sample) in self._lost:
+            if key in self._lost:
                 return
-            self._lost.add((prompt_id, sample))
-        self._problems.append((prompt_id, sample, reason, score))
+            self._lost.add(key)
+        self._problems.append(Problem(prompt_id, sample, reason, score))
+        self._check_planned(len(self._problems))
 
     def excuse(self, prompt_id: str, sample: int) -> None:
         """Excuse a planned answer that a stopping rule skipped, so that the answer does not count as missing."""
-        self._excused.add((prompt_id, sample))
+        self._excused.add(Key(prompt_id, sample))
 
     def absent(self, reason: str, count: int = 1) -> None:
+        """Count missing answers of which no question is known."""
         self._absent[reason] += count
 
     def __contains__(self, key: tuple[str, int]) -> bool:
-        return key in self._rows
+        return key in self._answers
 
-    def _count(self, columns: Mapping[str, object]) -> None:
+    def _check_planned(self, count: int) -> None:
+        if count > MOST_PLANNED:
+            problem = f"plans {count:,} answers; at most {MOST_PLANNED:,} can be read"
+            raise BadFile(self.path, problem)
+
+    def _check_count(self, columns: Mapping[str, object]) -> None:
         if len(columns) > MOST_COLUMNS:
-            raise BadFile(
-                self.path, f"holds more than {MOST_COLUMNS} scores; no table can show them"
-            )
+            problem = f"holds more than {MOST_COLUMNS} scores; no table can show them"
+            raise BadFile(self.path, problem)
 
-    def _whole(self, prompt_id: str, name: str, value: object) -> None:
+    def _check_text(self, prompt_id: str, name: str, value: object) -> None:
         """Refuse a lone surrogate: JSON can hold it, but no UTF-8 file and no terminal can."""
-        if isinstance(value, str):
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                problem = f"prompt {shortened(prompt_id)}: {name} holds a lone surrogate"
-                raise BadFile(self.path, problem) from None
+        if not isinstance(value, str):
+            return
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            problem = f"prompt {shortened(prompt_id)}: {name} holds a lone surrogate"
+            raise BadFile(self.path, problem) from None
 
-    def _equal_texts(self) -> bool:
-        """Whether several prompts have several answers each and never two different answers, like greedy repeats."""
-        texts: dict[str, list[str]] = {}
-        for (prompt_id, _), row in self._rows.items():
-            texts.setdefault(prompt_id, []).append(row["text"])
-        several = [own for own in texts.values() if len(own) > 1]
-        return bool(several) and all(len(set(own)) == 1 for own in several)
+    def _has_equal_texts(self) -> bool:
+        """Whether a prompt has several answers and none has two different answers, like greedy repeats."""
+        first_texts: dict[str, str] = {}
+        for key, answer in self._answers.items():
+            if answer.text != first_texts.setdefault(key.prompt_id, answer.text):
+                return False
+        return self.most() > 1
+
+    def _counts(self) -> Counter[str]:
+        return Counter(key.prompt_id for key in self._answers)
 
     def most(self) -> int:
-        return max(Counter(prompt_id for prompt_id, _ in self._rows).values(), default=0)
+        """Return how many answers the prompt with the most answers has."""
+        return max(self._counts().values(), default=0)
 
     def log(
         self,
@@ -300,122 +382,157 @@ class Table:
         engine: str | None = None,
         scores: Iterable[str] | None = None,
         draws: str = "unknown",
+        stopping: str = "fixed",
         refusal: str | None = None,
         warnings: Iterable[str] = (),
         notes: Iterable[str] = (),
-        sampling: Mapping[str, Json] = MappingProxyType({}),
-        **about: Json,
+        task: str | None = None,
+        model: str | None = None,
+        sampling: Mapping[str, Json] = EMPTY,
+        stated: Mapping[str, Json] = EMPTY,
+        refused: Mapping[str, str] = EMPTY,
     ) -> Log:
         """Return the log of these answers; ``scores`` orders the columns, and ``means`` says what a 1 of a score says.
 
         ``greedy_by`` is a setting that makes the decoding greedy, where ``sampling`` does not show it; several answers to a
         prompt are then copies of the first. ``repeats`` says why the answers are no new draws, and ``may_repeat`` names a
         setting that repeats an answer on some servers: it did, where all answers to each question are the same.
+
+        Raises `BadFile` where no answer was added.
         """
-        same_texts = self._equal_texts()
+        if not self._answers:
+            raise BadFile(self.path, "holds no answers")
+        same_texts = self._has_equal_texts()
         if may_repeat and same_texts:
             repeats = repeats or f"All answers to each question are the same text, and {may_repeat}"
         setting = greedy_by or greedy(sampling)
-        if setting and self.most() > 1:
-            draws, refusal = "copies", f"{setting}: the {self.most()} answers {COPIES}"
-        names = list(dict.fromkeys(self._columns if scores is None else scores))
-        stated = Facts(
-            {_column(name): means(name) for name in names},
-            deterministic=f"The log states greedy decoding ({setting})" if setting else None,
-            repeated=repeats,
-            unfinished=unfinished,
-            engine=engine,
-        )
-        same = [SAME_TEXTS] if same_texts and not refusal else []
-        return replace(
-            self._tables(tool.strip(), names),
-            draws=draws,
-            refusal=refusal,
-            warnings=(*warnings, *same),
-            notes=tuple(notes),
+        deterministic = None
+        if setting:
+            deterministic = f"The log states greedy decoding ({setting})"
+            if self.most() > 1:
+                draws, refusal = "copies", f"{setting}: the {self.most()} answers {COPIES}"
+        if same_texts and not refusal:
+            warnings = (*warnings, SAME_TEXTS)
+        if scores is None:
+            scores = self._column_of_score
+        meanings = {_column(name): means(name) for name in scores}
+
+        columns = tuple(meanings)
+        judges = self._judges(columns)
+        answers = self._answer_table(columns)
+        self._add_unwritten()
+        problems = pd.DataFrame(self._problems, columns=[*Problem._fields])
+        return Log(
+            self.path,
+            tool.strip(),
+            answers,
+            columns,
+            self._prompt_table(),
+            problems.astype({"sample": "int64"}),
+            self._missing(answers, columns, judges),
+            judges=judges,
+            refused=refused,
+            task=task,
+            model=model,
             sampling=sampling,
-            facts=stated,
-            **about,
+            draws=draws,
+            stopping=stopping,
+            refusal=refusal,
+            warnings=tuple(warnings),
+            notes=tuple(notes),
+            stated=stated,
+            facts=Facts(meanings, deterministic, repeats, unfinished, engine),
         )
 
-    def _tables(self, tool: str, scores: Iterable[str]) -> Log:
-        if not self._rows:
-            raise BadFile(self.path, "holds no answers")
-        names = tuple(dict.fromkeys(map(_column, scores)))
-        place = {prompt_id: number for number, prompt_id in enumerate(self._prompts)}
-        keys = sorted(self._rows, key=lambda key: (place[key[0]], key[1]))
-        answers = pd.DataFrame(keys, columns=[*KEYS]).astype({"sample": "int64"})
-        for name in (*self.more, "text"):
-            answers[name] = [self._rows[key].get(name) for key in keys]
-        columns = {name: [self._scores[key].get(name, math.nan) for key in keys] for name in names}
-        answers = pd.concat(
-            [answers, pd.DataFrame(columns, dtype="float64", index=answers.index)], axis=1
-        )
-        explained = {
-            (prompt_id, sample) for prompt_id, sample, _, _ in self._problems
-        } | self._excused
+    def _answer_table(self, scores: Iterable[str]) -> pd.DataFrame:
+        place_of_prompt = {prompt_id: place for place, prompt_id in enumerate(self._prompts)}
+        keys = sorted(self._answers, key=lambda key: (place_of_prompt[key.prompt_id], key.sample))
+        answers = [self._answers[key] for key in keys]
+        table = pd.DataFrame(keys, columns=[*KEYS]).astype({"sample": "int64"})
+        for name in self.more:
+            table[name] = [answer.more.get(name) for answer in answers]
+        table["text"] = [answer.text for answer in answers]
+        columns = {}
+        for name in scores:
+            columns[name] = [answer.scores.get(name, math.nan) for answer in answers]
+        scored = pd.DataFrame(columns, dtype="float64", index=table.index)
+        return pd.concat([table, scored], axis=1)
+
+    def _add_unwritten(self) -> None:
+        """Add the problem of each planned answer that the log neither holds nor explains."""
+        known = self._answers.keys() | self._excused
+        known |= {Key(problem.prompt_id, problem.sample) for problem in self._problems}
         for prompt_id, prompt in self._prompts.items():
-            planned = ((prompt_id, sample) for sample in range(1, (prompt["planned"] or 0) + 1))
-            lost = (key for key in planned if key not in self._rows and key not in explained)
-            self._problems += [(*key, NOT_WRITTEN, None) for key in lost]
-        problems = pd.DataFrame(self._problems, columns=[*KEYS, "reason", "score"]).astype(
-            {"sample": "int64"}
-        )
-        judges = {
-            name: frozenset(self._judges[name])
-            for name in names
-            if name in self._judges and len(self._judges[name]) < len(self._prompts)
-        }
-        missing = self._missing(answers, names, judges)
-        return Log(
-            self.path, tool, answers, names, self._prompt_table(), problems, missing, judges=judges
-        )
+            for sample in range(1, (prompt.planned or 0) + 1):
+                if (prompt_id, sample) not in known:
+                    self._problems.append(Problem(prompt_id, sample, NOT_WRITTEN, None))
+
+    def _judges(self, scores: Iterable[str]) -> dict[str, frozenset[str]]:
+        judges = {}
+        for name in scores:
+            prompts = self._prompts_by_score.get(name, self._prompts)
+            if len(prompts) < len(self._prompts):
+                judges[name] = frozenset(prompts)
+        return judges
 
     def _prompt_table(self) -> pd.DataFrame:
-        counts = Counter(prompt_id for prompt_id, _ in self._rows)
-        excused = Counter(prompt_id for prompt_id, _ in self._excused - self._rows.keys())
+        counts = self._counts()
+        excused = Counter(key.prompt_id for key in self._excused - self._answers.keys())
         rows = []
-        for prompt_id, entry in self._prompts.items():
-            planned = (
-                counts[prompt_id]
-                if entry["planned"] is None
-                else entry["planned"] - excused[prompt_id]
-            )
-            head = {"prompt_id": prompt_id, "prompt": entry["prompt"], "answers": counts[prompt_id]}
-            rows.append({**head, "planned": planned, **entry["scores"]})
+        for prompt_id, prompt in self._prompts.items():
+            planned = counts[prompt_id]
+            if prompt.planned is not None:
+                planned = prompt.planned - excused[prompt_id]
+            row = {
+                "prompt_id": prompt_id,
+                "prompt": prompt.text,
+                "answers": counts[prompt_id],
+                "planned": planned,
+            }
+            rows.append(row | prompt.scores)
         return pd.DataFrame(rows)
 
     def _missing(
-        self, answers: pd.DataFrame, names: tuple[str, ...], judges: Mapping[str, frozenset[str]]
+        self, answers: pd.DataFrame, names: Sequence[str], judges: Mapping[str, frozenset[str]]
     ) -> dict[str, int]:
-        lacking = answers[list(names)].isna()
+        """Count the missing answers by reason; an answer with two reasons counts with both."""
+        counts: Counter[str] = Counter()
+        explained = set()
+        for prompt_id, sample, reason in dict.fromkeys(problem[:3] for problem in self._problems):
+            counts[reason] += 1
+            explained.add((prompt_id, sample))
+        counts += self._absent
+
+        lacking = answers[[*names]].isna()
         for name, prompts in judges.items():
             lacking[name] &= answers["prompt_id"].isin(prompts)
-        empty = answers.loc[lacking.any(axis=1), [*KEYS]].itertuples(index=False, name=None)
-        distinct = dict.fromkeys(problem[:3] for problem in self._problems)
-        explained = {key[:2] for key in distinct}
-        counts = Counter(reason for *_, reason in distinct) + self._absent
-        counts[UNSCORED] += sum(key not in explained for key in empty)
-        return {reason: count for reason, count in counts.items() if count}
+        unscored = answers.loc[lacking.any(axis=1), [*KEYS]]
+        for key in unscored.itertuples(index=False, name=None):
+            if key not in explained:
+                counts[UNSCORED] += 1
+        return dict(counts)
 
 
 def _column(name: str) -> str:
     """Return the column for a score's name: an untrusted log may name a score like a column of the table."""
-    return f"{name} (score)" if name in OWN_COLUMNS else name
+    if name in OWN_COLUMNS:
+        return f"{name} (score)"
+    return name
 
 
 def number(value: object) -> float:
     """Return a score as float: true is 1, and a value that is not a finite number is NaN (missing)."""
-    if isinstance(value, (bool, int, float)):
-        try:
-            value_as_float = float(value)
-        except OverflowError:
-            return math.nan
-        return value_as_float if math.isfinite(value_as_float) else math.nan
-    return math.nan
+    if not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return math.nan
+    return float(value) if finite else math.nan
 
 
 def as_object(value: Json) -> dict[str, Json]:
+    """Return an object of JSON; an empty one in place of any other value, as the functions below do."""
     return value if isinstance(value, dict) else {}
 
 
@@ -427,7 +544,30 @@ def as_text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def object_at(parent: Mapping[str, Json], key: str) -> dict[str, Json]:
+    return as_object(parent.get(key))
+
+
+def list_at(parent: Mapping[str, Json], key: str) -> list[Json]:
+    return as_list(parent.get(key))
+
+
+def objects_at(parent: Mapping[str, Json], key: str) -> list[dict[str, Json]]:
+    """Return the items of a list, an empty object in place of each item of another type."""
+    return [as_object(item) for item in list_at(parent, key)]
+
+
+def text_at(parent: Mapping[str, Json], key: str) -> str | None:
+    return as_text(parent.get(key))
+
+
+def is_integer(value: Json) -> TypeGuard[int]:
+    """Whether a value of JSON is an integer, which true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def conversation(messages: Sequence[tuple[Json, Json]]) -> str:
+    """Return a prompt of pairs of role and text: the text of a single message, else JSON of roles and texts."""
     if len(messages) == 1 and isinstance(messages[0][1], str):
         return messages[0][1]
     named = [{"role": role, "content": text} for role, text in messages]
@@ -435,28 +575,24 @@ def conversation(messages: Sequence[tuple[Json, Json]]) -> str:
 
 
 def greedy(settings: Mapping[str, object]) -> str | None:
+    """Return the setting that makes decoding greedy, such as `temperature 0`; None where there is none."""
     if str(settings.get("do_sample")).lower() == "false":
         return "do_sample false"
-    for name, legal in (("temperature", 0.0), ("top_k", 1.0), ("top_p", 0.0)):
-        if _setting(settings.get(name)) == legal:
+    for name, greedy_value in (("temperature", 0.0), ("top_k", 1.0), ("top_p", 0.0)):
+        if _setting(settings.get(name)) == greedy_value:
             return f"{name} {settings[name]}"
     return None
 
 
-COPIES = "to a question are copies of one greedy answer, not independent draws"
-SAME_TEXTS = (
-    "all answers to each question are the same text, as under greedy decoding, with a cache, or with a seed that each "
-    "request carries"
-)
-
-
 def chosen(settings: Mapping[str, object]) -> list[str]:
-    """Return the settings that select one answer from several, so that the answer is not a draw of the model."""
-    several = [name for name in ("best_of", "num_beams") if (_setting(settings.get(name)) or 0) > 1]
-    return [
-        f"{name} {settings[name]}: an answer is the best of several, not one draw of the model"
-        for name in several
-    ]
+    """Return a sentence for each setting that selects one answer from several, which is then no draw of the model."""
+    sentences = []
+    for name in ("best_of", "num_beams"):
+        if (_setting(settings.get(name)) or 0) > 1:
+            sentences.append(
+                f"{name} {settings[name]}: an answer is the best of several, not one draw of the model"
+            )
+    return sentences
 
 
 def _setting(value: Json) -> float | None:

@@ -41,7 +41,8 @@ def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
             members.pop(name, None)
     elif "promptIdx" in members:
         members.pop("gradingResult", None)
-        if isinstance(response := members.get("response"), dict):
+        response = members.get("response")
+        if isinstance(response, dict):
             members["response"] = {name: response[name] for name in REPLY if name in response}
     return members
 
@@ -53,14 +54,12 @@ def decode(path: Path, content: bytes, line: int = 1, entry: str = "") -> Json:
     """Return the JSON value of a text that begins on ``line`` of the file, or that is an ``entry`` of an archive."""
 
     def broken(lines_before: int | None, problem: str) -> BadFile | BadRow:
+        before = lines_before or 0
         if entry:
-            return BadFile(
-                path, f"its entry {entry[:100]!r}, line {(lines_before or 0) + 1}: {problem}"
-            )
-        several = lines_before is None and b"\n" in content.strip()  # and the place is not known
-        return (
-            BadFile(path, problem) if several else BadRow(path, line + (lines_before or 0), problem)
-        )
+            return BadFile(path, f"its entry {entry[:100]!r}, line {before + 1}: {problem}")
+        if lines_before is None and b"\n" in content.strip():  # the line is not known
+            return BadFile(path, problem)
+        return BadRow(path, line + before, problem)
 
     try:
         text = content.decode("utf-8-sig")
@@ -85,14 +84,20 @@ def first_line(path: Path) -> tuple[bytes, int, bool]:
         file.seek(0)
         while line := file.readline(LARGEST + 1):
             number += 1
-            text = (line.removeprefix(BOM) if number == 1 else line).strip()
+            if number == 1:
+                line = line.removeprefix(BOM)
+            text = line.strip()
             if text:
-                return (
-                    text,
-                    number,
-                    any(rest.strip() for rest in iter(lambda: file.read(CHUNK), b"")),
-                )
+                return text, number, _has_text(file)
     return b"", number, False
+
+
+def _has_text(file: BinaryIO) -> bool:
+    """Whether the rest of a file is more than blanks."""
+    while chunk := file.read(CHUNK):
+        if chunk.strip():
+            return True
+    return False
 
 
 class Source:
@@ -105,30 +110,35 @@ class Source:
             raise BadFile(path, "is empty, expected a log")
         if text[:1] not in (b"{", b"["):
             begins = shortened(bytes(text[:20]))
-            raise BadFile(
-                path, f"begins with {begins}; a log is JSON, JSON lines, or an .eval archive"
-            )
+            problem = f"begins with {begins}; a log is JSON, JSON lines, or an .eval archive"
+            raise BadFile(path, problem)
         try:
-            value = (
-                decode(path, text, self._number) if text.endswith((b"}", b"]")) else self.document
-            )
+            if text.endswith((b"}", b"]")):
+                value = decode(path, text, self._number)
+            else:
+                value = self.document
         except (BadFile, BadRow) as error:
             if "not valid JSON" not in str(error) or path.stat().st_size > LARGEST:
                 raise  # no further line mends it
             value = self.document
         if not more:
             self.document = value
-        first = next(iter(value), None) if isinstance(value, list) else value
-        self.first: dict[str, Json] = first if isinstance(first, dict) else {}
+        if isinstance(value, list):
+            value = next(iter(value), None)
+        self.first: dict[str, Json] = {}
+        if isinstance(value, dict):
+            self.first = value
 
     @cached_property
     def document(self) -> Json:
-        if (size := self.path.stat().st_size) > LARGEST:
+        size = self.path.stat().st_size
+        if size > LARGEST:
             raise too_large(self.path, size)
         return decode(self.path, self.path.read_bytes())
 
     @property
     def object(self) -> dict[str, Json]:
+        """The document, which must be an object."""
         if not isinstance(self.document, dict):
             raise BadFile(self.path, f"holds {type(self.document).__name__}, expected an object")
         return self.document
@@ -137,10 +147,11 @@ class Source:
         """Yield the objects with their lines from 1, one at a time in memory; the items of a document that is a list."""
         if "document" in vars(self):
             whole = self.document
-            items = (
-                enumerate(whole, start=1) if isinstance(whole, list) else [(self._number, whole)]
-            )
-            yield from ((number, _object(self.path, number, item)) for number, item in items)
+            if not isinstance(whole, list):
+                yield self._number, _object(self.path, self._number, whole)
+                return
+            for number, item in enumerate(whole, start=1):
+                yield number, _object(self.path, number, item)
             return
         with self.path.open("rb") as file:
             number = 0
@@ -153,6 +164,7 @@ class Source:
 
 
 def checked(path: Path, where: str, value: Json, kind: type = dict) -> Json:
+    """Return a value that is a dict, list or str; `BadFile` names ``where`` another one stands."""
     if not isinstance(value, kind):
         expected = {"dict": "an object", "list": "a list", "str": "a text"}[kind.__name__]
         raise BadFile(path, f"{where} is {type(value).__name__}, expected {expected}")

@@ -26,14 +26,18 @@ from lethe.io.logs._log import (
     as_object,
     as_text,
     greedy,
+    list_at,
     number,
+    object_at,
+    objects_at,
+    text_at,
 )
 from lethe.io.logs._untrusted import Source, checked
 
-NEITHER = (
-    -1
-)  # HarmBench's classifier answered neither yes nor no; the tool counts this as no success
-NOT_TRIED = "not tried"  # prompt and response null; the tool writes jailbroken false and divides by all behaviors
+# HarmBench's classifier answered neither yes nor no; the tool counts this as no success.
+NEITHER = -1
+# Prompt and response null; JailbreakBench writes jailbroken false and divides by all behaviors.
+NOT_TRIED = "not tried"
 SELECTED = (
     "the attack asks until it succeeds and keeps one answer per behavior: these answers were selected and are not "
     "independent draws"
@@ -48,44 +52,39 @@ STATISTICS = "per_instance_stats.json"
 BOOKKEEPING = re.compile(
     r"num_|train|inference_|batch_size|finish_reason_|prompt_truncated|max_prob|logprob|predicted_index"
 )
+Rows = dict[str, dict[str, Json]]  # of a metric of open-unlearning, by index
 SEVERAL = "with several wordings, whose answers are not draws for one prompt"
 
 
 def _is_harmbench(first: Mapping[str, Json]) -> bool:
-    lists = (answers for answers in first.values() if isinstance(answers, list) and answers)
-    return {"test_case", "generation"} <= as_object(next(lists, [None])[0]).keys()
+    for answers in first.values():
+        if isinstance(answers, list) and answers:
+            return {"test_case", "generation"} <= as_object(answers[0]).keys()
+    return False
 
 
 def _read_harmbench(source: Source) -> Log:
-    path, table = source.path, Table(source.path, more=["prompt"])
-    results, several = False, 0
+    table = Table(source.path, more=["prompt"])
+    judged = False
+    several = 0
     for behavior, answers in source.object.items():
         if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
-            raise BadFile(path, f"behavior {behavior[:80]!r}: expected a list of objects")
-        cases = [answer.get("test_case") for answer in answers]  # an image is a list
-        prompts = [
-            case if isinstance(case, str) else json.dumps(case, ensure_ascii=False)
-            for case in cases
-        ]
+            raise BadFile(source.path, f"behavior {behavior[:80]!r}: expected a list of objects")
+        prompts = [_wording(answer.get("test_case")) for answer in answers]
         for sample, (prompt, answer) in enumerate(zip(prompts, answers, strict=True), start=1):
-            scores = {
-                key: number(value)
-                for key, value in answer.items()
-                if key not in ("test_case", "generation")
-            }
+            text = answer.pop("generation", ABSENT)
+            answer.pop("test_case", None)
+            scores = {name: number(value) for name, value in answer.items()}
             if scores.get("label") == NEITHER:
                 scores["label"] = math.nan
-            results |= "label" in scores
+            judged |= "label" in scores
             if math.isnan(scores.get("label", 0)):
                 table.problem(behavior, sample, "label neither yes nor no", "label")
-            table.answer(behavior, sample, answer.get("generation", ABSENT), scores, prompt=prompt)
+            table.answer(behavior, sample, text, scores, prompt=prompt)
         wordings = len(set(prompts))
         several += wordings > 1
-        table.prompt(
-            behavior,
-            prompts[0] if wordings == 1 else None,
-            scores={"distinct_test_cases": wordings},
-        )
+        wording = prompts[0] if wordings == 1 else None
+        table.prompt(behavior, wording, scores={"distinct_test_cases": wordings})
     warnings = []
     if table.most() > 1:
         warnings.append(
@@ -94,14 +93,20 @@ def _read_harmbench(source: Source) -> Log:
         )
     if several:
         warnings.append(f"test_case: {plural(several, 'behavior')} {SEVERAL}")
-    notes = ["generation is cut to the tool's --num_tokens (512 by default)"] if results else []
+    task, notes = "completions", []
+    if judged:
+        task = "results"
+        notes.append("generation is cut to the tool's --num_tokens (512 by default)")
     return table.log(
-        "HarmBench",
-        means=_means_of_harmbench,
-        task="results" if results else "completions",
-        warnings=warnings,
-        notes=notes,
+        "HarmBench", means=_means_of_harmbench, task=task, warnings=warnings, notes=notes
     )
+
+
+def _wording(case: Json) -> str:
+    """Return a test case as text; an image is a list."""
+    if isinstance(case, str):
+        return case
+    return json.dumps(case, ensure_ascii=False)
 
 
 def _means_of_harmbench(score: str) -> Meaning:
@@ -119,16 +124,12 @@ def _is_jailbreakbench(first: Mapping[str, Json]) -> bool:
         return True
     summaries = first.get("summaries")
     if isinstance(summaries, dict):
-        return any(
-            isinstance(value, dict) and "jailbreaks" in value for value in summaries.values()
-        )
-    models = [
-        value for name, value in first.items() if name != "details" and isinstance(value, dict)
-    ]
-    answers = [answer for value in models for answer in value.values()]
-    return bool(answers) and all(
-        isinstance(answer, dict) and "jailbroken" in answer for answer in answers
-    )
+        return any("jailbreaks" in as_object(summary) for summary in summaries.values())
+    answers: list[Json] = []
+    for name, behaviors in first.items():
+        if name != "details":
+            answers += as_object(behaviors).values()
+    return bool(answers) and all("jailbroken" in as_object(answer) for answer in answers)
 
 
 def _read_jailbreakbench(source: Source) -> Log:
@@ -147,12 +148,12 @@ def _artifact(path: Path, content: Mapping[str, Json]) -> Log:
             raise BadFile(
                 path, f"item {place} of `jailbreaks`: expected an object with a text `behavior`"
             )
-        index = row.get("index")  # a text in published artifacts
-        _judged(
-            table, row["behavior"], row, index=str(index) if isinstance(index, (int, str)) else None
-        )
-    stated = as_object(content.get("parameters"))
-    return _jailbreaks(table, "artifact", as_text(stated.get("model")), stated)
+        index = row.get("index")
+        if isinstance(index, int):  # a text in published artifacts
+            index = str(index)
+        _judged(table, row["behavior"], row, index=as_text(index))
+    stated = object_at(content, "parameters")
+    return _jailbreaks(table, "artifact", text_at(stated, "model"), stated)
 
 
 def _evaluation(path: Path, content: Mapping[str, Json]) -> Log:
@@ -161,66 +162,73 @@ def _evaluation(path: Path, content: Mapping[str, Json]) -> Log:
     for model in models:
         for behavior, row in _object(path, model, content[model]).items():
             _judged(table, f"{model}/{behavior}", _object(path, behavior, row), model=model)
-    return _jailbreaks(table, "evaluation", ", ".join(models), as_object(content.get("details")))
+    return _jailbreaks(table, "evaluation", ", ".join(models), object_at(content, "details"))
 
 
 def _submission(path: Path, content: Mapping[str, Json]) -> Log:
     """Read only the attack's own queries: summaries and eval_logs repeat some of the same answers."""
     table = Table(path, more=["model", "prompt"])
-    several: set[str] = set()
-    for model, behaviors in _object(path, "test_logs", content.get("test_logs")).items():
+    several = 0
+    logged = _object(path, "test_logs", content.get("test_logs"))
+    for model, behaviors in logged.items():
         for behavior, calls in _object(path, model, behaviors).items():
-            prompt_id, prompts = f"{model}/{behavior}", []
+            prompt_id = f"{model}/{behavior}"
+            prompts: list[Json] = []
             for row in _queries(path, behavior, calls):
                 prompts.append(row.get("prompt"))
                 _answered(table, prompt_id, len(prompts), row, {}, model=model)
             if len(set(prompts)) > 1:
-                several.add(prompt_id)
+                several += 1
             else:
-                table.prompt(prompt_id, prompts[0] if prompts else None)
+                table.prompt(prompt_id, next(iter(prompts), None))
     summaries = _object(path, "summaries", content["summaries"])
-    stated = {
-        model: value.get("model_summary")
-        for model, value in summaries.items()
-        if isinstance(value, dict)
-    }
+    stated = {}
+    for model, summary in summaries.items():
+        if isinstance(summary, dict):
+            stated[model] = summary.get("model_summary")
     warnings = [
         "test_logs: an attack asks until it succeeds, so the number of its queries depends on the answers"
     ]
     if several:
-        warnings.append(f"prompt: {plural(len(several), 'behavior')} {SEVERAL}")
+        warnings.append(f"prompt: {plural(several, 'behavior')} {SEVERAL}")
     notes = ["test_logs carry no verdicts; summaries and eval_logs repeat answers and are not read"]
-    if unlogged := [model for model in summaries if model not in (content.get("test_logs") or {})]:
+    unlogged = [model for model in summaries if model not in logged]
+    if unlogged:
         notes.append(f"no test_logs of {', '.join(unlogged)[:200]}")
-    model = ", ".join(content["test_logs"])
-    about: dict[str, Json] = {
-        "task": "submission",
-        "model": model,
-        "stated": stated,
-        "stopping": "early",
-    }
-    return table.log("JailbreakBench", means=named, warnings=warnings, notes=notes, **about)
+    return table.log(
+        "JailbreakBench",
+        means=named,
+        task="submission",
+        model=", ".join(logged),
+        stated=stated,
+        stopping="early",
+        warnings=warnings,
+        notes=notes,
+    )
 
 
 def _queries(path: Path, behavior: str, calls: Json) -> list[dict[str, Json]]:
     queries: list[dict[str, Json]] = []
-    for call in calls if isinstance(calls, list) else [calls]:
+    if not isinstance(calls, list):
+        calls = [calls]
+    for call in calls:
         if not isinstance(call, list) or len(call) != 2 or not isinstance(call[1], list):
-            raise BadFile(
-                path,
-                f"test_logs, {behavior[:80]!r}: expected pairs of a time and a list of queries",
-            )
+            problem = "expected pairs of a time and a list of queries"
+            raise BadFile(path, f"test_logs, {behavior[:80]!r}: {problem}")
         queries += [_object(path, behavior, row) for row in call[1]]
     return queries
 
 
 def _judged(table: Table, prompt_id: str, row: Mapping[str, Json], **more: object) -> None:
-    verdicts = {name: number(value) for name, value in row.items() if name.startswith("jailbroken")}
     if row.get("prompt") is None and row.get("response") is None:
         table.prompt(prompt_id, planned=0)
         table.absent(NOT_TRIED)
         return
-    table.prompt(prompt_id, as_text(row.get("prompt")))
+    verdicts = {}
+    for name, value in row.items():
+        if name.startswith("jailbroken"):
+            verdicts[name] = number(value)
+    table.prompt(prompt_id, text_at(row, "prompt"))
     _answered(table, prompt_id, 1, row, verdicts, **more)
 
 
@@ -241,10 +249,18 @@ def _answered(
 
 
 def _jailbreaks(table: Table, task: str, model: str | None, stated: Mapping[str, Json]) -> Log:
-    about: dict[str, Json] = {"task": task, "model": model, "stated": stated}
-    means = _means_of_jailbreakbench
-    log = table.log("JailbreakBench", means=means, draws="selected", refusal=SELECTED, **about)
-    return replace(log, notes=(NOTE,) if NOT_TRIED in log.missing else ())
+    log = table.log(
+        "JailbreakBench",
+        means=_means_of_jailbreakbench,
+        task=task,
+        model=model,
+        stated=stated,
+        draws="selected",
+        refusal=SELECTED,
+    )
+    if NOT_TRIED in log.missing:
+        return replace(log, notes=(NOTE,))
+    return log
 
 
 def _means_of_jailbreakbench(score: str) -> Meaning:
@@ -266,35 +282,35 @@ JAILBREAKBENCH = Format(
 
 def _read_leak_k(source: Source) -> Log:
     """Read the file. Lines have no names, so `prompt_id` counts the lines from 0, as the tool's own files do."""
-    path, table = source.path, Table(source.path)
-    place, judged_late, blank_entailed = -1, False, False
-    for place, (line, row) in enumerate(source.lines()):
+    path = source.path
+    table = Table(path)
+    questions: list[str] = []
+    judged_late = blank_entailed = False
+    for line, row in source.lines():
         responses = row.get("responses")
-        objects = isinstance(responses, list) and all(
-            isinstance(response, dict) for response in responses
-        )
+        objects = isinstance(responses, list) and all(isinstance(item, dict) for item in responses)
         if not objects or not isinstance(row.get("prompt"), str):
-            raise BadRow(
-                path, line, "expected `prompt`, a text, and `responses`, a list of objects"
-            )
-        table.prompt(str(place), row["prompt"], scores=_of_the_question(row))
+            problem = "expected `prompt`, a text, and `responses`, a list of objects"
+            raise BadRow(path, line, problem)
+        question = str(len(questions))
+        questions.append(question)
+        table.prompt(question, row["prompt"], scores=_of_the_question(row))
         for sample, response in enumerate(row["responses"], start=1):
             text = response.pop("response", None)
-            if not (text is None or isinstance(text, str)):
+            if text is not None and not isinstance(text, str):
                 raise BadRow(path, line, "expected in `responses` objects with a text `response`")
             scores = {name: number(value) for name, value in response.items()}
-            table.answer(str(place), sample, text, scores, "no response")
-            blank_entailed |= "ES" in scores and not (text or "").strip()
-        judged_late |= (
-            len(row["responses"]) > JUDGED_TOGETHER and "LLM_judge" in row["responses"][0]
-        )
-    stated = PLANNED.search(path.name)
-    if stated and table.most() == int(
-        stated[1]
-    ):  # otherwise the file was renamed, or every question was cut
-        for question in range(place + 1):
-            table.prompt(str(question), planned=table.most())
-    sampling, warnings = _sampling(path), []
+            table.answer(question, sample, text, scores, "no response")
+            if "ES" in scores and not (text or "").strip():
+                blank_entailed = True
+        if len(row["responses"]) > JUDGED_TOGETHER and "LLM_judge" in row["responses"][0]:
+            judged_late = True
+    planned = PLANNED.search(path.name)
+    most = table.most()
+    if planned and int(planned[1]) == most:  # else the file was renamed, or every question was cut
+        for question in questions:
+            table.prompt(question, planned=most)
+    warnings = []
     if judged_late:
         warnings.append(
             f"LLM_judge: the tool collects verdicts in groups of {JUDGED_TOGETHER} as they finish, so with more answers a "
@@ -304,12 +320,15 @@ def _read_leak_k(source: Source) -> Log:
         warnings.append(
             "ES: the tool puts an empty answer first in its batch, so labels near it may be shifted"
         )
-    setting = greedy(sampling)
+    sampling = _sampling(path)
+    greedy_by = greedy(sampling)
+    if greedy_by:
+        greedy_by += ", in the folder's name"
     log = table.log(
         "Leak-k",
         means=_means_of_leak_k,
         sampling=sampling,
-        greedy_by=f"{setting}, in the folder's name" if setting else None,
+        greedy_by=greedy_by,
         draws="sampled" if sampling else "unknown",
         warnings=warnings,
     )
@@ -322,20 +341,29 @@ def _means_of_leak_k(score: str) -> Meaning:
 
 
 def _of_the_question(row: Mapping[str, Json]) -> dict[str, float]:
-    numbers = {
-        name: number(value) for name, value in row.items() if isinstance(value, (int, float))
-    }
-    best = as_object(row.get("best_answer")).get("rougeL_recall")
-    return numbers | (
-        {"best_answer.rougeL_recall": number(best)} if isinstance(best, (int, float)) else {}
-    )
+    """Return the numbers of a line, which are scores of the question as a whole."""
+    scores = _numbers(row)
+    best = object_at(row, "best_answer").get("rougeL_recall")
+    if isinstance(best, (int, float)):
+        scores["best_answer.rougeL_recall"] = number(best)
+    return scores
+
+
+def _numbers(row: Mapping[str, Json]) -> dict[str, float]:
+    scores = {}
+    for name, value in row.items():
+        if isinstance(value, (int, float)):
+            scores[name] = number(value)
+    return scores
 
 
 def _sampling(path: Path) -> dict[str, float]:
     """Read the settings, which the tool writes only to the name of the folder."""
     stated = FOLDER.search(path.absolute().parent.name)
+    if not stated:
+        return {}
     try:
-        return {"temperature": float(stated[1]), "top_p": float(stated[2])} if stated else {}
+        return {"temperature": float(stated[1]), "top_p": float(stated[2])}
     except ValueError:
         return {}
 
@@ -370,34 +398,27 @@ LEAK_K = Format(
 def _read_open_unlearning(source: Source) -> Log:
     """Read the blocks with a `generation`; with several, one index is a different question in each."""
     path = source.path
-    blocks = {name: block for name, block in source.object.items() if isinstance(block, dict)}
-    values = {name: _by_index(path, name, block) for name, block in blocks.items()}
-    generated = [
-        name for name, rows in values.items() if any("generation" in row for row in rows.values())
-    ]
+    table = Table(path)
+    rows_of_block: dict[str, Rows] = {}
+    stated = {}
+    for name, block in source.object.items():
+        if isinstance(block, dict):
+            rows_of_block[name] = _by_index(path, name, block)
+            stated[name] = block.get("agg_value")
+    generated = []
+    for name, rows in rows_of_block.items():
+        if any("generation" in row for row in rows.values()):
+            generated.append(name)
     if not generated:
         problem = "holds no generations: its metrics judge the reference answers"
         raise BadFile(path, problem, "Evaluate with a ROUGE metric.")
-    several = len(generated) > 1
-    table = Table(path)
     for name in generated:
-        for index, row in values[name].items():
-            prompt_id = f"{name}/{index}" if several else index
-            scores = {
-                f"{name}.{key}": number(value) for key, value in row.items() if key not in TEXTS
-            }
-            table.prompt(prompt_id, as_text(row.get("input")))
-            table.answer(prompt_id, 1, row.get("generation"), scores)
-    for name in [] if several else [name for name in blocks if name not in generated]:
-        for index, row in values[name].items():
-            plain = {
-                key: value
-                for key, value in row.items()
-                if isinstance(value, (bool, int, float, type(None)))
-            }
-            table.prompt(
-                index, scores={f"{name}.{key}": number(value) for key, value in plain.items()}
-            )
+        prefix = f"{name}/" if len(generated) > 1 else ""
+        _add_generated(table, name, rows_of_block[name], prefix)
+    if len(generated) == 1:
+        for name, rows in rows_of_block.items():
+            if name not in generated:
+                _add_scores_of_reference(table, name, rows)
     return table.log(
         "open-unlearning",
         means=_means_of_open_unlearning,
@@ -409,19 +430,40 @@ def _read_open_unlearning(source: Source) -> Log:
         notes=(
             "probabilities, truth ratios and memorisation judge the reference answer, not the generation",
         ),
-        stated={name: block.get("agg_value") for name, block in blocks.items()},
+        stated=stated,
     )
+
+
+def _add_generated(table: Table, name: str, rows: Rows, prefix: str) -> None:
+    for index, row in rows.items():
+        scores = {}
+        for key, value in row.items():
+            if key not in TEXTS:
+                scores[f"{name}.{key}"] = number(value)
+        table.prompt(prefix + index, text_at(row, "input"))
+        table.answer(prefix + index, 1, row.get("generation"), scores)
+
+
+def _add_scores_of_reference(table: Table, name: str, rows: Rows) -> None:
+    for index, row in rows.items():
+        scores = {}
+        for key, value in row.items():
+            if value is None or isinstance(value, (int, float)):
+                scores[f"{name}.{key}"] = number(value)
+        table.prompt(index, scores=scores)
 
 
 def _means_of_open_unlearning(score: str) -> Meaning:
     """A score of the forget set says how much of a forgotten answer was given; of other sets, that the model still knows."""
-    return "leak" if score.startswith("forget") else "match"
+    if score.startswith("forget"):
+        return "leak"
+    return "match"
 
 
-def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+def _by_index(path: Path, name: str, block: Mapping[str, Json]) -> Rows:
     """Return the rows of a metric; a metric with only an aggregate, such as forget quality, has no rows."""
-    rows = checked(path, f"{name[:80]!r}: `value_by_index`", block.get("value_by_index", {}))
-    return {index: row for index, row in rows.items() if isinstance(row, dict)}
+    values = checked(path, f"{name[:80]!r}: `value_by_index`", block.get("value_by_index", {}))
+    return {index: row for index, row in values.items() if isinstance(row, dict)}
 
 
 OPEN_UNLEARNING = Format(
@@ -434,14 +476,22 @@ OPEN_UNLEARNING = Format(
 
 def _read_helm(source: Source) -> Log:
     """Read the completions. Other few-shot examples (a trial) or a perturbation make another prompt."""
-    path, table = source.path, Table(source.path)
-    spec, cached, requested = as_object(source.object.get("adapter_spec")), 0, None
+    path = source.path
+    spec = object_at(source.object, "adapter_spec")
+    table = Table(path)
     beside = path.with_name(STATISTICS)
-    statistics = _statistics_of(beside) if beside.is_file() else {}
-    for place, state in enumerate(as_list(source.object.get("request_states")), start=1):
-        instance, request, result = (
-            as_object(as_object(state).get(key)) for key in ("instance", "request", "result")
-        )
+    notes = []
+    statistics: dict[str, dict[str, float]] = {}
+    if beside.is_file():
+        statistics = _statistics_of(beside)
+    else:
+        notes.append(f"no {STATISTICS} beside it: the answers have no scores")
+    cached = 0
+    temperature = None  # of the first request that states one
+    for place, state in enumerate(objects_at(source.object, "request_states"), start=1):
+        instance = object_at(state, "instance")
+        request = object_at(state, "request")
+        result = object_at(state, "result")
         if not isinstance(instance.get("id"), str):
             raise BadFile(
                 path,
@@ -450,69 +500,95 @@ def _read_helm(source: Source) -> Log:
         if state.get("reference_index") is not None:
             problem = "its requests rate given choices; no answer was drawn"
             raise BadFile(path, problem, "Use the method generation.")
-        name, completions = _name_of(state), as_list(result.get("completions"))
+        if temperature is None:
+            temperature = request.get("temperature")
         cached += result.get("cached") is True
-        if requested is None:
-            requested = request.get("temperature")
-        scores, planned = statistics.get(name, {}), request.get("num_completions")
-        if isinstance(planned, int):
-            completions += [None] * (planned - len(completions))
-        several = len(completions) > 1  # then a statistic is about all completions
-        table.prompt(name, as_text(request.get("prompt")), scores=scores if several else {})
-        for sample, completion in enumerate(completions or [None], start=1):
-            text = as_text(as_object(completion).get("text"))
-            if result.get("success") is False:
-                table.problem(name, sample, "error")
-                text = text or ""
-            elif kind := missing_kind(_reason_of(completion)):
-                table.problem(name, sample, kind)
-            table.answer(name, sample, text, {} if several else scores, "no completion")
-    settings = ("temperature", "num_outputs", "max_tokens")
-    sampling = {key: spec[key] for key in settings if spec.get(key) is not None}
-    if requested is not None:
-        sampling.setdefault("temperature", requested)
-    warnings, repeats = [], None
-    notes = [] if beside.is_file() else [f"no {STATISTICS} beside it: the answers have no scores"]
-    if cached:
-        repeats = f"cached: true in {plural(cached, 'request')}"
-        warnings.append(f"{repeats}: these answers come from an earlier run")
+        _add_completions(table, _name_of(state), request, result, statistics)
     if table.most() > 1:
         notes.insert(
             0, "a statistic of several completions belongs to the prompt, not to an answer"
         )
+    sampling = {}
+    for setting in ("temperature", "num_outputs", "max_tokens"):
+        if spec.get(setting) is not None:
+            sampling[setting] = spec[setting]
+    if temperature is not None:
+        sampling.setdefault("temperature", temperature)
+    repeats = None
+    warnings = []
+    if cached:
+        count = f"cached: true in {plural(cached, 'request')}"
+        repeats = f"The log says {count}, whose answers come from an earlier run"
+        warnings.append(f"{count}: these answers come from an earlier run")
     return table.log(
         "HELM",
-        task=as_text(spec.get("method")),
-        model=as_text(spec.get("model")),
+        task=text_at(spec, "method"),
+        model=text_at(spec, "model"),
         sampling=sampling,
         means=_means_of_helm,
-        repeats=repeats and f"The log says {repeats}, whose answers come from an earlier run",
+        repeats=repeats,
         warnings=warnings,
         notes=notes,
     )
 
 
+def _add_completions(
+    table: Table,
+    prompt_id: str,
+    request: Mapping[str, Json],
+    result: Mapping[str, Json],
+    statistics: Mapping[str, dict[str, float]],
+) -> None:
+    """Add the answers to a request, null for each that did not come. A statistic of several answers is the prompt's."""
+    completions = list_at(result, "completions") or [None]
+    asked = request.get("num_completions")
+    n = len(completions)
+    if isinstance(asked, int):
+        n = max(n, asked)
+    scores = statistics.get(prompt_id, {})
+    of_prompt, of_answer = {}, scores
+    if n > 1:
+        of_prompt, of_answer = scores, {}
+    table.prompt(prompt_id, text_at(request, "prompt"), planned=n, scores=of_prompt)
+    completions += [None] * (n - len(completions))
+    for sample, completion in enumerate(completions, start=1):
+        text = text_at(as_object(completion), "text")
+        kind = missing_kind(_reason_of(completion))
+        if result.get("success") is False:
+            table.problem(prompt_id, sample, "error")
+            text = text or ""
+        elif kind:
+            table.problem(prompt_id, sample, kind)
+        table.answer(prompt_id, sample, text, of_answer, "no completion")
+
+
 def _means_of_helm(score: str) -> Meaning:
     """HELM compares with references, which may be what must be said or what must not."""
     meaning = named(score)
-    return "match" if meaning == "unknown" else meaning
+    if meaning == "unknown":
+        return "match"
+    return meaning
 
 
 def _name_of(entry: Mapping[str, Json]) -> str:
-    instance, trial = as_object(entry.get("instance")), entry.get("train_trial_index")
-    changed = as_object(entry.get("perturbation", instance.get("perturbation"))).get("name")
-    parts = [entry.get("instance_id", instance.get("id")), changed, trial if trial else None]
+    """Return the name of the prompt of a request state or of statistics: instance, perturbation, and trial but the first."""
+    instance = object_at(entry, "instance")
+    perturbation = as_object(entry.get("perturbation", instance.get("perturbation")))
+    trial = entry.get("train_trial_index") or None
+    parts = (entry.get("instance_id", instance.get("id")), perturbation.get("name"), trial)
     return "/".join(str(part) for part in parts if part is not None)
 
 
 def _statistics_of(path: Path) -> dict[str, dict[str, float]]:
-    named: dict[str, dict[str, float]] = {}
+    """Return the scores of each prompt by their names; HELM's counts of tokens and seconds are none."""
+    scores_of_prompt: dict[str, dict[str, float]] = {}
     for entry in map(as_object, as_list(Source(path).document)):
-        for one in map(as_object, as_list(entry.get("stats"))):
-            name = as_text(as_object(one.get("name")).get("name"))
-            if name and not BOOKKEEPING.match(name) and one.get("count"):
-                named.setdefault(_name_of(entry), {})[name] = number(one.get("mean"))
-    return named
+        for statistic in objects_at(entry, "stats"):
+            name = text_at(object_at(statistic, "name"), "name")
+            if name and not BOOKKEEPING.match(name) and statistic.get("count"):
+                scores = scores_of_prompt.setdefault(_name_of(entry), {})
+                scores[name] = number(statistic.get("mean"))
+    return scores_of_prompt
 
 
 HELM = Format(
@@ -526,4 +602,6 @@ HELM = Format(
 def _reason_of(completion: Json) -> Json:
     """Why HELM says that a completion ended, None where it does not: {"reason": WORD}, or the word of a client alone."""
     stated = as_object(completion).get("finish_reason")
-    return stated.get("reason") if isinstance(stated, dict) else stated
+    if isinstance(stated, dict):
+        return stated.get("reason")
+    return stated

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from lethe.errors import BadFile, shortened
 from lethe.io.answer_ends import missing_kind
@@ -18,10 +19,14 @@ from lethe.io.logs._log import (
     Table,
     as_list,
     as_object,
-    as_text,
     chosen,
     conversation,
+    is_integer,
+    list_at,
     number,
+    object_at,
+    objects_at,
+    text_at,
 )
 from lethe.io.logs._untrusted import Archive, Source, checked
 
@@ -34,18 +39,12 @@ SETTINGS = (
     "temperature top_p top_k max_tokens seed stop_seqs frequency_penalty presence_penalty repetition_penalty logit_bias "
     "num_choices best_of reasoning_effort reasoning_tokens cache"
 ).split()
-SEEDED_ONCE = (
-    "hf",
-    "transformer_lens",
-    "nnterp",
-)  # providers that set the seed when they load the model
+# Providers that set the seed when they load the model.
+SEEDED_ONCE = ("hf", "transformer_lens", "nnterp")
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-REASONS = {
-    "error": "error",
-    "limit": "limit",
-    "invalidation": "withdrawn",
-}  # by the member of a sample
+# Why an answer is missing, by the member of a sample.
+REASONS = {"error": "error", "limit": "limit", "invalidation": "withdrawn"}
 
 
 def recognises(first: Mapping[str, Json]) -> bool:
@@ -54,13 +53,17 @@ def recognises(first: Mapping[str, Json]) -> bool:
 
 
 def read(source: Source | Path) -> Log:
+    """Read a log, the path of an archive or a JSON document; `BadFile` names the member or entry that is wrong."""
     if isinstance(source, Path):
         with Archive(source) as archive:
             return _log(source, _header(archive), _samples(archive))
-    samples = checked(source.path, "`samples`", source.object.pop("samples", None) or [], list)
-    places = enumerate(samples, start=1)
-    samples = (Sample(source.path, f"item {place} of `samples`", value) for place, value in places)
-    return _log(source.path, source.object, samples)
+    path = source.path
+    listed = checked(path, "`samples`", source.object.pop("samples", None) or [], list)
+    samples = (
+        Sample.of(path, f"item {place} of `samples`", value)
+        for place, value in enumerate(listed, start=1)
+    )
+    return _log(path, source.object, samples)
 
 
 FORMAT = Format("inspect", "Inspect logs (.eval or .json)", recognises, read)
@@ -68,10 +71,11 @@ FORMAT = Format("inspect", "Inspect logs (.eval or .json)", recognises, read)
 
 def _header(archive: Archive) -> dict[str, Json]:
     entries = {entry.filename: entry for entry in archive.entries}
-    for name in (HEADER, START):
-        if name in entries:
-            content = checked(archive.path, f"its {name}", archive.value(entries[name]))
-            return content if name == HEADER else {**content, "status": "started"}
+    if HEADER in entries:
+        return checked(archive.path, f"its {HEADER}", archive.value(entries[HEADER]))
+    if START in entries:
+        content = checked(archive.path, f"its {START}", archive.value(entries[START]))
+        return {**content, "status": "started"}
     problem = f"is a zip archive without {HEADER} and {START}, so the file is not a log of Inspect"
     raise BadFile(archive.path, problem)
 
@@ -79,38 +83,44 @@ def _header(archive: Archive) -> dict[str, Json]:
 def _samples(archive: Archive) -> Iterator[Sample]:
     for entry in archive.entries:
         if WHOLE.fullmatch(entry.filename) or CHUNKED.fullmatch(entry.filename):
-            yield Sample(archive.path, f"its entry {entry.filename[:100]!r}", archive.value(entry))
+            where = f"its entry {entry.filename[:100]!r}"
+            yield Sample.of(archive.path, where, archive.value(entry))
 
 
-def _log(path: Path, header: Mapping[str, Json], samples: Iterable[Sample]) -> Log:
+def _log(path: Path, header: Mapping[str, Json], unread: Iterable[Sample]) -> Log:
     run = Run(path, header)
-    read_samples = list(samples)
+    samples = list(unread)  # after the header, whose errors come first
     table = Table(path)
-    asked = set(run.sample_ids)
     # In the data set's order. Inspect joins ids as text: 909 in the data set and "909" in a sample are one question.
-    for name in dict.fromkeys([*run.sample_ids, *(one.name for one in read_samples)]):
-        table.prompt(name, planned=run.epochs if name in asked else None)
-    known = asked | {one.name for one in read_samples}
-    for name, epoch in run.early_stops:
-        if name in known:
-            table.excuse(name, epoch)
-    for one in read_samples:
-        table.prompt(one.name, one.prompt)
-        for reason in one.problems:
-            table.problem(one.name, one.epoch, reason)
-        table.answer(one.name, one.epoch, one.text, one.scores)
+    planned_names = dict.fromkeys(run.sample_ids)
+    names = planned_names | dict.fromkeys(sample.name for sample in samples)
+    for name in names:
+        table.prompt(name, planned=run.epochs if name in planned_names else None)
+    for stop in run.early_stops:
+        if stop.name in names:
+            table.excuse(stop.name, stop.epoch)
+    for sample in samples:
+        table.prompt(sample.name, sample.prompt)
+        for reason in sample.problems:
+            table.problem(sample.name, sample.epoch, reason)
+        table.answer(sample.name, sample.epoch, sample.text, sample.values())
+
     status = header.get("status")
-    unfinished = status in UNFINISHED
-    stopping = "unfinished" if unfinished else "fixed"
+    stopping, unfinished = "fixed", None
+    notes = run.notes()
+    if status in UNFINISHED:
+        stopping = "unfinished"
+        unfinished = f"The log says that its run did not end (status {status})"
+        notes.append(
+            f"status {status}: the run did not end, and the set of finished epochs depends on their durations"
+        )
     if run.early_manager is not None:
         stopping = "early"
     return table.log(
         run.tool,
         means=named,
         may_repeat="; ".join(run.doubts()) or None,
-        unfinished=f"The log says that its run did not end (status {status})"
-        if unfinished
-        else None,
+        unfinished=unfinished,
         engine=run.provider,
         task=run.task,
         model=run.model,
@@ -118,94 +128,95 @@ def _log(path: Path, header: Mapping[str, Json], samples: Iterable[Sample]) -> L
         draws="sampled" if "temperature" in run.sampling else "unknown",
         stopping=stopping,
         warnings=run.warnings(),
-        notes=_notes(run, status, read_samples),
+        notes=notes + _notes(samples),
         stated=run.stated,
-        scores=_columns(run, read_samples),
+        scores=_columns(run, samples),
     )
 
 
-def _columns(run: Run, samples: Iterable[Sample]) -> list[str]:
-    """Return the score columns in the order of the run's scorers; a column of only NaN is dropped if others exist."""
-    seen: dict[str, dict[str, None]] = {}
-    for one in samples:
-        for column, scorer in one.columns.items():
-            if column != scorer or not math.isnan(one.scores[column]) or scorer not in seen:
-                seen.setdefault(scorer, {})[column] = None
-    for scorer, columns in seen.items():
-        parts = [column for column in columns if column != scorer]
-        if parts and all(math.isnan(one.scores.get(scorer, math.nan)) for one in samples):
-            columns.pop(scorer, None)
-    order = [name for name in run.scorers if name in seen]
-    return [column for scorer in dict.fromkeys([*order, *seen]) for column in seen[scorer]]
+def _columns(run: Run, samples: Sequence[Sample]) -> list[str]:
+    """Return the score columns in the order of the run's scorers.
+
+    A column of the name of its scorer, which holds one value, is dropped where the scorer has other columns and this one has
+    only NaN: the scorer gave a dictionary or a list, but not of every answer.
+    """
+    columns_of_scorer: dict[str, dict[str, bool]] = {}  # whether a column is kept
+    for sample in samples:
+        for column, score in sample.scores.items():
+            columns = columns_of_scorer.setdefault(score.scorer, {})
+            is_empty = column == score.scorer and math.isnan(score.value)
+            if not (is_empty and columns):
+                columns[column] = not is_empty
+    order: list[str] = []
+    for scorer in dict.fromkeys([*run.scorers, *columns_of_scorer]):
+        columns = columns_of_scorer.get(scorer, {})
+        if len(columns) > 1 and not columns.get(scorer, True):
+            del columns[scorer]
+        order += columns
+    return order
 
 
-def _notes(run: Run, status: Json, samples: list[Sample]) -> list[str]:
-    notes = run.notes()
-    if status in UNFINISHED:
-        notes.append(
-            f"status {status}: the run did not end, and the set of finished epochs depends on their durations"
-        )
+def _notes(samples: Sequence[Sample]) -> list[str]:
+    notes = []
     for name, words in (
         ("retried", "came after a retry: a failed answer was drawn again"),
         ("cut", "were cut at the maximum number of tokens"),
         ("edited", "have scores that were edited after the run"),
-        ("unread", "have non-numeric scores, which count as unscored"),
+        ("is_unread", "have non-numeric scores, which count as unscored"),
     ):
-        if count := sum(bool(getattr(one, name)) for one in samples):
+        count = sum(getattr(sample, name) for sample in samples)
+        if count:
             notes.append(f"{count} answers {words}")
     return notes
 
 
+class Stop(NamedTuple):
+    """An epoch of a question that early stopping left out."""
+
+    name: str
+    epoch: int
+
+
 class Run:
+    """What a log, or a task before its run, states of the run. Format: Inspect's `EvalLog`."""
+
     def __init__(self, path: Path, header: Mapping[str, Json]):
         spec = header.get("eval")
         if not isinstance(spec, dict):
             raise BadFile(path, "has no object `eval`, so the file is not a log of Inspect")
-        plan, self.results = as_object(header.get("plan")), as_object(header.get("results"))
-        self.task, self.model = as_text(spec.get("task")), as_text(spec.get("model"))
-        version = as_text(as_object(spec.get("packages")).get("inspect_ai"))
+        self.results = object_at(header, "results")
+        self.task = text_at(spec, "task")
+        self.model = text_at(spec, "model")
+        version = text_at(object_at(spec, "packages"), "inspect_ai")
         self.tool = f"inspect_ai {version or ''}"
-        epochs = as_object(spec.get("config")).get("epochs")
-        self.epochs = 1 if epochs is None else epochs
-        if not _is_count(self.epochs):
+        epochs = object_at(spec, "config").get("epochs")
+        if epochs is None:
+            epochs = 1
+        if not _is_count(epochs):
             got = shortened(epochs, 40)
             raise BadFile(path, f"`eval.config.epochs` must be an integer of at least 1, got {got}")
-        listed = as_list(as_object(spec.get("dataset")).get("sample_ids"))
-        self.sample_ids = [str(one) for one in listed if _is_id(one)]
-        names = (as_object(one).get("name") for one in as_list(spec.get("scorers")))
-        self.scorers = [name for name in names if isinstance(name, str)]
-        steps = [as_object(step) for step in as_list(plan.get("steps"))]
-        generating = [step.get("params") for step in steps if step.get("solver") == "generate"]
-        self.sampling: dict[
-            str, Json
-        ] = {}  # of the model, the plan and the generating step; later settings win
-        for settings in map(
-            as_object, (spec.get("model_generate_config"), plan.get("config"), *generating)
-        ):
-            self.sampling |= {
-                name: settings[name] for name in SETTINGS if settings.get(name) is not None
-            }
+        self.epochs = epochs
+        listed = list_at(object_at(spec, "dataset"), "sample_ids")
+        self.sample_ids = [str(identity) for identity in listed if _is_id(identity)]
+        scorers = [text_at(scorer, "name") for scorer in objects_at(spec, "scorers")]
+        self.scorers = [name for name in scorers if name is not None]
+        self.sampling = _sampling(spec, object_at(header, "plan"))
         stopping = self.results.get("early_stopping")
-        self.early_manager = str(as_object(stopping).get("manager"))[:80] if stopping else None
-        stopping = as_object(stopping)
-        stops = map(
-            as_object, as_list(stopping.get("early_stops") or stopping.get("stopped_samples"))
-        )
-        skipped = ((stop.get("id"), stop.get("epoch")) for stop in stops)
-        self.early_stops = [
-            (str(one), epoch) for one, epoch in skipped if _is_id(one) and isinstance(epoch, int)
-        ]
+        self.early_manager: str | None = None
+        if stopping:
+            self.early_manager = str(as_object(stopping).get("manager"))[:80]
+        self.early_stops = _early_stops(as_object(stopping))
 
     @property
     def stated(self) -> dict[str, object]:
         """Return the totals of the run and the metrics of each scorer and reducer, over questions, not epochs."""
-        names = ("total_samples", "completed_samples")
-        totals: dict[str, Json] = {
-            name: self.results[name] for name in names if name in self.results
-        }
-        for score in map(as_object, as_list(self.results.get("scores"))):
-            metrics = as_object(score.get("metrics"))
-            values = {key: as_object(metric).get("value") for key, metric in metrics.items()}
+        totals: dict[str, Json] = {}
+        for name in ("total_samples", "completed_samples"):
+            if name in self.results:
+                totals[name] = self.results[name]
+        for score in objects_at(self.results, "scores"):
+            metrics = object_at(score, "metrics")
+            values = {name: object_at(metrics, name).get("value") for name in metrics}
             totals[f"{score.get('name')}/{score.get('reducer')}"] = values
         return totals
 
@@ -221,7 +232,7 @@ class Run:
                 f"seed {self.sampling['seed']}: each request carries the seed, so a server that obeys the seed gives "
                 "every epoch the same answer"
             )
-        if as_object(self.sampling.get("cache")).get("per_epoch") is False:
+        if object_at(self.sampling, "cache").get("per_epoch") is False:
             doubts.append("cache per_epoch false: later epochs may be copies from the cache")
         return doubts
 
@@ -243,100 +254,154 @@ class Run:
         return notes
 
 
+def _sampling(spec: Mapping[str, Json], plan: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings of the model, the plan and the generating steps, of which later ones win."""
+    stated = [object_at(spec, "model_generate_config"), object_at(plan, "config")]
+    for step in objects_at(plan, "steps"):
+        if step.get("solver") == "generate":
+            stated.append(object_at(step, "params"))
+    sampling = {}
+    for settings in stated:
+        for name in SETTINGS:
+            if settings.get(name) is not None:
+                sampling[name] = settings[name]
+    return sampling
+
+
+def _early_stops(stopping: Mapping[str, Json]) -> list[Stop]:
+    stops = []
+    for stop in as_list(stopping.get("early_stops") or stopping.get("stopped_samples")):
+        identity, epoch = as_object(stop).get("id"), as_object(stop).get("epoch")
+        if _is_id(identity) and isinstance(epoch, int):
+            stops.append(Stop(str(identity), epoch))
+    return stops
+
+
 def _is_id(value: Json) -> TypeGuard[int | str]:
-    return isinstance(value, (int, str)) and not isinstance(value, bool)
+    return isinstance(value, str) or is_integer(value)
 
 
 def _is_count(value: Json) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return is_integer(value) and value >= 1
 
 
+@dataclass(frozen=True)
+class Score:
+    """A score of an answer: NaN where the scorer's value is no number, which is ``unread`` unless it is missing."""
+
+    scorer: str
+    value: float
+    unread: bool
+
+
+@dataclass(frozen=True)
 class Sample:
-    """One sample; errors name ``where``. Id and epoch come from the sample, never from the name of an entry."""
+    """One sample: an answer to a question in an epoch. Id and epoch come from the sample, never from the name of an entry.
 
-    def __init__(self, path: Path, where: str, value: Json):
+    Format: Inspect's `EvalSample`. ``problems`` says why the answer is missing.
+    """
+
+    name: str
+    epoch: int
+    prompt: str | None
+    text: str
+    scores: dict[str, Score]  # by column
+    problems: list[str]
+    retried: bool
+    cut: bool
+    edited: bool
+
+    @classmethod
+    def of(cls, path: Path, where: str, value: Json) -> Sample:
+        """Return the sample that a value of JSON holds; a `BadFile` names ``where`` it stands in the file."""
         value = checked(path, where, value)
-        identity: Json = value.get("id")
-        self.epoch: Json = value.get("epoch")
+        identity, epoch = value.get("id"), value.get("epoch")
         if not _is_id(identity):
-            raise BadFile(
-                path, f"{where}: `id` is {type(identity).__name__}, expected a text or an integer"
-            )
-        self.name = str(identity)
-        if not _is_count(self.epoch):
-            got = shortened(self.epoch, 40)
+            problem = f"`id` is {type(identity).__name__}, expected a text or an integer"
+            raise BadFile(path, f"{where}: {problem}")
+        if not _is_count(epoch):
+            got = shortened(epoch, 40)
             raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {got}")
-        output, given = value.get("output") or {}, value.get("scores") or {}
-        for name, part in (("output", output), ("scores", given)):
-            checked(path, f"{where}: `{name}`", part)
-        choice = as_object(next(iter(as_list(output.get("choices"))), None))
-        self.text = output.get("completion")
-        if (
-            self.text is None
-        ):  # versions without the field have the text in the message of the first choice
-            self.text = _content(as_object(choice.get("message")).get("content"))
-        checked(path, f"{where}: `output.completion`", self.text, str)
-        self.prompt, self.scores, self.columns, self.unread = (
+        output = checked(path, f"{where}: `output`", value.get("output") or {})
+        scores = checked(path, f"{where}: `scores`", value.get("scores") or {})
+        choice = as_object(next(iter(list_at(output, "choices")), None))
+        text = output.get("completion")
+        if text is None:  # versions without the field have the text in the first choice's message
+            text = _content(object_at(choice, "message").get("content"))
+        checked(path, f"{where}: `output.completion`", text, str)
+
+        problems = [reason for member, reason in REASONS.items() if value.get(member)]
+        stop = choice.get("stop_reason")
+        if stop != "unknown":  # Inspect's own word where a provider states no end
+            kind = missing_kind(stop)
+            if kind:
+                problems.append(kind)
+        return cls(
+            str(identity),
+            epoch,
             _prompt(value.get("input")),
-            *_scores(given),
+            text,
+            _scores(scores),
+            problems,
+            retried=bool(value.get("error_retries")),
+            cut=stop == "max_tokens",
+            edited=any(object_at(scores, scorer).get("history") for scorer in scores),
         )
-        self.problems = [reason for key, reason in REASONS.items() if value.get(key)]
-        stated = choice.get("stop_reason")
-        if stated == "unknown":  # Inspect's own word where a provider states no end
-            stated = None
-        if kind := missing_kind(stated):
-            self.problems.append(kind)
-        self.retried, self.cut = (
-            bool(value.get("error_retries")),
-            choice.get("stop_reason") == "max_tokens",
-        )
-        self.edited = any(bool(as_object(score).get("history")) for score in given.values())
+
+    def values(self) -> dict[str, float]:
+        return {column: score.value for column, score in self.scores.items()}
+
+    @property
+    def is_unread(self) -> bool:
+        return any(score.unread for score in self.scores.values())
 
 
 def _content(content: Json) -> Json:
     """Join the texts of a list of parts as Inspect does; reasoning is not part of the answer."""
+    if content is None:
+        return ""
     if not isinstance(content, list):
-        return "" if content is None else content
-    texts = [
-        part.get("text")
-        for part in content
-        if isinstance(part, dict) and part.get("type") == "text"
-    ]
-    return "\n".join(text for text in texts if isinstance(text, str))
+        return content
+    texts = []
+    for part in map(as_object, content):
+        text = text_at(part, "text")
+        if part.get("type") == "text" and text is not None:
+            texts.append(text)
+    return "\n".join(texts)
 
 
-def _prompt(given: Json) -> str | None:
+def _prompt(asked: Json) -> str | None:
     """Return the question: a text unchanged; several messages as JSON of their roles and texts."""
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, list):
+    if isinstance(asked, str):
+        return asked
+    if not isinstance(asked, list):
         return None
-    messages = [message for message in given if isinstance(message, dict)]
-    return conversation(
-        [(message.get("role"), _content(message.get("content"))) for message in messages]
-    )
+    messages = []
+    for message in asked:
+        if isinstance(message, dict):
+            messages.append((message.get("role"), _content(message.get("content"))))
+    return conversation(messages)
 
 
-def _scores(given: Mapping[str, Json]) -> tuple[dict[str, float], dict[str, str], tuple[str, ...]]:
+def _scores(value_of_scorer: Mapping[str, Json]) -> dict[str, Score]:
     """Return one column per scorer, or one column `scorer.key` per key of a dictionary and per place of a list."""
-    scores: dict[str, float] = {}
-    columns: dict[str, str] = {}
-    unread = []
-    for scorer, score in given.items():
-        value = as_object(score).get("value")
+    scores = {}
+    for scorer in value_of_scorer:
+        value = object_at(value_of_scorer, scorer).get("value")
         if isinstance(value, list):
             value = dict(enumerate(value))
-        parts = (
-            {f"{scorer}.{key}": part for key, part in value.items()}
-            if isinstance(value, dict)
-            else {scorer: value}
-        )
-        for column, part in parts.items():
-            scores[column] = score_value(part)
-            columns[column] = scorer
-            if math.isnan(scores[column]) and not isinstance(part, (int, float, type(None))):
-                unread.append(column)
-    return scores, columns, tuple(unread)
+        if not isinstance(value, dict):
+            scores[scorer] = _score(scorer, value)
+            continue
+        for key, part in value.items():
+            scores[f"{scorer}.{key}"] = _score(scorer, part)
+    return scores
+
+
+def _score(scorer: str, stated: Json) -> Score:
+    value = score_value(stated)
+    is_number = stated is None or isinstance(stated, (int, float))
+    return Score(scorer, value, unread=math.isnan(value) and not is_number)
 
 
 def score_value(value: object) -> float:
@@ -347,7 +412,9 @@ def score_value(value: object) -> float:
         return LETTERS[value]
     if value.lower() in WORDS:
         return WORDS[value.lower()]
+    if "_" in value:  # which Python reads between digits
+        return math.nan
     try:
-        return number(float(value)) if "_" not in value else math.nan
+        return number(float(value))
     except ValueError:
         return math.nan

@@ -1,10 +1,9 @@
 """lm-evaluation-harness: samples_*.jsonl, one line per document and filter, with the results file of the run."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
+from typing import Self
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
 from lethe.io.facts import Meaning, named
@@ -14,12 +13,16 @@ from lethe.io.logs._log import (
     Format,
     Log,
     Table,
-    as_list,
     as_object,
     as_text,
     chosen,
     greedy,
+    is_integer,
+    list_at,
     number,
+    object_at,
+    objects_at,
+    text_at,
 )
 from lethe.io.logs._untrusted import Source
 
@@ -46,70 +49,95 @@ SEND_A_SEED = (
 DEFAULT_SEED = 1234
 
 
+@dataclass(frozen=True)
 class Line:
-    """One line: its answers, or its choices with likelihoods; ``passed``: the texts that the filter passed on as a list."""
+    """One line: a document under a filter, with its answers, or with its choices and their likelihoods.
 
-    def __init__(self, path: Path, place: int, row: Mapping[str, Json]):
-        document, name, resps = (
-            row.get("doc_id"),
-            row.get("filter", DEFAULT_FILTER),
-            row.get("resps"),
-        )
-        if isinstance(document, bool) or not isinstance(document, (int, str)):
+    Format: lm-evaluation-harness 0.4. ``passed`` has the texts that the filter passed on, where it passed a list of texts.
+    """
+
+    place: int
+    document: str
+    filter: str
+    prompt: str | None
+    texts: list[str]  # drawn, or the given choices
+    choices: list[dict[str, float]]  # the scores of each choice; empty where answers were drawn
+    settings: dict[str, Json]
+    passed: list[str] | None
+    metrics: dict[str, Json]
+
+    @classmethod
+    def of(cls, path: Path, place: int, row: Mapping[str, Json]) -> Self:
+        """Return line ``place`` of the file; `BadRow` or `BadFile` says which member is wrong."""
+        document = row.get("doc_id")
+        name = row.get("filter", DEFAULT_FILTER)
+        resps = row.get("resps")
+        if not is_integer(document) and not isinstance(document, str):
             raise BadRow(path, place, f"`doc_id` is {type(document).__name__}, expected an integer")
         if not isinstance(name, str):
             raise BadRow(path, place, f"`filter` is {type(name).__name__}, expected a text")
         requests = _requests(path, place, row.get("arguments"))
-        if (
-            not isinstance(resps, list)
-            or not resps
-            or not all(isinstance(one, list) and one for one in resps)
-        ):
+        if not _is_lists(resps) or not all(resps):
             raise BadRow(path, place, "`resps` must be a list of lists of answers")
-        self.place, self.document, self.filter = place, str(document), name
-        self.prompt = as_text(next(iter(requests[0]), None))
-        self.settings: dict[str, Json] = {}
-        self.choices: list[dict[str, float]] = []
-        if all(isinstance(one[0], list) for one in resps):
-            self.texts = [one[1] for one in requests if len(one) > 1 and isinstance(one[1], str)]
-            if len(self.texts) != len(resps):
-                problem = (
-                    f"{len(resps)} log-likelihoods, but {len(self.texts)} choices in `arguments`"
-                )
+        settings: dict[str, Json] = {}
+        choices: list[dict[str, float]] = []
+        if all(isinstance(response[0], list) for response in resps):
+            texts = _choices(requests)
+            if len(texts) != len(resps):
+                problem = f"{len(resps)} log-likelihoods, but {len(texts)} choices in `arguments`"
                 raise BadRow(path, place, problem)
-            self.choices = [_likelihood(path, place, one[0]) for one in resps]
+            choices = [_likelihood(path, place, response[0]) for response in resps]
         else:
-            self.texts = resps[0]
-            if len(resps) != 1 or not all(isinstance(text, str) for text in self.texts):
+            texts = resps[0]
+            if len(resps) != 1 or not _is_texts(texts):
                 problem = (
                     "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
                 )
                 raise BadRow(path, place, problem)
             if len(requests[0]) < 2 or not isinstance(requests[0][1], dict):
                 raise BadFile(path, "holds log-likelihoods of whole texts, but no drawn answers")
-            self.settings = requests[0][1]
-        passed = next(iter(as_list(row.get("filtered_resps"))), None)
-        listed = (
-            isinstance(passed, list)
-            and not self.choices
-            and all(isinstance(text, str) for text in passed)
-        )
-        self.passed = passed if listed else None
-        named = row.get("metrics")
-        metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
-        self.metrics = {metric: row.get(metric) for metric in metrics if isinstance(metric, str)}
+            settings = requests[0][1]
+        passed = next(iter(list_at(row, "filtered_resps")), None)
+        if choices or not _is_texts(passed):
+            passed = None
+        prompt = as_text(next(iter(requests[0]), None))
+        metrics = _metrics(row)
+        return cls(place, str(document), name, prompt, texts, choices, settings, passed, metrics)
+
+
+def _metrics(row: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the metrics of a line by name; older versions do not list their names."""
+    names = row.get("metrics")
+    if not isinstance(names, list):
+        names = [name for name in row if name not in OWN_KEYS]
+    return {name: row.get(name) for name in names if isinstance(name, str)}
+
+
+def _is_texts(value: Json) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_lists(value: Json) -> bool:
+    """Whether a value is a list of at least one item, all of which are lists."""
+    return isinstance(value, list) and value != [] and all(isinstance(item, list) for item in value)
+
+
+def _choices(requests: list[list[Json]]) -> list[str]:
+    texts = []
+    for request in requests:
+        if len(request) > 1 and isinstance(request[1], str):
+            texts.append(request[1])
+    return texts
 
 
 def _requests(path: Path, place: int, requests: Json) -> list[list[Json]]:
     """Return the requests of a document in order, {gen_args_0: {arg_0, arg_1}}; older versions wrote nested lists."""
     if isinstance(requests, dict):
         requests = _numbered(requests, "gen_args_")
-        requests = [_numbered(one, "arg_") if isinstance(one, dict) else one for one in requests]
-    if (
-        not isinstance(requests, list)
-        or not requests
-        or not all(isinstance(one, list) for one in requests)
-    ):
+        for position, request in enumerate(requests):
+            if isinstance(request, dict):
+                requests[position] = _numbered(request, "arg_")
+    if not _is_lists(requests):
         raise BadRow(path, place, "`arguments` must hold the requests of the document")
     return requests
 
@@ -125,54 +153,64 @@ def _likelihood(path: Path, place: int, pair: list[Json]) -> dict[str, float]:
             flag = {"True": True, "False": False}[flag]
         return {"loglikelihood": number(float(likelihood)), "is_greedy": number(flag)}
     except (ValueError, TypeError, KeyError, OverflowError):
-        raise BadRow(
-            path, place, f"got {str(pair)[:60]}, expected a log-likelihood and True or False"
-        ) from None
+        problem = f"got {str(pair)[:60]}, expected a log-likelihood and True or False"
+        raise BadRow(path, place, problem) from None
 
 
+@dataclass(frozen=True)
 class Run:
-    """What the results file of a run says of one task; without such a file only the lines are known, and a note says why."""
+    """What the results file of a run says of one task; without such a file, ``missing`` says why nothing is known."""
 
-    def __init__(
-        self,
-        reason: str = "",
-        content: Mapping[str, Json] = MappingProxyType({}),
-        task: str | None = None,
-    ):
-        of_task = {
-            key: as_object(content.get(key)).get(task or "")
-            for key in ("configs", "n-samples", "results")
-        }
-        config, stated = as_object(of_task["configs"]), as_object(of_task["results"])
-        self.config, self.task = as_object(content.get("config")), task
-        arguments = as_object(self.config.get("model_args"))
-        named = content.get("model_name") or arguments.get("pretrained") or arguments.get("model")
-        self.tool, self.model = (
-            f"lm_eval {as_text(content.get('lm_eval_version')) or ''}",
-            as_text(named),
+    missing: str = ""
+    task: str | None = None
+    version: str = ""
+    model: str | None = None
+    config: dict[str, Json] = field(default_factory=dict)
+    repeats: int | None = None
+    documents: int | None = None
+    sampling: dict[str, Json] = field(default_factory=dict)
+    steps_of_filter: dict[str, list[str]] = field(default_factory=dict)
+    stated: dict[str, Json] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Json], task: str) -> Self:
+        """Return what the results file with this content says of ``task``."""
+        of_task = object_at(object_at(content, "configs"), task)
+        documents = object_at(object_at(content, "n-samples"), task)
+        stated = object_at(object_at(content, "results"), task)
+        config = object_at(content, "config")
+        arguments = object_at(config, "model_args")
+        model = content.get("model_name") or arguments.get("pretrained") or arguments.get("model")
+        steps_of_filter = {}
+        for entry in objects_at(of_task, "filter_list"):
+            if isinstance(entry.get("name"), str) and isinstance(entry.get("filter"), list):
+                functions = [str(step.get("function")) for step in objects_at(entry, "filter")]
+                steps_of_filter[entry["name"]] = functions
+        return cls(
+            task=task,
+            version=text_at(content, "lm_eval_version") or "",
+            model=as_text(model),
+            config=config,
+            repeats=_count(of_task.get("repeats")),
+            documents=_count(documents.get("effective")),
+            sampling=object_at(of_task, "generation_kwargs"),
+            steps_of_filter=steps_of_filter,
+            stated={name: stated[name] for name in stated if name not in ("name", "alias")},
         )
-        self.repeats = _count(config.get("repeats"))
-        self.documents = _count(as_object(of_task["n-samples"]).get("effective"))
-        self.sampling = as_object(config.get("generation_kwargs"))
-        self.filters = {
-            one["name"]: tuple(str(as_object(step).get("function")) for step in one["filter"])
-            for one in map(as_object, as_list(config.get("filter_list")))
-            if isinstance(one.get("name"), str) and isinstance(one.get("filter"), list)
-        }
-        self.stated = {
-            name: value for name, value in stated.items() if name not in ("name", "alias")
-        }
-        self.notes = [f"{reason}: task, model and filters are not known"] if reason else []
 
     def takes_first(self, name: str) -> bool:
         """Whether the score of this filter belongs to answer 1; the default filter takes the first answer."""
-        steps = self.filters.get(name, ("take_first",) if name == DEFAULT_FILTER else ())
-        return "take_first" in steps and set(steps) <= AN_ANSWER_EACH
+        steps = self.steps_of_filter.get(name)
+        if steps is None:
+            return name == DEFAULT_FILTER
+        return "take_first" in steps and AN_ANSWER_EACH.issuperset(steps)
 
     def warnings(self, sampling: Mapping[str, object]) -> list[str]:
-        seed, warnings = sampling.get("seed"), []
+        """Return the settings under which a repeat may be a copy of another one, a sentence each."""
+        warnings = []
+        seed = sampling.get("seed")
         if seed is None and self.config.get("model") in SEND_A_SEED:
-            seed = as_object(self.config.get("model_args")).get("seed", DEFAULT_SEED)
+            seed = object_at(self.config, "model_args").get("seed", DEFAULT_SEED)
         if seed is not None:
             warnings.append(
                 f"seed {str(seed)[:20]}: each request has the seed, so a server that obeys the seed gives every repeat the "
@@ -195,10 +233,11 @@ def _run_of(samples: Path) -> Run:
         time = path.stem.removeprefix("results_")
         if samples.stem.endswith(f"_{time}"):
             return _run(path, samples.stem.removeprefix("samples_").removesuffix(f"_{time}"))
-    if len(beside) == 1:
-        return _run(beside[0], None)
-    several = "several results_*.json, none with the same time, beside it"
-    return Run(several if beside else "no results_*.json beside it")
+    if not beside:
+        return Run("no results_*.json beside it")
+    if len(beside) > 1:
+        return Run("several results_*.json, none with the same time, beside it")
+    return _run(beside[0], None)
 
 
 def _run(path: Path, task: str | None) -> Run:
@@ -213,11 +252,13 @@ def _run(path: Path, task: str | None) -> Run:
         task = next(iter(configs))
     if task is None or task not in configs:
         return Run(f"{path.name} has no task of that name")
-    return Run("", content, task)
+    return Run.of(content, task)
 
 
 def _count(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    if is_integer(value) and value > 0:
+        return value
+    return None
 
 
 def read(source: Source, filter: str | None = None) -> Log:
@@ -225,34 +266,33 @@ def read(source: Source, filter: str | None = None) -> Log:
 
     A line holds one value per metric. The value is the score of answer 1 where the filter took the first answer, one score
     per answer where the value is a list as long as the kept answers, and otherwise a score of the whole document.
+
+    Raises `BadFile` or `BadRow` for a broken file, and `BadValue` for a ``filter`` that no line has.
     """
     path = source.path
-    run, table = _run_of(path), Table(path)
-    first: dict[str, Line] = {}
-    filters: dict[str, None] = {}
-    seen: dict[tuple[str, str], int] = {}
+    run = _run_of(path)
+    table = Table(path)
+    first_lines: dict[str, Line] = {}
+    places_of_filter: dict[str, dict[str, int]] = {}  # the line of each document
     for place, row in source.lines():
-        line = Line(path, place, row)
-        filters[line.filter] = None
-        key = (line.document, line.filter)
-        if key in seen:
-            problem = f"document {line.document!r} also appears under filter {line.filter!r} in line {seen[key]}"
+        line = Line.of(path, place, row)
+        named = f"document {line.document!r}"
+        places = places_of_filter.setdefault(line.filter, {})
+        if line.document in places:
+            other = places[line.document]
+            problem = f"{named} also appears under filter {line.filter!r} in line {other}"
             raise BadRow(path, place, problem)
-        seen[key] = place
-        earlier = first.setdefault(line.document, line)
+        places[line.document] = place
+        earlier = first_lines.setdefault(line.document, line)
         if earlier.texts != line.texts:
-            raise BadRow(
-                path,
-                place,
-                f"document {line.document!r} has different answers in line {earlier.place}",
-            )
+            raise BadRow(path, place, f"{named} has different answers in line {earlier.place}")
         if filter is None or line.filter == filter:
-            _add(table, run, line, filter is not None)
+            _add(table, run, line, filtered=filter is not None)
+    filters = list(places_of_filter)
     if filter is not None and filter not in filters:
-        raise BadValue(
-            "--filter", filter, "one of " + ", ".join(map(repr, filters)) if filters else "left out"
-        )
-    return _log(path, run, table, list(first.values()), filters)
+        legal = "one of " + ", ".join(map(repr, filters)) if filters else "left out"
+        raise BadValue("--filter", filter, legal)
+    return _log(path, run, table, list(first_lines.values()), filters)
 
 
 FORMAT = Format(
@@ -263,80 +303,100 @@ FORMAT = Format(
 )
 
 
-def _add(table: Table, run: Run, line: Line, filtered: bool) -> None:
+def _add(table: Table, run: Run, line: Line, *, filtered: bool) -> None:
     document = line.document
-    of_answers, of_document = _scores(run, line)
+    scores = _scores(run, line)
     if line.choices:
-        for sample, (text, scores) in enumerate(
-            zip(line.texts, line.choices, strict=True), start=1
-        ):
+        for sample, choice in enumerate(line.choices, start=1):
             if (document, sample) not in table:
-                table.answer(document, sample, text, scores)
-    else:
-        texts = (
-            line.passed
-            if filtered and line.passed and len(line.passed) == len(line.texts)
-            else line.texts
-        )
-        for sample, text in enumerate(texts, start=1):
-            if (document, sample) not in table:
-                table.answer(document, sample, text, {})
-            table.score(
-                document, sample, {name: values[sample - 1] for name, values in of_answers.items()}
-            )
-    table.prompt(document, line.prompt, None if line.choices else run.repeats, of_document)
+                table.answer(document, sample, line.texts[sample - 1], choice)
+        table.prompt(document, line.prompt, scores=scores.of_document)
+        return
+    texts = line.texts
+    if filtered and line.passed and len(line.passed) == len(texts):
+        texts = line.passed
+    for sample, text in enumerate(texts, start=1):
+        if (document, sample) not in table:
+            table.answer(document, sample, text, {})
+        table.score(document, sample, scores.of_sample[sample - 1])
+    table.prompt(document, line.prompt, run.repeats, scores.of_document)
 
 
-def _scores(run: Run, line: Line) -> tuple[dict[str, list[float]], dict[str, float]]:
-    of_answers: dict[str, list[float]] = {}
-    of_document: dict[str, float] = {}
+@dataclass(frozen=True)
+class Scores:
+    """The scores of a line: of each of its answers in order, and of the document as a whole."""
+
+    of_sample: list[dict[str, float]]
+    of_document: dict[str, float]
+
+
+def _scores(run: Run, line: Line) -> Scores:
     n = len(line.texts)
+    scores = Scores([{} for _ in line.texts], {})
+    kept_all = n == 1 or (line.passed is not None and len(line.passed) == n)
+    of_first = not line.choices and (n == 1 or run.takes_first(line.filter))
     for metric, value in line.metrics.items():
         name = f"{metric},{line.filter}"
-        if isinstance(value, list):
-            if n == len(value) and (n == 1 or (line.passed is not None and len(line.passed) == n)):
-                of_answers[name] = [number(one) for one in value]
-            continue
-        of_document[name] = number(value)
-        if not line.choices and n and (n == 1 or run.takes_first(line.filter)):
-            of_answers[name] = [number(value)] + [math.nan] * (n - 1)
-    return of_answers, of_document
+        values: list[Json] = []
+        if not isinstance(value, list):
+            scores.of_document[name] = number(value)
+            if of_first:
+                values = [value] + [None] * (n - 1)
+        elif kept_all and len(value) == n:
+            values = value
+        for place, score in enumerate(values):
+            scores.of_sample[place][name] = number(score)
+    return scores
 
 
-def _log(
-    path: Path, run: Run, table: Table, documents: list[Line], filters: Mapping[str, None]
-) -> Log:
+def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Sequence[str]) -> Log:
     if not documents:
         raise BadFile(path, "holds no answers")
     choices = any(line.choices for line in documents)
-    sampling = {} if choices else documents[0].settings or run.sampling
     repeats = table.most()
-    greedy_by, doubts, warnings = None, [], []
-    if not choices:
+    sampling: Mapping[str, Json] = {}
+    greedy_by = None
+    doubts: list[str] = []
+    warnings: list[str] = []
+    draws, refusal = "sampled", None
+    if choices:
+        draws, refusal = "choices", CHOICES
+    else:
+        sampling = documents[0].settings or run.sampling
         greedy_by = _greedy_by(run, documents)
-        doubts = run.warnings(sampling) if repeats > 1 else []
-        warnings = chosen(sampling) + doubts if repeats > 1 else []
-    if nothing := sum(text == NOTHING for line in documents for text in line.texts if not choices):
-        warnings.append(
-            f"{plural(nothing, 'answer')} with the text {NOTHING}, which lm-eval also writes for a missing answer"
-        )
+        if repeats > 1:
+            doubts = run.warnings(sampling)
+            warnings = chosen(sampling) + doubts
+        nothing = sum(line.texts.count(NOTHING) for line in documents)
+        if nothing:
+            warnings.append(
+                f"{plural(nothing, 'answer')} with the text {NOTHING}, which lm-eval also writes for a missing answer"
+            )
     if run.documents is not None and run.documents > len(documents):
-        table.absent(NOT_WRITTEN, (run.documents - len(documents)) * (run.repeats or repeats))
+        unwritten = run.documents - len(documents)
+        table.absent(NOT_WRITTEN, unwritten * (run.repeats or repeats))
     log = table.log(
-        run.tool,
+        f"lm_eval {run.version}",
         task=run.task,
         model=run.model,
         sampling=sampling,
         means=means_of,
         greedy_by=greedy_by,
         may_repeat="; ".join(doubts) or None,
-        engine=as_text(run.config.get("model")),
-        draws="choices" if choices else "sampled",
-        refusal=CHOICES if choices else None,
+        engine=text_at(run.config, "model"),
+        draws=draws,
+        refusal=refusal,
         warnings=warnings,
         stated=run.stated,
     )
-    return replace(log, notes=tuple(_notes(run, documents, filters, log.scores, repeats, choices)))
+    notes = _notes(run, documents, filters)
+    if repeats > 1 and not choices:
+        notes += _notes_on_scores(run, log.scores, repeats)
+    if any(line.settings != documents[0].settings for line in documents):
+        notes.append(
+            "the sampling settings differ between documents; the settings of the first document are shown"
+        )
+    return replace(log, notes=tuple(notes))
 
 
 def _greedy_by(run: Run, documents: list[Line]) -> str | None:
@@ -345,7 +405,8 @@ def _greedy_by(run: Run, documents: list[Line]) -> str | None:
         sampling = line.settings or run.sampling
         if "temperature" not in sampling and sampling.get("do_sample") is None:
             return "temperature not set, so 0"
-        if setting := greedy(sampling):
+        setting = greedy(sampling)
+        if setting:
             return setting
     return None
 
@@ -357,36 +418,31 @@ def means_of(score: str) -> Meaning:
     """
     metric = score.rpartition(",")[0] or score
     meaning = named(metric)
-    return "match" if meaning == "unknown" else meaning
+    if meaning == "unknown":
+        return "match"
+    return meaning
 
 
-def _notes(
-    run: Run,
-    documents: list[Line],
-    filters: Mapping[str, None],
-    scores: tuple[str, ...],
-    repeats: int,
-    choices: bool,
-) -> list[str]:
-    notes = [*run.notes]
+def _notes(run: Run, documents: Sequence[Line], filters: Sequence[str]) -> list[str]:
+    notes = []
+    if run.missing:
+        notes.append(f"{run.missing}: task, model and filters are not known")
     if run.documents is not None and run.documents != len(documents):
         notes.append(f"the run had {run.documents} documents, the samples hold {len(documents)}")
     if len(filters) > 1:
-        notes.append(
-            f"filters {', '.join(filters)}: all filters hold the same answers, which count once"
-        )
-    if repeats > 1 and not choices:
-        once = sorted({name for name in scores if run.takes_first(name.rpartition(",")[2])})
-        if once:
-            notes.append(
-                f"{', '.join(once)}: lm-eval scores only the first of {repeats} answers; score all answers with `lethe score`"
-            )
-        elif not scores:
-            notes.append(
-                "lm-eval scores each document as a whole; score its answers with `lethe score`"
-            )
-    if any(line.settings != documents[0].settings for line in documents):
-        notes.append(
-            "the sampling settings differ between documents; the settings of the first document are shown"
-        )
+        named = ", ".join(filters)
+        notes.append(f"filters {named}: all filters hold the same answers, which count once")
     return notes
+
+
+def _notes_on_scores(run: Run, scores: Sequence[str], repeats: int) -> list[str]:
+    """What the scores of several answers to a document are of."""
+    if not scores:
+        return ["lm-eval scores each document as a whole; score its answers with `lethe score`"]
+    first_only = {name for name in scores if run.takes_first(name.rpartition(",")[2])}
+    if not first_only:
+        return []
+    named = ", ".join(sorted(first_only))
+    return [
+        f"{named}: lm-eval scores only the first of {repeats} answers; score all answers with `lethe score`"
+    ]

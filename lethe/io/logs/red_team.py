@@ -8,7 +8,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from lethe.errors import BadFile, BadRow, plural
 from lethe.io.answer_ends import missing_kind
@@ -18,12 +20,15 @@ from lethe.io.logs._log import (
     Format,
     Log,
     Table,
-    as_list,
     as_object,
     as_text,
     conversation,
     greedy,
+    list_at,
     number,
+    object_at,
+    objects_at,
+    text_at,
 )
 from lethe.io.logs._untrusted import Source
 
@@ -38,9 +43,8 @@ KINDS = (
     "digest",
 )
 HIT = 0.5  # the tool's default; the report does not hold `run.eval_threshold`
-JUDGED = (
-    2  # the status of an attempt's second line; the first line has the same answers and no scores
-)
+# The status of an attempt's second line; the first line has the same answers and no scores.
+JUDGED = 2
 SETTINGS = ("run.seed", "run.generations")
 ERROR = 2  # of `failureReason`; 0 is a pass, 1 a failed assertion, which also fills `error`
 ROW_KEYS = {"promptIdx", "vars"}  # of a row
@@ -49,187 +53,237 @@ EVERY_CACHED = (
 )
 COUNTS = ("passed", "fails", "nones", "total", "total_evaluated", "total_processed")
 DECODING = ("temperature", "top_k", "top_p", "do_sample")
-OF_GENERATORS = (
-    "plugins.generators",
-    "plugins.target",
-)  # what the keys of a generator's settings begin with
+# What the keys of a generator's settings begin with.
+OF_GENERATORS = ("plugins.generators", "plugins.target")
 
 
-class _Report:
-    def __init__(self, source: Source):
-        self.path, self.table = source.path, Table(source.path)
+class Judged(NamedTuple):
+    """What a line `eval` counts: the results of a detector on the answers to a probe."""
+
+    probe: str
+    detector: str
+
+
+class Report:
+    """The lines of garak's report, as they were added: its setup, its attempts, and what it counts of them itself.
+
+    Format: garak 0.12 to 0.17. An attempt has two lines with one uuid. Up to 0.12, an output is a text, and then an object
+    with a `text`. From 0.14 on, a detector has one result per output, null for a lost one; before, the list may be shorter.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.table = Table(path)
         self.setup: dict[str, Json] = {}
-        self.version, self.ended, self.repeated, self.copied, self.copies = "", False, 0, 0, 0
+        self.version = ""
+        self.ended = False
         self.aggregated = (
-            False  # by garak.analyze.aggregate_reports: several reports, under one uuid
+            False  # by garak.analyze.aggregate_reports: several reports under one uuid
         )
-        self.attempts: dict[
-            str, dict[str, Json] | None
-        ] = {}  # the first line, until the second one
-        self.named: Counter[str] = Counter()
-        self.values: dict[tuple[str, str], Counter[float]] = {}  # of a probe and a detector
-        self.stated: dict[tuple[str, str], Counter[str]] = {}
-        self.refused: dict[str, str] = {}
-        for line, row in source.lines():
-            if row.get("entry_type") == "start_run setup":
-                self.setup, self.version = row, as_text(row.get("_config.version")) or self.version
-                self.aggregated = "aggregation" in row
-            elif row.get("entry_type") == "init":
-                self.version = as_text(row.get("garak_version")) or self.version
-            elif row.get("entry_type") == "attempt":
-                self._attempt(line, row, str(row.get("uuid", line)))
-            elif row.get("entry_type") == "eval":
-                pair = str(row.get("probe")), str(row.get("detector")).removeprefix("detector.")
-                counts = {name: row[name] for name in COUNTS if isinstance(row.get(name), int)}
-                self.stated.setdefault(pair, Counter()).update(counts)
-            self.ended |= row.get("entry_type") == "completion"
+        self.unjudged: dict[str, dict[str, Json]] = {}  # attempts with a first line only
+        self.judged: set[str] = set()
+        self.attempts_of_prompt: Counter[str] = Counter()
+        self.values: dict[Judged, Counter[float]] = {}
+        self.stated: dict[Judged, Counter[str]] = {}
+        self.refused: dict[str, str] = {}  # why a detector cannot be read
+        self.repeated_prompts = 0
+        self.copied_prompts = 0
+        self.copies = 0
 
-    def _attempt(self, line: int, row: dict[str, Json], uuid: str) -> None:
+    def add(self, line: int, row: dict[str, Json]) -> None:
+        kind = row.get("entry_type")
+        if kind == "start_run setup":
+            self.setup = row
+            self.version = text_at(row, "_config.version") or self.version
+            self.aggregated = "aggregation" in row
+        elif kind == "init":
+            self.version = text_at(row, "garak_version") or self.version
+        elif kind == "attempt":
+            self._add_attempt(line, row)
+        elif kind == "eval":
+            self._add_counts(row)
+        elif kind == "completion":
+            self.ended = True
+
+    def _add_counts(self, row: Mapping[str, Json]) -> None:
+        detector = str(row.get("detector")).removeprefix("detector.")
+        judged = Judged(str(row.get("probe")), detector)
+        counts = {name: row[name] for name in COUNTS if isinstance(row.get(name), int)}
+        self.stated.setdefault(judged, Counter()).update(counts)
+
+    def _add_attempt(self, line: int, row: dict[str, Json]) -> None:
+        uuid = str(row.get("uuid", line))
         if row.get("status") != JUDGED:
-            self.attempts.setdefault(uuid, row)
+            if uuid not in self.judged:
+                self.unjudged.setdefault(uuid, row)
             return
-        if (
-            self.aggregated
-        ):  # its attempts have the uuid of the aggregate, and only their second lines
+        if self.aggregated:  # attempts have the uuid of the aggregate, and only their second lines
             uuid = f"{uuid}, line {line}"
-        if self.attempts.get(uuid, row) is None:
+        if uuid in self.judged:
             raise BadRow(self.path, line, f"the second line of attempt {uuid[:80]!r} appears twice")
-        self.attempts[uuid] = None
-        name, probe = self._prompt(row), str(row.get("probe_classname"))
-        texts = [
-            one.get("text") if isinstance(one, dict) else one for one in as_list(row.get("outputs"))
-        ]
-        if not all(text is None or isinstance(text, str) for text in texts):
-            raise BadRow(
-                self.path, line, "`outputs` must be a list of texts, objects with a text, or nulls"
-            )
-        results = as_object(row.get("detector_results"))
-        self.table.judge(name, results)
-        for detector, scores in results.items():
-            if not isinstance(scores, list):
-                raise BadRow(
-                    self.path, line, f"detector {detector[:80]!r}: expected a list of scores"
-                )
-            self.values.setdefault((probe, detector), Counter()).update(map(number, scores))
-            if len(scores) != len(texts):
-                reason = f"line {line} has {plural(len(scores), 'result')} for {plural(len(texts), 'generation')}"
-                self.refused.setdefault(
-                    detector, f"{reason}, so no result belongs to a certain generation"
-                )
-        results = {
-            detector: scores for detector, scores in results.items() if len(scores) == len(texts)
-        }
+        self.judged.add(uuid)
+        self.unjudged.pop(uuid, None)
+
+        name = self._add_prompt(row)
+        texts = self._texts(line, row)
+        results = self._add_results(line, row, len(texts))
+        self.table.judge(name, object_at(row, "detector_results"))
         copies = self._copies(texts)
         for place, text in enumerate(texts or [None]):
             if text is None:
                 self.table.problem(name, place + 1, "no generation")
             elif place not in copies:
-                own = {detector: number(scores[place]) for detector, scores in results.items()}
-                self.table.answer(name, place + 1, text, own)
+                scores = {detector: number(values[place]) for detector, values in results.items()}
+                self.table.answer(name, place + 1, text, scores)
 
-    def _prompt(self, row: Mapping[str, Json]) -> str:
+    def _add_prompt(self, row: Mapping[str, Json]) -> str:
         """Add the prompt of an attempt, and return its name; a buff gives several attempts of a probe one place."""
         name = f"{row.get('probe_classname')}/{row.get('seq')}"
-        self.named[name] += 1
-        name += f"#{self.named[name]}" if self.named[name] > 1 else ""
-        prompt = row.get("prompt")  # in old versions a text
-        turns = map(as_object, as_list(as_object(prompt).get("turns")))
-        pairs = [(turn.get("role"), as_object(turn.get("content")).get("text")) for turn in turns]
-        self.table.prompt(
-            name, prompt if isinstance(prompt, str) else conversation(pairs) if pairs else None
-        )
+        self.attempts_of_prompt[name] += 1
+        attempt = self.attempts_of_prompt[name]
+        if attempt > 1:
+            name = f"{name}#{attempt}"
+        prompt = as_text(row.get("prompt"))  # in old versions
+        messages = []
+        for turn in objects_at(object_at(row, "prompt"), "turns"):
+            messages.append((turn.get("role"), object_at(turn, "content").get("text")))
+        if messages:
+            prompt = conversation(messages)
+        self.table.prompt(name, prompt)
         return name
+
+    def _texts(self, line: int, row: Mapping[str, Json]) -> list[str | None]:
+        texts: list[str | None] = []
+        for output in list_at(row, "outputs"):
+            text = output.get("text") if isinstance(output, dict) else output
+            if text is not None and not isinstance(text, str):
+                problem = "`outputs` must be a list of texts, objects with a text, or nulls"
+                raise BadRow(self.path, line, problem)
+            texts.append(text)
+        return texts
+
+    def _add_results(self, line: int, row: Mapping[str, Json], n: int) -> dict[str, list[Json]]:
+        """Add all results of an attempt, and return those of the detectors that have one for each of ``n`` answers."""
+        probe = str(row.get("probe_classname"))
+        aligned = {}
+        for detector, scores in object_at(row, "detector_results").items():
+            if not isinstance(scores, list):
+                problem = f"detector {detector[:80]!r}: expected a list of scores"
+                raise BadRow(self.path, line, problem)
+            values = self.values.setdefault(Judged(probe, detector), Counter())
+            values.update(map(number, scores))
+            if len(scores) == n:
+                aligned[detector] = scores
+                continue
+            reason = (
+                f"line {line} has {plural(len(scores), 'result')} for {plural(n, 'generation')}"
+            )
+            reason += ", so no result belongs to a certain generation"
+            self.refused.setdefault(detector, reason)
+        return aligned
 
     def _copies(self, texts: list[str | None]) -> set[int]:
         """Return the places of answers that repeat the first one, if a seed is set and all answers are the same."""
         places = [place for place, text in enumerate(texts) if text is not None]
-        self.repeated += len(places) > 1
-        if (
-            self.setup.get("run.seed") is None
-            or len(places) < 2
-            or len({texts[place] for place in places}) > 1
-        ):
+        if len(places) < 2:
             return set()
-        self.copied, self.copies = self.copied + 1, self.copies + len(places) - 1
+        self.repeated_prompts += 1
+        distinct = {texts[place] for place in places}
+        if self.setup.get("run.seed") is None or len(distinct) > 1:
+            return set()
+        self.copied_prompts += 1
+        self.copies += len(places) - 1
         return set(places[1:])
 
-    def _compared(self) -> Iterator[str]:
+    def _other_thresholds(self) -> Iterator[str]:
         """Recount the hits: another number of results refuses the detector, another number of hits is a warning."""
-        for (probe, detector), stated in self.stated.items():
-            values = self.values.get((probe, detector), Counter())
-            hits = sum(count for value, count in values.items() if value >= HIT)
-            scored = sum(count for value, count in values.items() if not math.isnan(value))
+        for judged, stated in self.stated.items():
             total = stated.get("total_evaluated", stated.get("total"))
-            if total not in (None, scored, values.total()):
-                reason = f"the report counts {plural(total, 'result')} on {probe}, and its attempts hold {scored}"
+            if total is None:
+                continue
+            detector, on_probe = judged.detector, f"on {judged.probe}"
+            values = self.values.get(judged, Counter())
+            scored = sum(count for value, count in values.items() if not math.isnan(value))
+            if total not in (scored, values.total()):
+                counted = f"the report counts {plural(total, 'result')} {on_probe}"
+                reason = f"{counted}, and its attempts hold {scored}"
                 self.refused.setdefault(detector, reason)
-            elif (
-                detector not in self.refused
-                and total is not None
-                and stated["passed"] + hits != total
-            ):
+                continue
+            hits = sum(count for value, count in values.items() if value >= HIT)
+            stated_hits = total - stated["passed"]
+            if hits != stated_hits and detector not in self.refused:
                 yield (
-                    f"eval_threshold: {detector} on {probe} has {plural(hits, 'hit')} at {HIT}, and the report counts "
-                    f"{total - stated['passed']}: the threshold of the run was another one"
+                    f"eval_threshold: {detector} {on_probe} has {plural(hits, 'hit')} at {HIT}, and the report counts "
+                    f"{stated_hits}: the threshold of the run was another one"
                 )
 
-    def log(self) -> Log:
-        for attempt in filter(None, self.attempts.values()):
-            name = self._prompt(attempt)
-            self.table.judge(
-                name, [pair[1] for pair in self.values if pair[0] == attempt.get("probe_classname")]
-            )
-            for place in range(len(as_list(attempt.get("outputs"))) or 1):
+    def _add_unjudged(self) -> None:
+        for attempt in self.unjudged.values():
+            name = self._add_prompt(attempt)
+            probe = attempt.get("probe_classname")
+            self.table.judge(name, [pair.detector for pair in self.values if pair.probe == probe])
+            for place in range(len(list_at(attempt, "outputs")) or 1):
                 self.table.problem(name, place + 1, "not judged")
-        warnings = list(self._compared())
-        warnings += [
-            f"{detector}: its scores are not read: {reason}"
-            for detector, reason in self.refused.items()
-        ]
-        if self.copies:
-            warnings.append(
-                f"run.seed {self.setup['run.seed']}: each request has the seed, and {plural(self.copied, 'prompt')} got one "
-                f"text each time; its {plural(self.copies, 'repeat')} are no independent draws and are not counted"
-            )
-        names = [
-            name
-            for name in dict.fromkeys(pair[1] for pair in self.values)
-            if name not in self.refused
-        ]
+
+    def log(self) -> Log:
+        """Return the log of all lines; a detector whose results cannot be told apart is refused in it."""
+        self._add_unjudged()
+        warnings = list(self._other_thresholds())
+        for detector, reason in self.refused.items():
+            warnings.append(f"{detector}: its scores are not read: {reason}")
+
+        seed = f"run.seed {self.setup.get('run.seed')}"
+        prompts = plural(self.copied_prompts, "prompt")
         repeats = None
         if self.copies:
-            repeats = f"run.seed {self.setup['run.seed']} repeats the answers to {plural(self.copied, 'prompt')}"
-        finished = self.ended or self.aggregated
-        notes = () if finished else ("no line `completion`: the run did not end",)
-        if self.aggregated:
-            notes = (
-                "an aggregate of several reports, which does not say whether their runs ended",
+            repeats = f"{seed} repeats the answers to {prompts}"
+            warnings.append(
+                f"{seed}: each request has the seed, and {prompts} got one "
+                f"text each time; its {plural(self.copies, 'repeat')} are no independent draws and are not counted"
             )
-        sampling = {key[4:]: self.setup[key] for key in SETTINGS if self.setup.get(key) is not None}
+        draws = "unknown"
+        if self.copied_prompts and self.copied_prompts == self.repeated_prompts:
+            draws = "copies"
+
+        notes = []
+        stopping = "fixed"
+        unfinished = None
+        if self.aggregated:
+            notes.append(
+                "an aggregate of several reports, which does not say whether their runs ended"
+            )
+        elif not self.ended:
+            notes.append("no line `completion`: the run did not end")
+            stopping = "unfinished"
+            unfinished = "The report has no line `completion`, so its run did not end"
+
+        setup = self.setup
+        probes = dict.fromkeys(judged.probe for judged in self.values)
+        detectors = dict.fromkeys(judged.detector for judged in self.values)
+        stated = {}
+        for judged, counts in self.stated.items():
+            stated[f"{judged.probe}/{judged.detector}"] = dict(counts)
+        sampling = {}
+        for key in SETTINGS:
+            if setup.get(key) is not None:
+                sampling[key.removeprefix("run.")] = setup[key]
         return self.table.log(
             f"garak {self.version}",
             means=_means_of_garak,
-            greedy_by=greedy(_decoding(self.setup)),
+            greedy_by=greedy(_decoding(setup)),
             repeats=repeats,
-            unfinished=None
-            if finished
-            else "The report has no line `completion`, so its run did not end",
-            engine=as_text(self.setup.get("plugins.target_type")),
-            task=", ".join(dict.fromkeys(probe for probe, _ in self.values)),
-            model=as_text(
-                self.setup.get("plugins.target_name", self.setup.get("plugins.model_name"))
-            ),
+            unfinished=unfinished,
+            engine=text_at(setup, "plugins.target_type"),
+            task=", ".join(probes),
+            model=as_text(setup.get("plugins.target_name", setup.get("plugins.model_name"))),
             sampling=sampling,
-            draws="copies" if self.copied and self.copied == self.repeated else "unknown",
-            stopping="fixed" if finished else "unfinished",
+            draws=draws,
+            stopping=stopping,
             warnings=warnings,
             notes=notes,
             refused=self.refused,
-            stated={
-                f"{probe}/{detector}": dict(counts)
-                for (probe, detector), counts in self.stated.items()
-            },
-            scores=names,
+            stated=stated,
+            scores=[name for name in detectors if name not in self.refused],
         )
 
 
@@ -244,8 +298,9 @@ def _decoding(setup: Mapping[str, Json]) -> dict[str, Json]:
     for key, value in setup.items():
         if not key.startswith(OF_GENERATORS):
             continue
-        if key.rpartition(".")[2] in DECODING:
-            found[key.rpartition(".")[2]] = value
+        setting = key.rpartition(".")[2]
+        if setting in DECODING:
+            found[setting] = value
         waiting = [value]
         while waiting:
             for name, inner in as_object(waiting.pop()).items():
@@ -255,77 +310,123 @@ def _decoding(setup: Mapping[str, Json]) -> dict[str, Json]:
     return found
 
 
+def _read_garak(source: Source) -> Log:
+    report = Report(source.path)
+    for line, row in source.lines():
+        report.add(line, row)
+    return report.log()
+
+
 GARAK = Format(
     "garak",
     "garak reports (*.report.jsonl)",
     lambda first: first.get("entry_type") in KINDS,
-    lambda source: _Report(source).log(),
+    _read_garak,
 )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One answer of promptfoo's results: ``problem`` says why it is missing, or is empty.
+
+    Format: promptfoo 0.121, `results.results[]` of its JSON, or one such row a line. Rows stand in the order of completion
+    and have no number of the repeat.
+    """
+
+    place: int  # in the user's tests
+    prompt_place: int
+    prompt: str | None
+    text: str
+    problem: str
+    cached: bool
+    scores: dict[str, float]
+    metrics: list[str]  # the named scores that the test asks for or the row has
+    repeat: Json
+    provider: str | None
+    names: set[str]  # of the provider
+    decoding: dict[str, Json]
+
+    @classmethod
+    def of(cls, place: int, row: Mapping[str, Json]) -> "Row":
+        response = object_at(row, "response")
+        output = response.get("output")
+        text = output
+        if not isinstance(output, str):
+            text = json.dumps(output, ensure_ascii=False)
+        case = object_at(row, "testCase")
+        options = object_at(case, "options")
+        prompt = object_at(row, "prompt")
+        provider = object_at(row, "provider")
+        provider_id, label = text_at(provider, "id"), text_at(provider, "label")
+        scores = object_at(row, "namedScores")
+        metrics = [*_metrics(case), *scores]
+        scores = scores | {"success": row.get("success"), "score": row.get("score")}
+        return cls(
+            place,
+            row["promptIdx"],
+            text_at(prompt, "raw"),
+            text,
+            _problem(response, row.get("failureReason")),
+            response.get("cached") is True,
+            {name: number(value) for name, value in scores.items()},
+            metrics,
+            options.get("repeat"),
+            label or provider_id,
+            set(filter(None, (provider_id, label))),
+            options | object_at(prompt, "config"),
+        )
+
+
+def _problem(response: Mapping[str, Json], failure: Json) -> str:
+    """Why a row has no answer; empty where it has one."""
+    answered = response.get("output") is not None
+    if answered and failure != ERROR:
+        return missing_kind(response.get("finishReason")) or ""
+    if answered or response.get("error"):
+        return "error"
+    return "no output"
+
+
+def _metrics(case: Mapping[str, Json]) -> Iterator[str]:
+    """Yield the named metrics of a test case, also those inside a set of assertions."""
+    for assertion in objects_at(case, "assert"):
+        metric = text_at(assertion, "metric")
+        if metric is not None:
+            yield metric
+        yield from _metrics(assertion)
 
 
 def _read_promptfoo(source: Source) -> Log:
     """Read the rows, which are in order of completion. The rows of one prompt, variables and test case are the repeats."""
-    path, tests = source.path, dict[str, list[_Row]]()
-    head: Mapping[str, Json] = {} if source.first.keys() >= ROW_KEYS else source.object
-    if head and not isinstance(as_object(head.get("results")).get("results"), list):
-        raise BadFile(path, "`results.results` must be a list")
-    rows: Iterable[Json] = (
-        head["results"]["results"] if head else (row for _, row in source.lines())
-    )
+    path = source.path
+    head: Mapping[str, Json] = {}
+    rows: Iterable[Json] = (row for _, row in source.lines())
+    if not source.first.keys() >= ROW_KEYS:
+        head = source.object
+        rows = object_at(head, "results").get("results")
+        if not isinstance(rows, list):
+            raise BadFile(path, "`results.results` must be a list")
+    tests: dict[str, list[Row]] = {}
     for count, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not isinstance(row.get("promptIdx"), int):
             raise BadFile(path, f"result {count}: expected an object with an integer `promptIdx`")
         key = json.dumps([row.get("vars"), row.get("testCase")], sort_keys=True)
-        place = row["testIdx"] if isinstance(row.get("testIdx"), int) else count
-        tests.setdefault(key, []).append(_Row(place, row))
+        place = row.get("testIdx")
+        if not isinstance(place, int):
+            place = count
+        tests.setdefault(key, []).append(Row.of(place, row))
     # As in the user's file; sorting keeps the order of rows of one place.
     ordered = [sorted(test, key=lambda row: row.place) for test in tests.values()]
-    return _log(path, head, sorted(ordered, key=lambda test: test[0].place))
-
-
-class _Row:
-    def __init__(self, place: int, row: Mapping[str, Json]):
-        response, provider, case = (
-            as_object(row.get(key)) for key in ("response", "provider", "testCase")
-        )
-        output, self.problem = response.get("output"), ""
-        if output is None or row.get("failureReason") == ERROR:
-            self.problem = "error" if response.get("error") or output is not None else "no output"
-        elif kind := missing_kind(response.get("finishReason")):
-            self.problem = kind
-        self.text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-        named = as_object(row.get("namedScores"))
-        scores = named | {name: row.get(name) for name in ("success", "score")}
-        self.scores = {name: number(value) for name, value in scores.items()}
-        self.metrics = [*_metrics(case), *named]
-        self.repeat = as_object(case.get("options")).get("repeat")
-        self.decoding = as_object(case.get("options")) | as_object(
-            as_object(row.get("prompt")).get("config")
-        )
-        named_by = (as_text(provider.get(key)) for key in ("id", "label"))
-        self.names = {name for name in named_by if name}
-        self.place, self.cached = place, response.get("cached") is True
-        self.provider = as_text(provider.get("label")) or as_text(provider.get("id"))
-        self.prompt_place, self.prompt = (
-            row["promptIdx"],
-            as_text(as_object(row.get("prompt")).get("raw")),
-        )
+    ordered.sort(key=lambda test: test[0].place)
+    return _log(path, head, ordered)
 
 
 def _recognises(first: Mapping[str, Json]) -> bool:
-    rows = as_list(as_object(first.get("results")).get("results"))
-    return any(isinstance(row, dict) and row.keys() >= ROW_KEYS for row in (first, *rows[:1]))
+    rows = list_at(object_at(first, "results"), "results")
+    return any(as_object(row).keys() >= ROW_KEYS for row in (first, *rows[:1]))
 
 
 PROMPTFOO = Format("promptfoo", "promptfoo results (.json or .jsonl)", _recognises, _read_promptfoo)
-
-
-def _metrics(case: Json) -> Iterator[str]:
-    """Yield the named metrics of a test case, also those inside a set of assertions."""
-    for one in as_list(as_object(case).get("assert")):
-        if isinstance(as_object(one).get("metric"), str):
-            yield one["metric"]
-        yield from _metrics(one)
 
 
 def _means_of_promptfoo(score: str) -> Meaning:
@@ -334,78 +435,104 @@ def _means_of_promptfoo(score: str) -> Meaning:
     A named score has the user's own name, which may say that it is a leak.
     """
     meaning = named(score)
-    return "pass" if meaning == "unknown" else meaning
+    if meaning == "unknown":
+        return "pass"
+    return meaning
 
 
-def _decodings(head: Mapping[str, Json], rows: Iterable[_Row]) -> list[dict[str, Json]]:
+def _decodings(head: Mapping[str, Json], rows: Iterable[Row]) -> list[dict[str, Json]]:
     """The settings of decoding of each row: those of its provider, its test and its prompt, of which later ones win."""
     configured: dict[str, dict[str, Json]] = {}
-    for provider in map(as_object, as_list(as_object(head.get("config")).get("providers"))):
-        settings = as_object(provider.get("config"))
-        for name in filter(None, (as_text(provider.get("id")), as_text(provider.get("label")))):
-            configured[name] = settings
+    for provider in objects_at(object_at(head, "config"), "providers"):
+        for key in ("id", "label"):
+            name = text_at(provider, key)
+            if name:
+                configured[name] = object_at(provider, "config")
         if "id" not in provider:  # a provider may also be an object of its name
-            configured |= {
-                name: as_object(as_object(own).get("config")) for name, own in provider.items()
-            }
+            for name, settings in provider.items():
+                configured[name] = object_at(as_object(settings), "config")
     decodings = []
     for row in rows:
-        settings = {}
+        decoding: dict[str, Json] = {}
         for name in sorted(row.names & configured.keys()):
-            settings |= configured[name]
-        decodings.append(settings | row.decoding)
+            decoding |= configured[name]
+        decodings.append(decoding | row.decoding)
     return decodings
 
 
-def _log(path: Path, head: Mapping[str, Json], tests: list[list[_Row]]) -> Log:
+def _log(path: Path, head: Mapping[str, Json], tests: list[list[Row]]) -> Log:
     table = Table(path, more=["model"])
     rows = [row for test in tests for row in test]
     cached = sum(row.cached for row in rows)
-    every = cached == len(rows)  # then the log is refused as a whole
-    of_the_run = as_object(head.get("runtimeOptions")).get("repeat")
+    every_cached = cached == len(rows)  # then the log is refused as a whole
+    repeat = object_at(head, "runtimeOptions").get("repeat")
     for rank, test in enumerate(tests):
-        metrics, repeat = (
-            dict.fromkeys(name for row in test for name in row.metrics),
-            test[0].repeat or of_the_run,
-        )
-        for prompt in sorted({row.prompt_place for row in test}):
-            repeats, name = [row for row in test if row.prompt_place == prompt], f"{prompt}/{rank}"
-            planned = (
-                -(-len(repeats) // repeat) * repeat
-                if isinstance(repeat, int) and repeat > 0
-                else None
-            )
+        repeats_of_prompt: dict[int, list[Row]] = {}
+        for row in test:
+            repeats_of_prompt.setdefault(row.prompt_place, []).append(row)
+        metrics = dict.fromkeys(name for row in test for name in row.metrics)
+        for prompt, repeats in sorted(repeats_of_prompt.items()):
+            name = f"{prompt}/{rank}"
+            planned = _planned(len(repeats), test[0].repeat or repeat)
             table.prompt(name, repeats[0].prompt, planned)
             table.judge(name, ["success", "score", *metrics])
-            if all(row.cached for row in repeats) and not every:
-                table.problem(name, 1, "cached")
-            for sample, row in enumerate(repeats, start=1):
-                if row.cached and not every:
-                    table.excuse(name, sample)
-                elif row.problem:
-                    table.problem(name, sample, row.problem)
-                else:
-                    scores = dict.fromkeys(metrics, math.nan) | row.scores
-                    table.answer(name, sample, row.text, scores, model=row.provider)
-    said = f"cached: true in {plural(cached, 'row')}"
-    skipped = f"{said}, which are no new draws and are not counted"
+            _add(table, name, repeats, metrics, skip_cached=not every_cached)
+
     decodings = _decodings(head, rows)
     notes = ["success and score are those of the assertions: 1 is a pass"]
     if not any("temperature" in settings for settings in decodings):
         notes.append("temperature is not stated")
+    repeats_said = None
+    warnings = []
+    if cached:
+        count = f"cached: true in {plural(cached, 'row')}"
+        repeats_said = f"The log says {count}"
+        warnings.append(f"{count}, which are no new draws and are not counted")
+    draws, refusal = "unknown", None
+    if every_cached:
+        draws, refusal = "copies", EVERY_CACHED
+    sampling = {}
+    if isinstance(repeat, int):
+        sampling["repeat"] = repeat
+    providers = dict.fromkeys(row.provider for row in rows if row.provider)
+    engines = {name for row in rows for name in row.names}
+    all_metrics = dict.fromkeys(name for row in rows for name in row.metrics)
     return table.log(
-        f"promptfoo {as_object(head.get('metadata')).get('promptfooVersion', '')}",
-        task=as_text(as_object(head.get("config")).get("description")),
-        model=", ".join(dict.fromkeys(row.provider for row in rows if row.provider)) or None,
-        sampling={"repeat": of_the_run} if isinstance(of_the_run, int) else {},
+        f"promptfoo {object_at(head, 'metadata').get('promptfooVersion', '')}",
+        task=text_at(object_at(head, "config"), "description"),
+        model=", ".join(providers) or None,
+        sampling=sampling,
         means=_means_of_promptfoo,
         greedy_by=next(filter(None, map(greedy, decodings)), None),
-        repeats=f"The log says {said}" if cached else None,
-        engine=", ".join(sorted({name for row in rows for name in row.names})) or None,
-        draws="copies" if every else "unknown",
-        refusal=EVERY_CACHED if every else None,
-        warnings=[skipped] if cached else [],
+        repeats=repeats_said,
+        engine=", ".join(sorted(engines)) or None,
+        draws=draws,
+        refusal=refusal,
+        warnings=warnings,
         notes=notes,
-        stated=as_object(as_object(head.get("results")).get("stats")),
-        scores=["success", "score", *dict.fromkeys(name for row in rows for name in row.metrics)],
+        stated=object_at(object_at(head, "results"), "stats"),
+        scores=["success", "score", *all_metrics],
     )
+
+
+def _planned(n: int, repeat: Json) -> int | None:
+    """Return the answers that a prompt with ``n`` rows should have: whole rounds of ``repeat``."""
+    if not isinstance(repeat, int) or repeat <= 0:
+        return None
+    rounds = -(-n // repeat)  # rounded up, without a float
+    return rounds * repeat
+
+
+def _add(
+    table: Table, prompt_id: str, repeats: list[Row], metrics: Iterable[str], *, skip_cached: bool
+) -> None:
+    if skip_cached and all(row.cached for row in repeats):
+        table.problem(prompt_id, 1, "cached")
+    for sample, row in enumerate(repeats, start=1):
+        if row.cached and skip_cached:
+            table.excuse(prompt_id, sample)
+        elif row.problem:
+            table.problem(prompt_id, sample, row.problem)
+        else:
+            scores = dict.fromkeys(metrics, math.nan) | row.scores
+            table.answer(prompt_id, sample, row.text, scores, model=row.provider)

@@ -8,9 +8,17 @@ import pytest
 
 from lethe.errors import BadFile, BadRow
 from lethe.io.logs import FORMATS as READERS
-from lethe.io.logs import _untrusted, read_log
+from lethe.io.logs import _log, _untrusted, read_log
 from tests.cases import read_cases
-from tests.lethe.io.logs.small_logs import FORMATS, KINDS, lm_eval_line, small, write_lines
+from tests.lethe.io.logs.small_logs import (
+    FORMATS,
+    KINDS,
+    helm_log,
+    lm_eval_line,
+    openai_batch_line,
+    small,
+    write_lines,
+)
 
 
 @pytest.fixture(params=KINDS)
@@ -83,6 +91,26 @@ def test_documents_beyond_the_bound_are_refused_unread(tmp_path, monkeypatch):
         read_log(
             write_lines(tmp_path / "a", [lm_eval_line(0, ["a"]), lm_eval_line(1, ["a" * 600])])
         )
+
+
+@pytest.mark.parametrize("count", [5_000_001, 2**63])
+def test_completions_that_a_log_only_counts_are_refused_before_they_take_memory(tmp_path, count):
+    path = helm_log(tmp_path / "scenario_state.json", [["Ron"]])
+    content = json.loads(path.read_text())
+    content["request_states"][0]["request"]["num_completions"] = count
+    path.write_text(json.dumps(content))
+
+    with pytest.raises(BadFile, match=f"plans {count:,} answers"):
+        read_log(path)
+
+
+def test_many_lost_requests_beside_one_of_many_choices_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(_log, "MOST_PLANNED", 10)
+    lost = [openai_batch_line(name, response=None) for name in "abcd"]
+    path = write_lines(tmp_path / "out.jsonl", [openai_batch_line("q", *"xyz"), *lost])
+
+    with pytest.raises(BadFile, match="plans 11 answers"):
+        read_log(path)
 
 
 def test_an_unknown_log_names_the_known_ones(tmp_path):
