@@ -263,10 +263,10 @@ def serve(
     if pull or push:
         remote.require(root)
     with workspace.only_schedule(root), temporary_server(root, schedules=True):
-        from flows import pipeline
+        from flows import schedule
+        from flows.pipeline import Schedule
 
-        how = pipeline.Schedule(jobs, pull, push, scheduler)
-        pipeline.serve(pipeline.parse_cron(cron), how)
+        schedule.serve(schedule.parse_cron(cron), Schedule(jobs, pull, push, scheduler))
 
 
 def sweep(

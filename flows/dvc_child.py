@@ -48,12 +48,8 @@ def opened() -> Repo:
 
 
 def silence() -> None:
-    for name in (
-        "dvc",
-        "dvc.rwlock",
-        "dvc_data",
-        "dvc_objects",
-    ):  # DVC's lock warns of a killed run
+    # DVC's lock warns of a killed run.
+    for name in ("dvc", "dvc.rwlock", "dvc_data", "dvc_objects"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -116,9 +112,8 @@ def _reproduced(stage: str, pull: bool) -> dict[str, object]:
 
 def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[str, object]:
     with opened() as repo:
-        repo.scm_context.quiet = (
-            True  # else DVC repeats after each stage how to track dvc.lock with git
-        )
+        # Else DVC repeats after each stage how to track dvc.lock with git.
+        repo.scm_context.quiet = True
         changed = repo.reproduce([stage], single_item=True, pull=pull)
         if not changed or status.exists():
             return {"state": "ran" if changed else "unchanged", "status": 0, "tail": ""}
@@ -133,9 +128,8 @@ def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[
             f"DVC's cache or remote held damaged files, which are gone: the stage makes {bad} again",
             flush=True,
         )
-        return _brought(
-            stage, False, status, again=True
-        )  # without the remote, which would send the same bytes
+        # Without the remote, which would send the same bytes.
+        return _brought(stage, False, status, again=True)
     return {"state": "restored", "status": 0, "tail": ""}
 
 
@@ -149,12 +143,12 @@ def save(name: str | None) -> dict[str, object]:
 
 
 def outputs_of(repo: Repo, stages: Collection[str]) -> list[Output]:
-    return [
-        out
-        for stage in repo.index.stages
-        if getattr(stage, "name", "") in stages
-        for out in stage.outs
-    ]
+    """DVC's outputs of these stages."""
+    outs: list[Output] = []
+    for stage in repo.index.stages:
+        if getattr(stage, "name", "") in stages:
+            outs += stage.outs
+    return outs
 
 
 def mend_locks(root: Path) -> None:
@@ -175,11 +169,11 @@ def mend_locks(root: Path) -> None:
 def other_command(root: Path, patience: float = 3) -> str:
     """Return the DVC command of another process that works here and outlives ``patience`` seconds; empty if there is none."""
     until = time.monotonic() + patience
-    while command := _working(root / ".dvc" / "tmp" / "rwlock"):
-        if time.monotonic() > until:
+    while True:
+        command = _working(root / ".dvc" / "tmp" / "rwlock")
+        if not command or time.monotonic() > until:
             return command
         time.sleep(0.2)
-    return ""
 
 
 def _working(record: Path) -> str:
@@ -187,11 +181,14 @@ def _working(record: Path) -> str:
         users = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
-    working = [
-        *users.get("write", {}).values(),
-        *(user for some in users.get("read", {}).values() for user in some),
-    ]
-    return next((command for user in working if (command := _command(user["pid"]))), "")
+    working = list(users.get("write", {}).values())
+    for readers in users.get("read", {}).values():
+        working += readers
+    for user in working:
+        command = _command(user["pid"])
+        if command:
+            return command
+    return ""
 
 
 def holder(root: Path) -> str:
@@ -203,27 +200,25 @@ def holder(root: Path) -> str:
 
 
 def _command(pid: int) -> str:
+    """The command of a living process other than this, for a sentence; empty if there is none."""
+    if pid == os.getpid():
+        return ""
+    place = Path("/proc", str(pid), "cmdline")
     try:
-        words = (
-            Path("/proc", str(pid), "cmdline")
-            .read_text(encoding="utf-8", errors="replace")
-            .split("\0")
-        )
+        text = place.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    command = " ".join(os.path.basename(word) if "/" in word else word for word in words if word)
-    return f"`{command}` (process {pid})" if command and pid != os.getpid() else ""
+    words = [os.path.basename(word) or word for word in text.split("\0") if word]
+    if not words:
+        return ""
+    return f"`{' '.join(words)}` (process {pid})"
 
 
 def damaged(outs: Iterable[Output]) -> Iterator[Output]:
     """Yield DVC's outputs whose content is not that of their hash, after their removal here and in the cache."""
     for out in outs:
-        if (
-            not out.use_cache
-            or not out.hash_info
-            or out.hash_info.name != MD5
-            or not os.path.exists(out.fs_path)
-        ):
+        hashed = out.use_cache and out.hash_info and out.hash_info.name == MD5
+        if not hashed or not os.path.exists(out.fs_path):
             continue
         wrong = list(_wrong(out))
         if not wrong:
@@ -231,9 +226,8 @@ def damaged(outs: Iterable[Output]) -> Iterator[Output]:
         for name in wrong:
             cached = out.cache.oid_to_path(name)
             with contextlib.suppress(FileNotFoundError):
-                if _md5(cached) != name.removesuffix(
-                    ".dir"
-                ):  # a good object only has a damaged copy here
+                good = _md5(cached) == name.removesuffix(".dir")
+                if not good:  # a good object only has a damaged copy here
                     os.unlink(cached)
         if os.path.isdir(out.fs_path) and not os.path.islink(out.fs_path):
             shutil.rmtree(out.fs_path)

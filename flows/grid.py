@@ -41,9 +41,10 @@ class Point:
         """A readable name, legal as a folder; different values have different names."""
         if self.label:
             return self.label
-        text = ",".join(
-            f"{key.rpartition('.')[2]}={json.dumps(value)}" for key, value in self.settings
-        )
+        values = []
+        for key, value in self.settings:
+            values.append(f"{key.rpartition('.')[2]}={json.dumps(value)}")
+        text = ",".join(values)
         readable = re.sub(r"[^A-Za-z0-9.,=_-]+", "_", text)[:60]
         return f"{readable}-{digest(repr(self.settings))}"
 
@@ -63,14 +64,22 @@ class Range:
 
 
 def range_of(key: str, text: str) -> Range:
+    """Read a range such as ``uniform(0, 1)``; raises `BadValue` for any other text."""
+    problem = BadValue(key, text, f"a list of values, or {LEGAL_RANGE}")
     match = RANGE.fullmatch(text)
+    if match is None:
+        raise problem
+    law = match[1]
     try:
-        law, low, high = (match[1], float(match[2]), float(match[3])) if match else ("", 0.0, 0.0)
+        low, high = float(match[2]), float(match[3])
     except ValueError:
-        law, low, high = "", 0.0, 0.0
-    whole = law != "whole" or (low.is_integer() and high.is_integer())
-    if not (law and -math.inf < low < high < math.inf and whole and (law != "log" or low > 0)):
-        raise BadValue(key, text, f"a list of values, or {LEGAL_RANGE}")
+        raise problem from None
+    if not -math.inf < low < high < math.inf:
+        raise problem
+    if law == "log" and low <= 0:
+        raise problem
+    if law == "whole" and not (low.is_integer() and high.is_integer()):
+        raise problem
     return Range(law, low, high)
 
 
@@ -82,9 +91,10 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
         if equals and RANGE.fullmatch(text):
             key, values = key.strip(), text
         else:
-            key, listed = parse(
-                assignment if not equals or text.startswith("[") else f"{key}=[{text}]"
-            )
+            if equals and not text.startswith("["):
+                key, listed = parse(f"{key}=[{text}]")
+            else:
+                key, listed = parse(assignment)
             if not listed or not isinstance(listed, (list, str)):
                 raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
             values = listed
@@ -111,22 +121,21 @@ def _distinct(points: Sequence[Point]) -> list[Point]:
 
 def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point]:
     """Return the points of ``count`` draws without doubles; more draws of a seed begin with the fewer."""
-    laws = {
-        key: range_of(key, values) if isinstance(values, str) else values
-        for key, values in axes.items()
-    }
+    laws: dict[str, Range | list[Json]] = {}
+    for key, values in axes.items():
+        laws[key] = range_of(key, values) if isinstance(values, str) else values
+    points = []
+    for sequence in np.random.SeedSequence(seed).spawn(count):
+        generator = np.random.default_rng(sequence)
+        settings = [(key, _drawn(law, generator)) for key, law in laws.items()]
+        points.append(Point(tuple(settings)))
+    return _distinct(points)
 
-    def draw(law: Range | list[Json], generator: np.random.Generator) -> Json:
-        return (
-            law.draw(generator)
-            if isinstance(law, Range)
-            else law[int(generator.integers(len(law)))]
-        )
 
-    generators = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(count))
-    return _distinct(
-        [Point(tuple((key, draw(law, each)) for key, law in laws.items())) for each in generators]
-    )
+def _drawn(law: Range | list[Json], generator: np.random.Generator) -> Json:
+    if isinstance(law, Range):
+        return law.draw(generator)
+    return law[int(generator.integers(len(law)))]
 
 
 class Random(Section):

@@ -52,7 +52,9 @@ class Overview:
     def started(self, stage: str, stale: list[str]) -> None:
         self._note(stage).unlink(missing_ok=True)  # of an earlier run
         self.running[stage] = time.monotonic()
-        why = "; ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
+        why = "; ".join(stale[:3])
+        if len(stale) > 3:
+            why += f" and {len(stale) - 3} more"
         self.tell(f"{stage} starts ({why or 'what it reads changed'})")
 
     def ended(self, stage: str, end: str) -> float:
@@ -63,10 +65,9 @@ class Overview:
 
     def _lines(self) -> Group:
         now = time.monotonic()
-        lines = [
-            Text(f"{one} {_clock(now - since)} {self._progress(one)}")
-            for one, since in self.running.items()
-        ]
+        lines = []
+        for stage, since in self.running.items():
+            lines.append(Text(f"{stage} {_clock(now - since)} {self._progress(stage)}"))
         whole = f"{self.done} of {plural(self.total, 'stage')}, {_clock(now - self.began)}"
         return Group(*lines, Text(whole, style="bold"))
 

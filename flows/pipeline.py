@@ -6,21 +6,16 @@ may be stale, and keeps the record. If a stage fails, the stages that read its o
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import dataclasses
 import json
 import os
-import queue
 import signal
 import socket
 import threading
-import warnings
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -29,15 +24,11 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import filters
 from prefect.client.schemas.objects import StateType
-from prefect.client.schemas.schedules import CronSchedule
 from prefect.context import TagsContext
-from prefect.exceptions import ObjectNotFound
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
-from prefect.server.schemas.schedules import CronSchedule as Calendar
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
-from tzlocal import get_localzone_name
 
 from flows import ending, record, remote, settings, workspace
 from flows.overview import Overview, standard
@@ -46,13 +37,12 @@ from flows.stage import ENDS, Stage, stages_of
 from flows.workers import Workers
 from lethe import config
 from lethe.config.schema import Params
-from lethe.errors import BadValue, LetheError, StageFailed, behind, of_the_machine, plural
+from lethe.errors import LetheError, StageFailed, behind, of_the_machine, plural
 from lethe.process import watch
 from lethe.verdict.standing import doubt
 
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
 BUSY = (408, 429)  # a server with too much to do
-FIELDS = 5  # Prefect also takes six, with seconds, and names such as @daily
 TASKS = 250  # each takes Prefect and its server about a twentieth of a second
 Runner: TypeAlias = "workspace.Processes | Workers"  # brings stages up to date, here or elsewhere
 
@@ -93,7 +83,8 @@ def to_prefect(what: Callable[[], object], tell: Callable[[str], None]) -> None:
     try:
         what()
     except Exception as error:
-        if (reason := lost(error)) is None:
+        reason = lost(error)
+        if reason is None:
             raise
         this.gone = True
         tell(GONE.format(reason=reason))
@@ -106,7 +97,8 @@ def lost(error: BaseException | None) -> str | None:
     while error is not None:
         if isinstance(error, httpx.HTTPStatusError):
             # Any other status is the answer of a server that lives, about a request that is wrong.
-            if (status := error.response.status_code) >= 500 or status in BUSY:
+            status = error.response.status_code
+            if status >= 500 or status in BUSY:
                 return f"status {status}"
         elif isinstance(error, httpx.HTTPError):
             return " ".join(str(error).split()) or type(error).__name__
@@ -240,7 +232,8 @@ def run(order: workspace.Order, graph: workspace.Graph) -> LetheError | None:
             state = pipeline(order.jobs, order.pull, order.push, return_state=True)
     except Exception as error:
         # Where Prefect's server goes before the record is whole, the flow's own last state counts.
-        if (reason := lost(error)) is None:
+        reason = lost(error)
+        if reason is None:
             raise
         if this.error is not None and lost(this.error) is None:
             raise this.error from None  # Prefect could not record this error, which is the one that counts
@@ -263,8 +256,9 @@ def run(order: workspace.Order, graph: workspace.Graph) -> LetheError | None:
 
 @contextlib.contextmanager
 def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
-    """Hold the folder's lock and yield its graph; `run` and its caller may have done both already."""
-    if (this := RUN.get()) and this.graph:
+    """Hold the folder's lock and yield its graph; the caller of `run` has done both already."""
+    this = RUN.get()
+    if this is not None and this.graph:
         yield this.graph
         return
     with workspace.only_run(root):
@@ -276,60 +270,65 @@ def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
 
 
 def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Runner) -> None:
-    """Run every stale stage once its inputs are up to date; of more than `TASKS` stages, clean ones become no tasks."""
-    ended: queue.Queue[Stage] = queue.Queue()
+    """Give all stages to Prefect, which starts each as soon as those that it reads have ended; ``jobs`` run at once.
+
+    ``stages``: each behind those that it reads. Of more than `TASKS` stages, those that are clean become no tasks.
+    """
+    places = threading.Semaphore(jobs)
     futures: dict[str, PrefectFuture] = {}
-    running = 0
-    pending = list(stages)
-    while pending or running:
-        for stage in list(pending):
-            if not all(before.end for before in stage.upstream):
-                continue
-            stage.end = "not started" if processes.stopped else stage.foregone()
-            if not stage.end and running == jobs:
-                continue
-            if stage.end == "clean" and len(stages) > TASKS:
-                overview.passed(stage.name, stage.end)
-                pending.remove(stage)
-                continue
-            upstream = [
+    for stage in stages:
+        if len(stages) > TASKS and stage.foregone() == "clean":
+            stage.end = "clean"
+            overview.passed(stage.name, stage.end)
+            continue
+        named = bring_up_to_date.with_options(name=stage.name)
+        futures[stage.name] = named.submit(
+            quote(stage),
+            quote(places),
+            quote(overview),
+            quote(processes),
+            wait_for=[
                 allow_failure(futures[before.name])
                 for before in stage.upstream
                 if before.name in futures
-            ]
-            runs = not stage.end
-            future = bring_up_to_date.with_options(name=stage.name).submit(
-                quote(stage),
-                quote(overview),
-                quote(processes),
-                wait_for=upstream,  # type: ignore[call-overload]  # unwrapped
-            )
-            if runs:
-                running += 1
-                future.add_done_callback(lambda _, stage=stage: ended.put(stage))
-            futures[stage.name] = future
-            pending.remove(stage)
-        if running:
-            stage = ended.get()
-            stage.end = stage.end or "failed"  # only if Prefect itself lost the task
-            running -= 1
+            ],  # type: ignore[call-overload]  # unwrapped
+        )
     wait(list(futures.values()))
+    for stage in stages:
+        stage.end = stage.end or "failed"  # only if Prefect itself lost the task
 
 
 @task(cache_policy=NO_CACHE)  # only DVC knows what is up to date
-def bring_up_to_date(stage: Stage, overview: Overview, processes: Runner) -> State:
-    if stage.end:
-        overview.passed(stage.name, stage.end)
-    else:
-        overview.started(stage.name, stage.stale)
-        try:
-            result = processes.reproduce(stage.name, overview.say)
-        except Exception as error:  # Prefect would keep it to itself
-            sentence = of_the_machine(error) or f"{type(error).__name__}: {error}"
-            result = workspace.Reproduced("failed", 1, str(sentence))
-        stage.status, stage.tail = result.status, result.tail
-        stage.seconds = overview.ended(stage.name, result.state)
-        stage.end = result.state
+def bring_up_to_date(
+    stage: Stage, places: threading.Semaphore, overview: Overview, processes: Runner
+) -> State:
+    """Run a stage that needs to run once a place is free; every stage that it reads has ended."""
+    stage.end = "not started" if processes.stopped else stage.foregone()
+    if not stage.end:
+        with places:
+            if processes.stopped:
+                stage.end = "not started"
+            else:
+                _run(stage, overview, processes)
+                return _state_of(stage)
+    overview.passed(stage.name, stage.end)
+    return _state_of(stage)
+
+
+def _run(stage: Stage, overview: Overview, processes: Runner) -> None:
+    overview.started(stage.name, stage.stale)
+    try:
+        result = processes.reproduce(stage.name, overview.say)
+    except Exception as error:  # Prefect would keep it to itself
+        sentence = of_the_machine(error) or f"{type(error).__name__}: {error}"
+        result = workspace.Reproduced("failed", 1, str(sentence))
+    stage.status, stage.tail = result.status, result.tail
+    stage.seconds = overview.ended(stage.name, result.state)
+    stage.end = result.state
+
+
+def _state_of(stage: Stage) -> State:
+    """The state of a stage's task, for Prefect's record."""
     name, message = ENDS[stage.end]
     kind = Failed
     if stage.up_to_date:
@@ -398,47 +397,3 @@ def publish(news: record.RunRecord) -> None:
 def publish_alarm(news: record.RunRecord) -> None:
     direction, lines = ending.alarm_text(news)
     create_markdown_artifact(key="alarm", markdown=lines, description=f"The run: {direction}.")
-
-
-def parse_cron(cron: str) -> CronSchedule:
-    try:
-        if len(cron.split()) != FIELDS:
-            raise ValueError
-        return CronSchedule(cron=cron, timezone=get_localzone_name())
-    except ValueError:
-        legal = "five fields: minute hour day month weekday, for example '0 3 * * *' (every day at three)"
-        raise BadValue("--cron", cron, legal) from None
-
-
-def next_time(schedule: CronSchedule) -> datetime:
-    try:
-        return asyncio.run(Calendar(cron=schedule.cron, timezone=schedule.timezone).get_dates(1))[0]
-    except (ValueError, IndexError):
-        raise BadValue("--cron", schedule.cron, "a date that the calendar has") from None
-
-
-def serve(schedule: CronSchedule, how: Schedule) -> None:
-    """Run the pipeline at its times, one run at a time, until a signal ends it."""
-    following = next_time(schedule)
-    require()
-    standard().print(
-        f"Runs at {schedule.cron} ({schedule.timezone}), first on {following:%Y-%m-%d %H:%M}; Ctrl-C ends it."
-    )
-    # The name is unique to this folder, because several folders may share Prefect's server.
-    name = f"schedule-{zlib.crc32(folder_tag().encode()):08x}"
-    # The runs that were due while no process served the schedule go: a single run does the work of all of them.
-    with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
-        client.delete_deployment(
-            client.read_deployment_by_name(f"{scheduled_pipeline.name}/{name}").id
-        )
-    # Prefect's own handler of SIGTERM causes this warning; the end of the process does what the handler leaves undone.
-    warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited")
-    os.environ[SCHEDULE] = json.dumps(dataclasses.asdict(how))  # for the processes of the runs
-    scheduled_pipeline.serve(
-        name=name,
-        schedules=[schedule],
-        limit=1,
-        pause_on_shutdown=False,  # the next start resumes the schedule
-        tags=[folder_tag()],
-        print_starting_message=False,
-    )

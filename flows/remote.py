@@ -31,9 +31,8 @@ def require(root: Path) -> None:
                 store = repo.cloud.get_remote_odb(name)
                 store.fs.ls(store.path)
             except FileNotFoundError as error:
-                if (
-                    error.__cause__
-                ):  # the answer of a server: no such bucket; a new remote has no folder yet
+                # With a cause it is the answer of a server: no such bucket. A new remote has no folder yet.
+                if error.__cause__:
                     raise
 
 
@@ -55,11 +54,12 @@ def pull(root: Path) -> str:
             bad = len(list(damaged(out for out in locked if out.fs_path in missing)))
     lacking = sum(not Path(path).exists() for path in missing)
     back = f"{len(missing) - lacking} of {plural(len(missing), 'missing output')} restored"
-    return (
-        f"DVC remote: {back}."
-        + (f" {plural(bad, 'output')} of the remote had damaged files." if bad else "")
-        + (f" The remote lacks {lacking - bad} of them." if lacking > bad else "")
-    )
+    told = f"DVC remote: {back}."
+    if bad:
+        told += f" {plural(bad, 'output')} of the remote had damaged files."
+    if lacking > bad:
+        told += f" The remote lacks {lacking - bad} of them."
+    return told
 
 
 def push(root: Path) -> str:

@@ -5,7 +5,7 @@ import copy
 import functools
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -45,24 +45,17 @@ def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
 def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
     """Change ``root``'s params.yaml and return a line per change, also where an attack among the models must move."""
     path = root / config.FILE
-    models = config.read_yaml(path).get("models")
-    entries = models.values() if isinstance(models, dict) else ()
-    if not settings and not any(isinstance(entry, dict) and "after" in entry for entry in entries):
+    if not settings and not _attacks_among(config.read_yaml(path).get("models")):
         return []
-    if not workspace.in_git(root) and not (root / workspace.ORIGINAL).exists():
-        # The way back in a folder without git.
-        write_text(root / workspace.ORIGINAL, path.read_text(encoding="utf-8"))
-    back = (
-        "git checkout params.yaml"
-        if workspace.in_git(root)
-        else f"cp {workspace.ORIGINAL} params.yaml"
-    )
+    back = "git checkout params.yaml"
+    if not workspace.in_git(root):
+        back = f"cp {workspace.ORIGINAL} params.yaml"
+        if not (root / workspace.ORIGINAL).exists():
+            write_text(root / workspace.ORIGINAL, path.read_text(encoding="utf-8"))
     lines = [f"params.yaml changes: {line}" for line in change(path, settings)]
-    return (
-        [*lines, f"The change stays in params.yaml; `{back}` undoes it."]
-        if lines
-        else ["params.yaml unchanged"]
-    )
+    if not lines:
+        return ["params.yaml unchanged"]
+    return [*lines, f"The change stays in params.yaml; `{back}` undoes it."]
 
 
 def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[str], str]:
@@ -88,7 +81,7 @@ def _attacks_in_their_place(document: dict[str, Json]) -> list[str]:
     if not isinstance(models, dict) or not isinstance(attacks, dict):
         return []
     changes = []
-    moved = [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]
+    moved = _attacks_among(models)
     for name in moved:
         if name in attacks and attacks[name] != models[name]:
             raise BadParam(
@@ -98,31 +91,44 @@ def _attacks_in_their_place(document: dict[str, Json]) -> list[str]:
         changes.append(
             f"models.{name} -> attacks.{name}: an entry with `after` is an attack, which has a stage of its own"
         )
-    return [*changes, *(line for name in moved for line in _references(document, name))]
+    for name in moved:
+        changes += _references(document, name)
+    return changes
+
+
+def _attacks_among(models: object) -> list[str]:
+    """The names of the entries under ``models`` that have the key ``after``."""
+    if not isinstance(models, dict):
+        return []
+    return [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]
 
 
 def _references(document: dict[str, Json], name: str) -> list[str]:
-    models, attacks, changes = document["models"], document["attacks"], []
+    """Add base and retrain under the attack ``name``, as the report compares them; return the changes."""
+    models, attacks = document["models"], document["attacks"]
+    changes: list[str] = []
     report = document.get("report")
+    if not isinstance(report, dict) or not isinstance(attacks[name], dict):
+        return changes  # validation names what is wrong
     for role in ("base", "retrain"):
-        model = report.get(role) if isinstance(report, dict) else None
+        model = report.get(role)
         entry = models.get(model) if model is not None else None
-        if not (isinstance(attacks[name], dict) and isinstance(entry, dict) and "path" in entry):
-            continue  # validation names what is wrong
+        if not isinstance(entry, dict) or "path" not in entry:
+            continue
         twin = copy.deepcopy(attacks[name])  # a shared object would become an alias in the file
         twin["path"] = entry["path"]
         if twin in attacks.values():
             continue
-        own = f"{name}_{model}"
-        if own in attacks:
+        attacked = f"{name}_{model}"
+        if attacked in attacks:
             raise BadParam(
-                f"attacks.{own}",
-                dict(attacks[own]),
+                f"attacks.{attacked}",
+                dict(attacks[attacked]),
                 f"{model} under the attack of {name}, or another name",
             )
-        attacks[own] = twin
+        attacks[attacked] = twin
         changes.append(
-            f"attacks.{own}: added, so that the report shows {name} and {model} under the same attack"
+            f"attacks.{attacked}: added, so that the report shows {name} and {model} under the same attack"
         )
     return changes
 
@@ -145,12 +151,18 @@ def _yaml() -> YAML:
 
 def _number(value: float) -> str:
     text = repr(value)
-    return text.replace("e", ".0e", 1) if "e" in text and "." not in text else text
+    if "e" in text and "." not in text:
+        return text.replace("e", ".0e", 1)
+    return text
 
 
 def _short(value: object, limit: int = 60) -> str:
-    text = str(dict(value) if isinstance(value, dict) else value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    if isinstance(value, dict):
+        value = dict(value)
+    text = str(value)
+    if len(text) <= limit:
+        return text
+    return text[: limit - 3] + "..."
 
 
 def check(params: Params, root: Path) -> None:
@@ -158,27 +170,18 @@ def check(params: Params, root: Path) -> None:
     made = {str(MODELS / name) for name in (*params.train.models, *params.unlearn.methods)}
     prompts, models = _prompts(params), _models(params)
     for key, path in models.items():
-        if named := hub.named_by(path):
+        named = hub.named_by(path)
+        if named:
             with _as_of(key):
                 hub.fill(named, root)
-    _check_adapters({key: path for key, path in models.items() if path not in made}, root)
+    for key, path in models.items():
+        if path not in made:
+            # An adapter that no stage makes holds its base model, or DVC would not see when the base changes.
+            checkpoints.check_tracked(root / path, key)
     _check_judged(params, root)
     _check_labels(params, root)
-    if (language := params.sample.language) is not None:
-        if not (root / language).is_file():
-            raise BadParam("sample.language", language, f"a file that exists, such as {PLAIN}")
-        with _as_of("sample.language"):
-            read_language(root / language)
-    sources = {f"audits.{name}.source": audit.source for name, audit in params.audits.items()}
-    for key, path in ({"data.source": params.data.source} | sources | prompts | models).items():
-        from_stage = key in models and key != FIRST and not key.startswith("games.")
-        if (root / path).exists() or (from_stage and os.path.normpath(path) in made):
-            continue
-        legal = f", or a model that a stage makes ({', '.join(sorted(made))})" if from_stage else ""
-        raise BadParam(key, path, f"a path that exists{legal}")
-    if FIRST in models and os.path.normpath(models[FIRST]) in made:
-        legal = "a model that no stage makes: the stage `train` would wait for itself"
-        raise BadParam(FIRST, models[FIRST], legal)
+    _check_language(params.sample.language, root)
+    _check_paths(params, prompts, models, made, root)
     for key, path in prompts.items():
         with _as_of(key):
             read_template(root / path)
@@ -188,6 +191,40 @@ def check(params: Params, root: Path) -> None:
         if os.path.normpath(path) not in made:
             with _as_of(key):
                 checkpoints.check(root / path)
+
+
+def _check_language(language: str | None, root: Path) -> None:
+    if language is None:
+        return
+    if not (root / language).is_file():
+        raise BadParam("sample.language", language, f"a file that exists, such as {PLAIN}")
+    with _as_of("sample.language"):
+        read_language(root / language)
+
+
+def _check_paths(
+    params: Params,
+    prompts: Mapping[str, str],
+    models: Mapping[str, str],
+    made: Collection[str],
+    root: Path,
+) -> None:
+    """Refuse the first path that does not exist; a model may be one of ``made``, which a stage makes."""
+    paths = {"data.source": params.data.source}
+    for name, audit in params.audits.items():
+        paths[f"audits.{name}.source"] = audit.source
+    paths |= {**prompts, **models}
+    for key, path in paths.items():
+        from_stage = key in models and key != FIRST and not key.startswith("games.")
+        if (root / path).exists() or (from_stage and os.path.normpath(path) in made):
+            continue
+        legal = "a path that exists"
+        if from_stage:
+            legal += f", or a model that a stage makes ({', '.join(sorted(made))})"
+        raise BadParam(key, path, legal)
+    if FIRST in models and os.path.normpath(models[FIRST]) in made:
+        legal = "a model that no stage makes: the stage `train` would wait for itself"
+        raise BadParam(FIRST, models[FIRST], legal)
 
 
 def _check_games(paths: Mapping[str, str], root: Path) -> None:
@@ -200,12 +237,6 @@ def _check_games(paths: Mapping[str, str], root: Path) -> None:
             raise BadParam(key, path, legal)
 
 
-def _check_adapters(models: Mapping[str, str], root: Path) -> None:
-    """An adapter that no stage makes holds its base model, or DVC would not see when the base changes."""
-    for key, path in models.items():
-        checkpoints.check_tracked(root / path, key)
-
-
 def _check_judged(params: Params, root: Path) -> None:
     """Labelled answers are a file or a split that the stage prepare writes; a calibration is a file or made of them."""
     made = []
@@ -213,18 +244,17 @@ def _check_judged(params: Params, root: Path) -> None:
         path = filled(judge.labelled, root)
         if path is None:
             continue
-        if not (root / path).is_file() and Path(os.path.normpath(path)).parent != Path(
-            "data/dataset"
-        ):
+        of_the_dataset = Path(os.path.normpath(path)).parent == Path("data/dataset")
+        if not of_the_dataset and not (root / path).is_file():
             legal = f"a file that exists, a split of the dataset (data/dataset/SPLIT.jsonl), or {ANSWERS}"
             raise BadParam(f"judges.{name}.labelled", path, legal)
         made.append(f"data/judged/{name}/calibration.csv")
     path = filled(params.metrics.calibration, root)
     if path is not None and os.path.normpath(path) not in made and not (root / path).is_file():
-        more = f", or what a stage makes of labelled answers ({', '.join(made)})" if made else ""
-        raise BadParam(
-            "metrics.calibration", path, f"a file that exists, such as {CALIBRATION}{more}"
-        )
+        legal = f"a file that exists, such as {CALIBRATION}"
+        if made:
+            legal += f", or what a stage makes of labelled answers ({', '.join(made)})"
+        raise BadParam("metrics.calibration", path, legal)
     if path is not None and params.metrics.binary is None:
         raise ParamsClash("metrics", f"calibration is {path!r}, {NO_BINARY}")
 
@@ -242,9 +272,8 @@ def _check_labels(params: Params, root: Path) -> None:
         legal = f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or {LABELS}"
         raise BadParam("metrics.labels.folder", folder, legal)
     with _as_of("metrics.labels.folder"):
-        for (
-            name
-        ) in params.models:  # a broken row would otherwise stop the stage metrics, hours later
+        for name in params.models:
+            # A broken row would otherwise stop the stage metrics, hours later.
             read_labels(root / folder / f"{name}.jsonl")
 
 
@@ -258,13 +287,14 @@ def _as_of(key: str) -> Iterator[None]:
 
 def _of_games(params: Params, key: str) -> dict[str, str]:
     """A path of each game that trains language models; only these name a prompt or a model."""
-    games = {
-        name: game.learning for name, game in params.games.items() if isinstance(game, TextGame)
-    }
-    paths = {
-        f"games.{name}.learning.{key}": getattr(learning, key) for name, learning in games.items()
-    }
-    return {name: path for name, path in paths.items() if path is not None}
+    paths: dict[str, str] = {}
+    for name, game in params.games.items():
+        if not isinstance(game, TextGame):
+            continue
+        path = getattr(game.learning, key)
+        if path is not None:
+            paths[f"games.{name}.learning.{key}"] = path
+    return paths
 
 
 def _prompts(params: Params) -> dict[str, str]:
@@ -272,16 +302,21 @@ def _prompts(params: Params) -> dict[str, str]:
         "train.recipe.prompt": params.train.recipe.prompt,
         "sample.prompt": params.sample.prompt,
     }
-    return {
-        key: path for key, path in (named | _of_games(params, "prompt")).items() if path != CHAT
-    }
+    named |= _of_games(params, "prompt")
+    return {key: path for key, path in named.items() if path != CHAT}
 
 
 def _models(params: Params) -> dict[str, str]:
-    places = {FIRST: params.train.recipe.start_from} if params.train.recipe.start_from else {}
+    places: dict[str, str] = {}
+    if params.train.recipe.start_from:
+        places[FIRST] = params.train.recipe.start_from
     places |= _of_games(params, "start_from")
     if params.unlearn.methods:
         places["unlearn.recipe.start_from"] = params.unlearn.recipe.start_from
-    places |= {f"judges.{name}.model": judge.model for name, judge in params.judges.items()}
-    places |= {f"attacks.{name}.path": attack.path for name, attack in params.attacks.items()}
-    return places | {f"models.{name}.path": model.path for name, model in params.models.items()}
+    for name, judge in params.judges.items():
+        places[f"judges.{name}.model"] = judge.model
+    for name, attack in params.attacks.items():
+        places[f"attacks.{name}.path"] = attack.path
+    for name, model in params.models.items():
+        places[f"models.{name}.path"] = model.path
+    return places

@@ -110,12 +110,21 @@ def run_points(folders: list[str], jobs: int) -> list[dict[str, Json]]:
     )
     begun = time.monotonic()
     for done, future in enumerate(as_completed(futures), 1):
+        outcome = future.result()
         left = (time.monotonic() - begun) / done * (len(futures) - done)
-        soon, outcome = f", about {left:.0f} s to go" if left else "", future.result()
-        clean = all(stage["why"] == "clean" for stage in outcome.get("stages", {}).values())
-        how = "failed" if outcome.get("error") else "was up to date" if clean else "is done"
-        standard().print(f"{names[future.task_run_id]} {how} ({done} of {len(futures)}{soon})")
+        progress = f"{done} of {len(futures)}"
+        if left:
+            progress += f", about {left:.0f} s to go"
+        standard().print(f"{names[future.task_run_id]} {_end_of(outcome)} ({progress})")
     return [future.result() for future in futures]
+
+
+def _end_of(outcome: dict[str, Json]) -> str:
+    if outcome.get("error"):
+        return "failed"
+    if all(stage["why"] == "clean" for stage in outcome.get("stages", {}).values()):
+        return "was up to date"
+    return "is done"
 
 
 def sweep(
@@ -135,28 +144,16 @@ def sweep(
         task_runner=runner(at_once, scheduler)
     )  # futures of its own
     outcomes = flow_of_points([str(folder) for folder in folders], jobs)
-    rows, failed = [], {}
+    rows: list[dict[str, Json]] = []
+    failed = {}
     for point, folder, outcome in zip(points, folders, outcomes, strict=True):
         if outcome.get("error"):
             failed[point.name] = outcome["error"]
-        else:
-            if sentence := tracking.log_new(folder, home=root):
-                standard().print(f"{point.name}: {sentence}")
-            results = table.read(folder / "data", outcome["metrics"])
-            rows += [
-                {
-                    "point": point.name,
-                    **dict(point.settings),
-                    "model": model,
-                    "forgetting": outcome["verdicts"].get(model, {}).get("forgetting"),
-                    **values,
-                    "bounds": {
-                        key: one.guarantee_dict()
-                        for key, one in results.model(model).bounds.items()
-                    },
-                }
-                for model, values in outcome["metrics"].items()
-            ]
+            continue
+        sentence = tracking.log_new(folder, home=root)
+        if sentence:
+            standard().print(f"{point.name}: {sentence}")
+        rows += _rows_of(point, folder, outcome)
     result = {
         "schema": SCHEMA_VERSION,
         "name": name,
@@ -167,6 +164,25 @@ def sweep(
     }
     write_json(root / RESULTS / f"{name}.json", result)
     return result
+
+
+def _rows_of(point: Point, folder: Path, outcome: dict[str, Json]) -> list[dict[str, Json]]:
+    """A row for each model of a point: its settings, word and metrics, with the guarantee of each bound."""
+    results = table.read(folder / "data", outcome["metrics"])
+    rows = []
+    for model, values in outcome["metrics"].items():
+        bounds = results.model(model).bounds
+        rows.append(
+            {
+                "point": point.name,
+                **dict(point.settings),
+                "model": model,
+                "forgetting": outcome["verdicts"].get(model, {}).get("forgetting"),
+                **values,
+                "bounds": {key: bound.guarantee_dict() for key, bound in bounds.items()},
+            }
+        )
+    return rows
 
 
 def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
@@ -195,20 +211,23 @@ def concluded(preset: SweepPreset | None, result: dict[str, Json], place: Path) 
 def shown(result: dict[str, Json]) -> tuple[list[str], list[list[object]]]:
     """Return the columns, and one row per model and point, of the models that differ between points."""
     rows = result["rows"]
-    axes, metrics = _axes(result), _shown(result)
-    values: dict[str, set] = {}
+    metrics = _shown(result)
+    columns = ["model", *_axes(result)]
+    if any(row["forgetting"] for row in rows):
+        columns.append("forgetting")
+    columns += metrics
+    rows_of_model: dict[str, list[dict[str, Json]]] = {}
     for row in rows:
-        values.setdefault(row["model"], set()).add(tuple(row.get(metric) for metric in metrics))
-    varying = [
-        name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1
-    ]
-    columns = ["model", *axes, *["forgetting"] * any(row["forgetting"] for row in rows), *metrics]
-    return columns, [
-        [_bound(row, key) or row.get(key) for key in columns]
-        for name in varying
-        for row in rows
-        if row["model"] == name
-    ]
+        rows_of_model.setdefault(row["model"], []).append(row)
+    cells = []
+    for name in sorted(rows_of_model):
+        found = rows_of_model[name]
+        distinct = {tuple(row.get(metric) for metric in metrics) for row in found}
+        if len(distinct) == 1 and len(result["points"]) > 1:
+            continue  # no setting of the sweep changes this model
+        for row in found:
+            cells.append([_bound(row, key) or row.get(key) for key in columns])
+    return columns, cells
 
 
 def _axes(result: dict[str, Json]) -> list[str]:
@@ -222,18 +241,21 @@ def _shown(result: dict[str, Json]) -> list[str]:
 def _bound(row: dict[str, Json], key: str) -> Bound | None:
     """Return the value of a column as a `Bound` if it has a guarantee: a bound rounds itself."""
     guarantee, value = row.get("bounds", {}).get(key), row.get(key)
-    return (
-        None
-        if guarantee is None or value is None
-        else Bound.from_dict({"value": value, **guarantee})
-    )
+    if guarantee is None or value is None:
+        return None
+    return Bound.from_dict({"value": value, **guarantee})
 
 
 def guarantee_notes(result: dict[str, Json]) -> list[str]:
-    notes = {
-        f"{key}: {'an upper' if bound.side == 'upper' else 'a lower'} bound, {bound.guarantee('the forget questions')}."
-        for row in result["rows"]
-        for key in _shown(result)
-        if (bound := _bound(row, key))
-    }
-    return [*sorted(notes), "The others are estimates."] if notes else []
+    notes: set[str] = set()
+    shown_metrics = _shown(result)
+    for row in result["rows"]:
+        for key in shown_metrics:
+            bound = _bound(row, key)
+            if bound is None:
+                continue
+            side = "an upper" if bound.side == "upper" else "a lower"
+            notes.add(f"{key}: {side} bound, {bound.guarantee('the forget questions')}.")
+    if not notes:
+        return []
+    return [*sorted(notes), "The others are estimates."]

@@ -21,9 +21,8 @@ from lethe.errors import BadFile, BadValue, LetheError, StageFailed
 from lethe.io.files import Json, alone, write_text
 from lethe.process import PARAMS, cores, git
 
-SCRATCH = Path(
-    ".lethe"
-)  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
+# Ignored by git and DVC: Prefect's records, locks, progress, the page template of plots.
+SCRATCH = Path(".lethe")
 PROGRESS = SCRATCH / "progress"
 PLOTS_PAGE = SCRATCH / "plots.html"
 SITE_CACHE = ".dvc/tmp/site_cache"  # DVC's hashes and links of files
@@ -78,27 +77,26 @@ def prepare(root: Path) -> None:
         "core": {"no_scm": not in_git(root)},
         "plots": {"html_template": os.path.join("..", PLOTS_PAGE)},  # DVC reads it from .dvc
     }
-    own = str((root / SITE_CACHE).resolve())
     place = config["core"].get("site_cache_dir")
     if "DVC_SITE_CACHE_DIR" not in os.environ and (place is None or place.endswith(SITE_CACHE)):
-        wanted["core"]["site_cache_dir"] = (
-            own  # another path is of a folder that was copied or moved
-        )
-        try:
-            os.makedirs(own, exist_ok=True)
-            os.chmod(own, 0o700)  # DVC makes the folders below it writable for all
-        except OSError as error:
-            remedy = "Make it a folder of your own, or set core.site_cache_dir."
-            raise BadFile(own, f"cannot be made: {error.strerror}", remedy) from None
-    if all(
-        config[part].get(key) == value
-        for part, values in wanted.items()
-        for key, value in values.items()
-    ):
+        # Another path is of a folder that was copied or moved.
+        wanted["core"]["site_cache_dir"] = _private_folder((root / SITE_CACHE).resolve())
+    if all(values.items() <= config[part].items() for part, values in wanted.items()):
         return
     with config.edit("local") as local:
         for part, values in wanted.items():
             local.setdefault(part, {}).update(values)
+
+
+def _private_folder(path: Path) -> str:
+    """Make a folder that only this user can enter; DVC makes the folders below it writable for all."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, 0o700)
+    except OSError as error:
+        remedy = "Make it a folder of your own, or set core.site_cache_dir."
+        raise BadFile(path, f"cannot be made: {error.strerror}", remedy) from None
+    return str(path)
 
 
 def plots_page() -> str:
@@ -161,6 +159,7 @@ class Graph:
     whole: bool = True  # whether every stage of dvc.yaml is there
 
     def towards(self, wanted: Sequence[str]) -> Graph:
+        """The part of the graph that the ``wanted`` stages and groups need; raises `BadValue` for an unknown name."""
         stages: set[str] = set()
         for name in wanted:
             named = {stage for stage in self.upstream if name in (stage, stage.partition("@")[0])}
@@ -171,13 +170,11 @@ class Graph:
             if stage in stages:
                 stages.update(self.upstream[stage])
         upstream = {stage: before for stage, before in self.upstream.items() if stage in stages}
-        return Graph(
-            upstream,
-            {stage: why for stage, why in self.stale.items() if stage in stages},
-            whole=False,
-        )
+        stale = {stage: why for stage, why in self.stale.items() if stage in stages}
+        return Graph(upstream, stale, whole=False)
 
     def behind(self) -> list[str]:
+        """The stages that changed, and those that read what such a stage makes; each behind what it reads."""
         stages: dict[str, None] = {}
         for stage, before in self.upstream.items():
             if stage in self.stale or any(name in stages for name in before):
@@ -197,23 +194,32 @@ def check_stages(root: Path, wanted: Sequence[str], params: str) -> None:
     """Refuse a wanted stage that dvc.yaml would not have under this content of params.yaml, without DVC's graph."""
     from lethe.io.yaml import load_yaml, read_yaml
 
-    stages, values = read_yaml(root / "dvc.yaml").get("stages"), load_yaml(params)
+    values = load_yaml(params)
+    stages = read_yaml(root / "dvc.yaml").get("stages")
+    if not isinstance(stages, dict):
+        stages = {}
     for name in wanted:
         group, at, entry = name.partition("@")
-        own = stages.get(group) if isinstance(stages, dict) else None
-        if own is None:
-            raise _no_stage(name, list(stages) if isinstance(stages, dict) else [])
-        if at and entry not in (entries := _entries(own, values)):
-            raise _no_stage(name, [f"{group}@{one}" for one in entries] or [group])
+        if group not in stages:
+            raise _no_stage(name, list(stages))
+        if not at:
+            continue
+        entries = _entries(stages[group], values)
+        if entry not in entries:
+            raise _no_stage(name, [f"{group}@{legal}" for legal in entries] or [group])
 
 
 def _entries(stage: object, values: object) -> list[str]:
-    each = stage.get("foreach") if isinstance(stage, dict) else None
-    if isinstance(each, str):
-        for part in each.removeprefix("${").removesuffix("}").split("."):
+    """The entries of a group of stages: those of ``foreach``, or of the key of params.yaml that it names."""
+    entries = stage.get("foreach") if isinstance(stage, dict) else None
+    if isinstance(entries, str):
+        key = entries.removeprefix("${").removesuffix("}")
+        for part in key.split("."):
             values = values.get(part) if isinstance(values, dict) else None
-        each = values
-    return [str(one) for one in each] if isinstance(each, dict | list) else []
+        entries = values
+    if not isinstance(entries, dict | list):
+        return []
+    return [str(entry) for entry in entries]
 
 
 def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
@@ -224,7 +230,8 @@ def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
 def read_graph(root: Path) -> Graph:
     """Read the stages and what is stale; the stage `sources` runs first where it is stale, because others read it."""
     mend_locks(root)
-    if command := other_command(root):
+    command = other_command(root)
+    if command:
         raise Busy(root, command)
     _keep_lock(root)
     graph = _graph(root)
@@ -241,38 +248,34 @@ def _graph(root: Path) -> Graph:
     from dvc.lock import LockError
     from dvc.repo import Repo
 
-    logging.getLogger("dvc.rwlock").setLevel(
-        logging.ERROR
-    )  # it warns of a killed run's lock, which it removes
+    # It warns of a killed run's lock, which it removes.
+    logging.getLogger("dvc.rwlock").setLevel(logging.ERROR)
+    upstream: dict[str, list[str]] = {}
     try:
         with Repo(str(root)) as repo:
             status = repo.status()
             edges = repo.index.graph
             # Only stages with a command run; files tracked by a .dvc file of their own are inputs.
             stages = {stage.addressing: stage for stage in edges if stage.cmd is not None}
-            upstream = {
-                name: [up.addressing for up in edges.successors(stages[name])] for name in stages
-            }
-            upstream = {
-                name: sorted(set(before) & set(stages)) for name, before in upstream.items()
-            }
-            stale = {name: _reasons(change) for name, change in status.items() if name in stages}
+            for name, stage in stages.items():
+                inputs = {before.addressing for before in edges.successors(stage)}
+                upstream[name] = sorted(inputs & set(stages))
     except LockError:
         raise Busy(root, other_command(root, 0) or holder(root) or "another DVC command") from None
     except DvcException as error:
-        reason = sentence(error)
-        if (
-            os.path.basename(str(getattr(error, "path", ""))) == "dvc.lock"
-        ):  # which a broken file's error has
-            raise BadFile(
-                root / "dvc.lock",
-                f"DVC cannot use it: {reason}",
-                "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again.",
-            ) from error
-        raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {reason}") from error
-    return Graph(
-        {name: upstream[name] for name in TopologicalSorter(upstream).static_order()}, stale
-    )
+        raise _unusable(root, error) from error
+    stale = {name: _reasons(change) for name, change in status.items() if name in stages}
+    order = TopologicalSorter(upstream).static_order()
+    return Graph({name: upstream[name] for name in order}, stale)
+
+
+def _unusable(root: Path, error: Exception) -> BadFile:
+    """The error of a dvc.yaml or dvc.lock that DVC cannot read; the error of a broken file has its path."""
+    problem = f"DVC cannot use it: {sentence(error)}"
+    if os.path.basename(str(getattr(error, "path", ""))) == "dvc.lock":
+        remedy = "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again."
+        return BadFile(root / "dvc.lock", problem, remedy)
+    return BadFile(root / "dvc.yaml", problem)
 
 
 def _keep_lock(root: Path) -> None:
@@ -294,16 +297,17 @@ def _keep_lock(root: Path) -> None:
 
 
 def _reasons(changes: list) -> list[str]:
+    """What changed about a stage, from DVC's status: texts, and dictionaries of paths or keys."""
     reasons = [str(change) for change in changes if not isinstance(change, dict)]
-    for paths in (
-        paths for change in changes if isinstance(change, dict) for paths in change.values()
-    ):
-        for path, what in paths.items():
-            each = what if isinstance(what, dict) else {path: what}
-            # In a fresh clone DVC calls deleted what was never there.
-            reasons += [
-                f"{name} {'missing' if how == 'deleted' else how}" for name, how in each.items()
-            ]
+    for change in changes:
+        if not isinstance(change, dict):
+            continue
+        for paths in change.values():
+            for path, what in paths.items():
+                how_of_name = what if isinstance(what, dict) else {path: what}
+                for name, how in how_of_name.items():
+                    # In a fresh clone DVC calls deleted what was never there.
+                    reasons.append(f"{name} {'missing' if how == 'deleted' else how}")
     return reasons
 
 
@@ -323,10 +327,11 @@ class Processes:
     def __init__(self, notes: Path | None = None, pull: bool = False) -> None:
         """``notes``: the folder for the stages' progress; ``pull``: DVC takes from its remote what was made elsewhere."""
         self.stopped = False
-        self.threads = (
-            1 if Path("/dev/nvidia0").exists() else cores()
-        )  # stages that share a GPU run one by one
-        self._environment = child_environment() | ({"LETHE_PROGRESS": str(notes)} if notes else {})
+        # Stages that share a GPU run one by one.
+        self.threads = 1 if Path("/dev/nvidia0").exists() else cores()
+        self._environment = child_environment()
+        if notes:
+            self._environment["LETHE_PROGRESS"] = str(notes)
         if PARAMS_COPY.exists():
             self._environment[PARAMS] = str(PARAMS_COPY.absolute())
         self._pull = pull
@@ -388,11 +393,12 @@ class Processes:
 
 
 def save_experiment(name: str | None) -> tuple[str | None, str]:
+    """Keep the changed run as an experiment of DVC; return its name, None if it is not kept, and a sentence."""
     if not in_git(Path.cwd()):
-        return (
-            None,
-            "No git repository here: the changed params.yaml stays, no DVC experiment is kept.",
+        sentence = (
+            "No git repository here: the changed params.yaml stays, no DVC experiment is kept."
         )
+        return None, sentence
     answer, last = Processes().call({"save": name}, lambda line: None)
     if answer and answer["name"]:
         return answer["name"], f"Kept as the DVC experiment {answer['name']} (`dvc exp show`)."

@@ -243,10 +243,10 @@ from flows.server import temporary_server
 
 workspace.prepare(Path.cwd())
 with workspace.only_schedule(Path.cwd()), temporary_server(Path.cwd(), schedules=True):
-    from flows import pipeline
+    from flows import pipeline, schedule
     from prefect.client.schemas.schedules import CronSchedule
 
-    pipeline.serve(CronSchedule(cron="* * * * * */10"), pipeline.Schedule())
+    schedule.serve(CronSchedule(cron="* * * * * */10"), pipeline.Schedule())
 """
 
 

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import threading
+import time
 import types
 from pathlib import Path
 
@@ -232,11 +234,11 @@ class Task:
     def with_options(self, name):
         return self
 
-    def submit(self, stage, overview, processes, wait_for):
+    def submit(self, stage, places, overview, processes, wait_for):
         stage = stage.unwrap()
-        stage.end = stage.end or "ran"
+        stage.end = stage.foregone() or "ran"
         self.submitted.append((stage.name, len(wait_for)))
-        return types.SimpleNamespace(add_done_callback=lambda call: call(None))
+        return types.SimpleNamespace()
 
 
 @pytest.mark.parametrize(
@@ -251,10 +253,95 @@ def test_clean_stages_of_a_large_folder_are_no_tasks(monkeypatch, most, tasks):
     c = Stage("c", [a], ["changed"])
     d = Stage("d", [b, c], [])
     overview = types.SimpleNamespace(passed=lambda name, end: passed.append((name, end)))
+
     pipeline.run_stages([a, b, c, d], 2, overview, types.SimpleNamespace(stopped=False))
+
     assert task.submitted == tasks
     assert [stage.end for stage in (a, b, c, d)] == ["clean", "clean", "ran", "ran"]
     assert passed == ([] if most == 4 else [("a", "clean"), ("b", "clean")])
+
+
+class Overview:
+    """An overview that remembers how many stages ran at once."""
+
+    def __init__(self):
+        self.running: list[str] = []
+        self.most = 0
+
+    def started(self, name, stale):
+        self.running.append(name)
+        self.most = max(self.most, len(self.running))
+
+    def ended(self, name, end):
+        self.running.remove(name)
+        return 0.1
+
+    def passed(self, name, end):
+        pass
+
+    def say(self, stage, line):
+        pass
+
+
+class Reproducing:
+    """Processes that take a moment for each stage and are stopped while ``last`` runs."""
+
+    def __init__(self, last: str = ""):
+        self.last, self.stopped = last, False
+
+    def reproduce(self, name, say):
+        time.sleep(0.05)
+        self.stopped = self.stopped or name == self.last
+        return workspace.Reproduced("ran")
+
+
+def in_a_thread(stage, places, overview, processes, wait_for):
+    """What Prefect does with a task: start it when those before it have ended."""
+
+    def work():
+        for before in wait_for:
+            before.unwrap().join()
+        pipeline.bring_up_to_date.fn(
+            *(one.unwrap() for one in (stage, places, overview, processes))
+        )
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def wide(count: int) -> list[Stage]:
+    """A stage, and ``count`` others that read what it makes."""
+    first = Stage("first", [], ["changed"])
+    return [first, *(Stage(f"s{place}", [first], []) for place in range(count))]
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    task = types.SimpleNamespace(
+        fn=pipeline.bring_up_to_date.fn,
+        with_options=lambda name: types.SimpleNamespace(submit=in_a_thread),
+    )
+    monkeypatch.setattr(pipeline, "bring_up_to_date", task)
+    monkeypatch.setattr(pipeline, "wait", lambda futures: [future.join() for future in futures])
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_as_many_stages_run_at_once_as_are_allowed(threads, jobs):
+    stages, overview = wide(9), Overview()
+
+    pipeline.run_stages(stages, jobs, overview, Reproducing())
+
+    assert overview.most == jobs
+    assert {stage.end for stage in stages} == {"ran"}
+
+
+def test_a_stage_that_waited_for_a_place_does_not_start_after_a_stop(threads):
+    stages, overview = wide(5), Overview()
+
+    pipeline.run_stages(stages, 1, overview, Reproducing(last="s1"))
+
+    assert sorted(stage.end for stage in stages) == ["not started"] * 3 + ["ran"] * 3
 
 
 def test_every_command_of_a_pipeline_folder_says_elsewhere_where_it_works():
