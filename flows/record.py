@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from pydantic import TypeAdapter
 
@@ -84,12 +83,11 @@ class Alarm:
         before, after = self._end(self.before, rose), self._end(self.after, not rose)
         what = "the average question" if self.question is None else visible(self.question)
         does = "leaks in" if self.metric == "leak" else "scores"
-        more = (
-            f"; {self.questions} questions proved to leak {'more' if rose else 'less'}"
-            if self.questions > 1
-            else ""
-        )
-        return f"{self.model}: {what} {does} {after}, before {before}{more}"
+        sentence = f"{self.model}: {what} {does} {after}, before {before}"
+        if self.questions > 1:
+            direction = "more" if rose else "less"
+            sentence += f"; {self.questions} questions proved to leak {direction}"
+        return sentence
 
     def _unshown(self) -> str:
         """That a changed word shows no change of the model; empty where one is proved, or where the words are no proof."""
@@ -100,13 +98,21 @@ class Alarm:
         return " (not proved now, no change shown)"
 
     def _end(self, value: float, upper: bool) -> str:
-        words, side = ("at most", "upper") if upper else ("at least", "lower")
-        share = self.metric == "leak"
-        number = significant(exact(value) * (100 if share else 1), 2, cast(Side, side))
-        return f"{words} {as_percent(number) if share else number}"
+        words: str = "at least"
+        side: Side = "lower"
+        if upper:
+            words, side = "at most", "upper"
+        if self.metric == "leak":
+            return f"{words} {as_percent(significant(exact(value) * 100, 2, side))}"
+        return f"{words} {significant(exact(value), 2, side)}"
 
     def line(self) -> str:
-        return f"{'Worse' if self.worse else 'Better' if self.better else 'Changed'}: {self.sentence()}"
+        direction = "Changed"
+        if self.worse:
+            direction = "Worse"
+        elif self.better:
+            direction = "Better"
+        return f"{direction}: {self.sentence()}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,35 +151,34 @@ def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, Words
     path = root / DATA / "report" / "summary.json"
     if not (path.is_file() and _up_to_date(stages, "report")):
         return {}
-    models = read_artifact(path).get("models", {})
-    tested = {
-        name: model for name, model in models.items() if model["forgetting"]["word"] != "reference"
-    }
-    return {
-        name: Words(model["forgetting"]["word"], model["utility"]["word"], model["verdict"])
-        for name, model in tested.items()
-    }
+    verdicts: dict[str, Words] = {}
+    for name, model in read_artifact(path).get("models", {}).items():
+        word = model["forgetting"]["word"]
+        if word != "reference":
+            verdicts[name] = Words(word, model["utility"]["word"], model["verdict"])
+    return verdicts
 
 
 def metric_changes(
     before: dict[str, dict[str, float]], after: dict[str, dict[str, float]]
 ) -> list[Change]:
+    """Every metric of every model that is new, gone or another number."""
     changes = []
     for model in sorted(set(before) | set(after)):
         old, new = before.get(model, {}), after.get(model, {})
-        changes += [
-            Change(model, key, old.get(key), new.get(key)) for key in dict.fromkeys((*new, *old))
-        ]
-    return [one for one in changes if one.before != one.after]
+        for key in dict.fromkeys((*new, *old)):
+            if old.get(key) != new.get(key):
+                changes.append(Change(model, key, old.get(key), new.get(key)))
+    return changes
 
 
 def read(root: Path) -> RunRecord | None:
     """Return the record of the last run, if there is one; a damaged record is renamed with a warning."""
     path = root / FILE
+    if not path.exists():
+        return None
     try:
-        return (
-            TypeAdapter(RunRecord).validate_python(read_artifact(path)) if path.exists() else None
-        )
+        return TypeAdapter(RunRecord).validate_python(read_artifact(path))
     except (LetheError, ValueError) as error:
         other = isinstance(error, OtherSchema)
         aside = path.with_suffix(".other.json" if other else ".damaged.json")
@@ -213,10 +218,10 @@ def tried(root: Path, params: Params) -> Try | None:
         return None
     models = _compared_models(root, params)
     results = table.read(root / DATA, models)
-    questions = {
-        name: sorted({str(row.item) for row in results.rows(name) if row.scope == "question"})
-        for name in models
-    }
+    questions: dict[str, list[str]] = {}
+    for name in models:
+        items = {str(row.item) for row in results.rows(name) if row.scope == "question"}
+        questions[name] = sorted(items)
     tables = sorted((root / DATA / table.FOLDER).glob("*/*.parquet"))
     draws = [[path.stem, content_digest(path)] for path in tables if path.parent.name in COMPARED]
     tested = ["run", _weights(root, models, params), questions]
@@ -224,11 +229,8 @@ def tried(root: Path, params: Params) -> Try | None:
 
 
 def _compared_models(root: Path, params: Params) -> list[str]:
-    return [
-        name
-        for name in measured(root / DATA)
-        if name in params.models and name != params.report.base
-    ]
+    names = [name for name in measured(root / DATA) if name in params.models]
+    return [name for name in names if name != params.report.base]
 
 
 def _weights(root: Path, models: Sequence[str], params: Params) -> dict[str, str | None]:
@@ -248,11 +250,17 @@ def _weights(root: Path, models: Sequence[str], params: Params) -> dict[str, str
 def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Alarm]:
     """The changed words, none of them worse or better yet."""
     changes = []
-    for model in after:
-        for metric in ("forgetting", "utility") if model in before else ():
-            old, new = getattr(before[model], metric), getattr(after[model], metric)
-            if old != new:
-                changes.append(Alarm(model, metric, "verdict", old, new, False, False))
+    for model, new in after.items():
+        old = before.get(model)
+        if old is None:
+            continue
+        words = {
+            "forgetting": (old.forgetting, new.forgetting),
+            "utility": (old.utility, new.utility),
+        }
+        for metric, (was, now) in words.items():
+            if was != now:
+                changes.append(Alarm(model, metric, "verdict", was, now, worse=False, better=False))
     return changes
 
 
@@ -274,18 +282,34 @@ def _proved(
 ) -> list[Alarm]:
     retrains = params.report.retrains
     changes = []
-    for one in proved_changes(old, new, models, level, judged_exactly(params)):
-        worse, better = (one.model not in retrains and one.worse is way for way in (True, False))
-        ends = (one.before, one.after, worse, better)
-        changes.append(Alarm(one.model, one.quantity, "bound", *ends, one.question, one.questions))
-    return sorted(changes, key=lambda one: not one.worse)
+    for change in proved_changes(old, new, models, level, judged_exactly(params)):
+        tested = change.model not in retrains
+        changes.append(
+            Alarm(
+                model=change.model,
+                metric=change.quantity,
+                kind="bound",
+                before=change.before,
+                after=change.after,
+                worse=tested and change.worse is True,
+                better=tested and change.worse is False,
+                question=change.question,
+                questions=change.questions,
+            )
+        )
+    return sorted(changes, key=lambda alarm: not alarm.worse)
 
 
 def _same_tables(root: Path) -> bool:
+    """Whether the tables of `COMPARED` have the bytes of the last complete run."""
     for stage in COMPARED:
-        last, now = (folder / table.FOLDER / stage for folder in (root / LAST_RESULTS, root / DATA))
-        old, new = ({path.name for path in folder.glob("*.parquet")} for folder in (last, now))
-        if old != new or set(filecmp.cmpfiles(last, now, old, shallow=False)[0]) != old:
+        last = root / LAST_RESULTS / table.FOLDER / stage
+        now = root / DATA / table.FOLDER / stage
+        names = {path.name for path in now.glob("*.parquet")}
+        if {path.name for path in last.glob("*.parquet")} != names:
+            return False
+        equal, _, _ = filecmp.cmpfiles(last, now, names, shallow=False)
+        if len(equal) != len(names):
             return False
     return True
 
@@ -293,18 +317,21 @@ def _same_tables(root: Path) -> bool:
 def expected(root: Path, stages: Sequence[str], at_once: int) -> str:
     """Say how long these stages took when they last ran in this folder."""
     last = read(root)
-    known = [last.took[name] for name in stages if name in last.took] if last else []
+    known = []
+    if last is not None:
+        known = [last.took[name] for name in stages if name in last.took]
     if not known:
         return "Time: unknown, as none of these stages ran here before."
     days = sorted({end.partition("T")[0] for end, _ in known})
     since = " to ".join(dict.fromkeys((days[0], days[-1])))
     took = duration(math.fsum(seconds for _, seconds in known))
-    new = (
-        f"; unknown for {len(stages) - len(known)} that never ran here"
-        if len(known) < len(stages)
-        else ""
+    told = (
+        f"Time: these stages took {took} in sum when they last ran ({since}), now {at_once} at once"
     )
-    return f"Time: these stages took {took} in sum when they last ran ({since}), now {at_once} at once{new}."
+    unknown = len(stages) - len(known)
+    if unknown:
+        told += f"; unknown for {unknown} that never ran here"
+    return f"{told}."
 
 
 def notice(news: RunRecord, root: Path) -> dict[str, object]:
@@ -313,8 +340,8 @@ def notice(news: RunRecord, root: Path) -> dict[str, object]:
         "folder": str(root.resolve()),
         "finished": news.finished,
         "compared_with": news.compared_with,
-        "worse": any(one.worse for one in news.alarms),
-        "changes": [dataclasses.asdict(one) for one in news.alarms],
+        "worse": any(alarm.worse for alarm in news.alarms),
+        "changes": [dataclasses.asdict(alarm) for alarm in news.alarms],
         "report": news.report and str((root / news.report).resolve()),
     }
 
@@ -345,46 +372,68 @@ def write(
     last = read(root)
     names = measured(root / DATA)
     results = table.read(root / DATA, names)
-    metrics = {
-        name: {
-            key: value
-            for key, value in results.model(name).values.items()
-            if isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-        }
-        for name in names
-    }
-    reasons = {name: list(reasons_of(results.model(name))) for name in names}
-    former, former_of = (last.metrics, last.metrics_of) if last else (None, None)
+    refused: dict[str, list[str]] = {}
+    for name in names:
+        reasons = list(reasons_of(results.model(name)))
+        if reasons:
+            refused[name] = reasons
     tries = None
     if attempt is not None:
         tries = {**attempt.as_json(), "sentence": attempt.sentence(WEIGHTS)}
     finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    took = dict(last.took) if last else {}
+    for name, end in stages.items():
+        if end.why == "ran":
+            took[name] = (finished, end.seconds)
+    report_is_new = (root / REPORT).exists() and _up_to_date(stages, "report")
     record = RunRecord(
         finished=finished,
         complete=complete,
         stages=stages,
-        compared_with=former_of if complete else None,
-        changes=metric_changes(former, metrics) if complete and former is not None else [],
+        compared_with=None,
+        changes=[],
         alarms=list(changed),
-        report=str(REPORT) if (root / REPORT).exists() and _up_to_date(stages, "report") else None,
-        metrics_of=finished if complete else former_of,
-        refused={name: own for name, own in reasons.items() if own},
-        metrics=metrics if complete else former,
-        verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
-        took=(last.took if last else {})
-        | {name: (finished, end.seconds) for name, end in stages.items() if end.why == "ran"},
+        report=str(REPORT) if report_is_new else None,
+        metrics_of=last.metrics_of if last else None,
+        refused=refused,
+        metrics=last.metrics if last else None,
+        verdicts=last.verdicts if last else {},
+        took=took,
         tries=tries,
     )
+    if complete:
+        metrics = {name: _finite_numbers(results.model(name).values) for name in names}
+        record = dataclasses.replace(
+            record,
+            compared_with=record.metrics_of,
+            changes=[] if record.metrics is None else metric_changes(record.metrics, metrics),
+            metrics_of=finished,
+            metrics=metrics,
+            verdicts=read_verdicts(root, stages),
+        )
     write_json(root / FILE, record.as_json())
-    if not complete:
-        return record
+    if complete:
+        _keep_tables(root)
+    return record
+
+
+def _finite_numbers(values: Mapping[str, Json]) -> dict[str, int | float]:
+    numbers: dict[str, int | float] = {}
+    for key, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if math.isfinite(value):
+            numbers[key] = value
+    return numbers
+
+
+def _keep_tables(root: Path) -> None:
+    """Copy the tables of `COMPARED`, with which the next complete run compares its own."""
     with atomic_folder(root / LAST_RESULTS) as folder:
         for stage in COMPARED:
-            if (tables := root / DATA / table.FOLDER / stage).is_dir():
+            tables = root / DATA / table.FOLDER / stage
+            if tables.is_dir():
                 shutil.copytree(tables, folder / table.FOLDER / stage)
-    return record
 
 
 def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
@@ -393,18 +442,17 @@ def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
 
 
 def summary(record: RunRecord, limit: int = 10) -> str:
-    ends = Counter(end.why for end in record.stages.values()).most_common()
+    """What people read of a run: changes that matter, how the stages ended, ``limit`` changed metrics, the words."""
     lines = [alarm.line() for alarm in record.alarms]
-    lines.append(
-        f"{plural(len(record.stages), 'stage')}: {', '.join(f'{count} {end}' for end, count in ends)}"
-    )
+    counts = Counter(end.why for end in record.stages.values())
+    ends = ", ".join(f"{count} {end}" for end, count in counts.most_common())
+    lines.append(f"{plural(len(record.stages), 'stage')}: {ends}")
     changes = record.changes
     if changes:
         lines.append(f"{plural(len(changes), 'metric')} changed since {record.compared_with}:")
-        lines += [
-            f"  {c.model} {c.metric}: {_cell(c.before)} -> {_cell(c.after)}"
-            for c in changes[:limit]
-        ]
+        for change in changes[:limit]:
+            before, after = _cell(change.before), _cell(change.after)
+            lines.append(f"  {change.model} {change.metric}: {before} -> {after}")
         if len(changes) > limit:
             lines.append(f"  and {len(changes) - limit} more ({FILE}, `dvc metrics diff`)")
     elif record.complete and record.compared_with:
