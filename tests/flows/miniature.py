@@ -340,14 +340,15 @@ def mlflow_runs(repository: Repository) -> list[Run]:
 
 
 def flow_runs(repository: Repository) -> list[FlowRun]:
-    return _read(repository)[0]
+    return recorded(repository)[0]
 
 
 def task_runs(repository: Repository) -> list[TaskRun]:
-    return _read(repository)[1]
+    return recorded(repository)[1]
 
 
-def _read(repository: Repository) -> tuple[list[FlowRun], list[TaskRun]]:
+def recorded(repository: Repository) -> tuple[list[FlowRun], list[TaskRun]]:
+    """Prefect's record of the repository's runs: starting a server to read it takes seconds."""
     from flows.server import CLIENT_KEY, temporary_server
 
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
