@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from lethe.errors import BadInput, LetheError
+from lethe.errors import BadInput, LetheError, plural
 from lethe.io.files import read_json, write_json
 from lethe.tracking.entries import TRAINING, Entry, FromFile, Pipeline, read_before, read_pipeline
 
@@ -44,11 +44,9 @@ def log_new(
         with in_turn(home):
             pipeline, left = _finished(read_pipeline(workspace, unfinished or {}), unfinished or {})
             sentence = _log_new(pipeline, workspace, home)
-            return (
-                f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}."
-                if left
-                else sentence
-            )
+        if not left:
+            return sentence
+        return f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}."
     except Exception as error:  # whatever MLflow raises, the pipeline's work is done
         return f"MLflow: nothing logged, the next run tries again ({type(error).__name__}: {_first_line(error)})"
 
@@ -87,12 +85,19 @@ def log_file(results: FromFile) -> str:
         )
     from lethe.tracking import runs
 
-    place = (home / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
+    place = None
+    if uri.startswith("sqlite:"):
+        place = _artifacts(home)
     return f"{runs.log_file(uri, place, results)} at {address}"
 
 
 def store(home: Path) -> str:
+    """The address of the repository's own database."""
     return f"sqlite:///{home / 'mlflow.db'}"
+
+
+def _artifacts(home: Path) -> str:
+    return (home / ".lethe/mlruns").as_uri()
 
 
 def pages(home: Path) -> list[str]:
@@ -105,33 +110,43 @@ def pages(home: Path) -> list[str]:
 def without_password(uri: str) -> str:
     """An address that is safe to show or keep: without any user name and password."""
     address = urlsplit(uri)
-    return (
-        urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2]))
-        if "@" in address.netloc
-        else uri
-    )
+    if "@" not in address.netloc:
+        return uri
+    place = address.netloc.rpartition("@")[2]
+    return urlunsplit(address._replace(netloc=place))
 
 
 def _finished(pipeline: Pipeline, unfinished: Mapping[str, str]) -> tuple[Pipeline, list[str]]:
-    reasons = [_outdated(entry, unfinished) for entry in pipeline.entries]
-    left = [
-        f"{entry.name} ({why})" for entry, why in zip(pipeline.entries, reasons, strict=True) if why
-    ]
-    entries = [entry for entry, why in zip(pipeline.entries, reasons, strict=True) if not why]
+    """The pipeline with the entries whose stages are done, and the names of the others with the reason."""
+    entries = []
+    left = []
+    for entry in pipeline.entries:
+        reason = _outdated(entry, unfinished)
+        if reason:
+            left.append(f"{entry.name} ({reason})")
+        else:
+            entries.append(entry)
     if "report" in unfinished:
         pipeline = dataclasses.replace(pipeline, report=None, report_digest="")
     return dataclasses.replace(pipeline, entries=entries), left
 
 
 def _outdated(entry: Entry, unfinished: Mapping[str, str]) -> str:
-    groups = (*TRAINING, *MEASURING) if entry.kind == "model" else (entry.kind,)
-    own = [name for name in (f"{group}@{entry.name}" for group in groups) if name in unfinished]
-    if own:
-        failed = [name for name in own if unfinished[name] == "failed"]
-        return f"{failed[0]} failed" if failed else f"{own[0]} did not run"
+    """Why an entry is of an earlier run, in words; empty where it is of the last one."""
+    groups: tuple[str, ...] = (entry.kind,)
+    if entry.kind == "model":
+        groups = (*TRAINING, *MEASURING)
+    stages = [f"{group}@{entry.name}" for group in groups]
+    waiting = [name for name in stages if name in unfinished]
+    for name in waiting:
+        if unfinished[name] == "failed":
+            return f"{name} failed"
+    if waiting:
+        return f"{waiting[0]} did not run"
     # A run of some stages may train a model and leave its measuring for later.
     for name, stage in entry.stages.items():
-        if path := read_before(stage, entry.stages.values()):
+        path = read_before(stage, entry.stages.values())
+        if path:
             return f"{name} read an earlier {path}"
     return ""
 
@@ -139,7 +154,8 @@ def _outdated(entry: Entry, unfinished: Mapping[str, str]) -> str:
 def _log_new(pipeline: Pipeline, workspace: Path, home: Path) -> str:
     wanted = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
     named = without_password(wanted)
-    sentence, file = "", home / "mlflow.db"
+    sentence = ""
+    file = home / "mlflow.db"
     if wanted == store(home) and file.is_file():
         with open(file, "rb") as database:
             if database.read(16) not in (b"", b"SQLite format 3\0"):
@@ -157,7 +173,9 @@ def _log_new(pipeline: Pipeline, workspace: Path, home: Path) -> str:
         problem = _first_line(error).replace(wanted, named)
         sentence = f"MLflow: {named} failed ({problem}); logged locally (`lethe ui`), and there the next time. "
         count = _log(pipeline, store(home), workspace, home)
-    return sentence + (f"MLflow: {count} new run{'s' if count > 1 else ''}." if count else "")
+    if count:
+        sentence += f"MLflow: {plural(count, 'new run')}."
+    return sentence
 
 
 def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
@@ -165,7 +183,9 @@ def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
         return 0
     from lethe.tracking import runs
 
-    place = (home / ".lethe/mlruns").as_uri() if uri == store(home) else None
+    place = None
+    if uri == store(home):
+        place = _artifacts(home)
     count = runs.log(pipeline, uri, place, workspace, home)
     remember(without_password(uri), pipeline.states, home)
     return count
@@ -173,9 +193,9 @@ def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
 
 def _new(pipeline: Pipeline, uri: str, home: Path) -> bool:
     """Whether anything is not yet recorded as logged at ``uri``; everything is new if the database is gone."""
-    gone = uri == store(home) and not (home / "mlflow.db").exists()
-    logged = set() if gone else logged_states(without_password(uri), home)
-    return not set(pipeline.states) <= logged
+    if uri == store(home) and not (home / "mlflow.db").exists():
+        return bool(pipeline.states)
+    return not logged_states(without_password(uri), home).issuperset(pipeline.states)
 
 
 def _first_line(error: Exception) -> str:
@@ -183,6 +203,7 @@ def _first_line(error: Exception) -> str:
 
 
 def logged_states(server: str, home: Path) -> set[str]:
+    """The states of runs and pipelines that were logged to a server."""
     return set(_tracked(home).get(server, []))
 
 
@@ -199,13 +220,15 @@ def _tracked(home: Path) -> dict[str, list[str]]:
         tracked = read_json(path) if path.exists() else {}
     except BadInput:
         return {}
-    whole = isinstance(tracked, dict) and all(
-        isinstance(states, list) for states in tracked.values()
-    )
-    return tracked if whole else {}
+    if not isinstance(tracked, dict):
+        return {}
+    if not all(isinstance(states, list) for states in tracked.values()):
+        return {}
+    return tracked
 
 
 def answers(uri: str) -> bool:
+    """Whether a server accepts a connection within `PATIENCE`; a database always does."""
     address = urlsplit(uri)
     if address.scheme not in ("http", "https"):
         return True

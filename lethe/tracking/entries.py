@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 MOST = 15  # metrics of a run of an audit or game
 SOLE = ("audit", "game")  # stages whose result belongs to no model
 TRAINING = ("train", "unlearn")
-WHOLE = (
-    "epsilon_star",
-    "attacks",
-    "audits",
-    "games",
-)  # folders of data/ that are kept whole with a run
+# Folders of data/ that are kept whole with a run.
+WHOLE = ("epsilon_star", "attacks", "audits", "games")
+# Sections of params.yaml with an entry a model, and what stands for such an entry in the keys of its run.
+SHORT_SECTIONS = {"unlearn.methods": "unlearn", "train.models": "train", "models": "model"}
 NO_CURVE = ("step", "epoch", "lr")
 
 
@@ -76,11 +74,11 @@ class Entry:
         if self.kind != "model":
             first = sorted(self.numbers, key=lambda key: not key.endswith(".quality"))[:MOST]
             return {key: self.numbers[key] for key in first}
-        shown = {
-            [name for name in row.names() if name][-1]
-            for row in self._whole.rows
-            if row.kind.headlines
-        }
+        shown = set()
+        for row in self._whole.rows:
+            if row.kind.headlines:
+                names = [name for name in row.names() if name]
+                shown.add(names[-1])
         return {key: value for key, value in self.numbers.items() if key in shown}
 
     @cached_property
@@ -105,22 +103,24 @@ class Pipeline:
 
     @property
     def states(self) -> list[str]:
-        own = _mark([self.fingerprint, self.report_digest])
-        return [own, *(entry.state for entry in self.entries)]
+        state = _mark([self.fingerprint, self.report_digest])
+        return [state, *(entry.state for entry in self.entries)]
 
 
 def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline:
     """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry."""
-    path, report = workspace / "params.yaml", workspace / "data" / "report"
-    params = flat(load_yaml(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
-    files = sorted(path for path in report.rglob("*") if path.is_file()) if report.is_dir() else []
-    parts = [
-        f"{path.relative_to(report)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-        for path in files
-    ]
-    return Pipeline(
-        read_entries(workspace, unfinished), params, report if files else None, _mark(parts)
-    )
+    path = workspace / "params.yaml"
+    params: dict[str, str] = {}
+    if path.exists():
+        params = flat(load_yaml(path.read_text(encoding="utf-8")) or {})
+    folder = workspace / "data" / "report"
+    digests = []
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            digests.append(f"{file.relative_to(folder)} {digest}")
+    report = folder if digests else None
+    return Pipeline(read_entries(workspace, unfinished), params, report, _mark(digests))
 
 
 def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entry]:
@@ -157,13 +157,18 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entr
 
 def read_before(stage: LockedStage, stages: Iterable[LockedStage]) -> str:
     """A path of which the stage read another content than one of ``stages`` has made since; empty if there is none."""
-    made = {
-        out["path"].rstrip("/"): out.get("md5") for one in stages for out in one.get("outs", [])
-    }
-    read = {dep["path"].rstrip("/"): dep.get("md5") for dep in stage.get("deps", [])}
-    return next(
-        (path for path, content in read.items() if made.get(path) not in (None, content)), ""
-    )
+    made: dict[str, Json] = {}
+    for maker in stages:
+        made |= _contents(maker, "outs")
+    for path, content in _contents(stage, "deps").items():
+        if made.get(path) not in (None, content):
+            return path
+    return ""
+
+
+def _contents(stage: LockedStage, kind: str) -> dict[str, Json]:
+    """The digests of a stage's ``outs`` or ``deps`` by path; a digest is None where dvc.lock has none."""
+    return {entry["path"].rstrip("/"): entry.get("md5") for entry in stage.get(kind, [])}
 
 
 def _by_model(made: Mapping[str, LockedStage]) -> dict[str, dict[str, LockedStage]]:
@@ -173,14 +178,18 @@ def _by_model(made: Mapping[str, LockedStage]) -> dict[str, dict[str, LockedStag
     for address, stage in made.items():
         kind, _, name = address.partition("@")
         if kind in TRAINING:
-            trained |= {out["path"]: address for out in stage.get("outs", [])}
+            for out in stage.get("outs", []):
+                trained[out["path"]] = address
         elif kind not in SOLE:
             measured.setdefault(name, {})[address] = stage
     stages = {}
-    for name, own in measured.items():
-        read = {dep["path"].rstrip("/") for stage in own.values() for dep in stage.get("deps", [])}
-        first = {trained[path] for path in read & trained.keys()}
-        stages[name] = {address: made[address] for address in made if address in first} | own
+    for name, measuring in measured.items():
+        read: set[str] = set()
+        for stage in measuring.values():
+            read |= _contents(stage, "deps").keys()
+        trainers = {trained[path] for path in read & trained.keys()}
+        training = {address: made[address] for address in made if address in trainers}
+        stages[name] = training | measuring
     return stages
 
 
@@ -207,14 +216,10 @@ def _entry(
             if whole or training.is_file():
                 artifacts.append((address.partition("@")[0], path if whole else training))
     # The hashes of outputs: an edit of the code that changes no output makes no run.
-    hashes = [
-        [
-            address,
-            stage.get("params"),
-            [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])],
-        ]
-        for address, stage in stages.items()
-    ]
+    hashes = []
+    for address, stage in stages.items():
+        outs = [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]
+        hashes.append([address, stage.get("params"), outs])
     fingerprint = _mark([kind, name, hashes, flat_numbers(Numbers(compared).values)])
     return Entry(kind, name, fingerprint, stages, params, (*rows, *compared), steps, artifacts)
 
@@ -225,23 +230,23 @@ def _outs(stage: LockedStage, workspace: Path) -> list[Path]:
 
 def _params(address: str, stage: LockedStage) -> dict[str, str]:
     """The params of a stage; those of its own entry lose the entry's name, so that two models share keys."""
-    subject = address.partition("@")[2]
+    kind, _, subject = address.partition("@")
     params: dict[str, str] = {}
     for values in stage.get("params", {}).values():
         for key, value in flat(values).items():
-            for section, short in (
-                ("unlearn.methods", "unlearn"),
-                ("train.models", "train"),
-                ("models", "model"),
-            ):
-                start = f"{section}.{subject}"
-                if key == start or key.startswith(f"{start}."):
-                    key = short + key[len(start) :]
-                    break
-            params[key] = value
-    if address.partition("@")[0] in TRAINING:
+            params[_short(key, subject)] = value
+    if kind in TRAINING:
         params["method"] = subject
     return params
+
+
+def _short(key: str, subject: str) -> str:
+    """The key of a param without the name of the entry that it belongs to."""
+    for section, short in SHORT_SECTIONS.items():
+        start = f"{section}.{subject}"
+        if key == start or key.startswith(f"{start}."):
+            return short + key[len(start) :]
+    return key
 
 
 def _verdict(numbers: Mapping[str, float], shown: Mapping[str, Json]) -> tuple[str, str]:
@@ -259,12 +264,15 @@ def _mark(value: object) -> str:
 
 
 def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    """Return params with dotted keys; a value that is no text, or an empty object, is JSON."""
     flattened: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:
             flattened |= flat(value, f"{prefix}{key}.")
+        elif isinstance(value, str):
+            flattened[f"{prefix}{key}"] = value
         else:
-            flattened[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
+            flattened[f"{prefix}{key}"] = json.dumps(value)
     return flattened
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 import tempfile
@@ -24,10 +25,8 @@ from lethe.tracking.tables import shown, worded
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
 CHANGES = 20  # changed params that are listed
-EXPERIMENT, LOGS = (
-    "lethe",
-    "lethe logs",
-)  # the experiments of pipelines, and of results read from a file
+# The experiments of pipelines, and of results read from a file.
+EXPERIMENT, LOGS = "lethe", "lethe logs"
 STANDINGS = "lethe.standings"  # tag of a pipeline's run: the two words on each model, as JSON
 FINGERPRINT, STANDING, NOTE = "lethe.fingerprint", "lethe.standing", "mlflow.note.content"
 BEFORE = "lethe.before"  # tag of a model's run whose words differ from those of the pipeline before
@@ -36,10 +35,8 @@ MAX_VALUE, MAX_TAG = 6000, 7900  # characters of a param and of a tag
 # MLflow 3 opens an experiment without a kind on its page of traces, which would be empty.
 KIND = ("mlflow.experimentKind", "custom_model_development")
 WORKFLOW = "machine_learning"  # the side of MLflow's pages that has runs first
-MODELS, PIPELINES = (
-    "lethe-models",
-    "lethe-pipelines",
-)  # the keys of the views, which an address names
+# The keys of the views, which an address names.
+MODELS, PIPELINES = "lethe-models", "lethe-pipelines"
 ABOUT = Path(__file__).with_name("about.md").read_text(encoding="utf-8").strip()
 
 
@@ -99,19 +96,21 @@ def _pipeline_run(
     query = f"tags.`{FINGERPRINT}` = '{pipeline.fingerprint}'"
     for run in client.search_runs([experiment], query, max_results=1):
         return run.info.run_id
+    folder = workspace.resolve()
     before = newest_pipeline(client, experiment)
-    tags = {
+    stated = {
         "lethe.kind": "pipeline",
         FINGERPRINT: pipeline.fingerprint,
-        "lethe.folder": str(workspace.resolve()),
+        "lethe.folder": str(folder),
         "lethe.experiment": os.environ.get("DVC_EXP_NAME"),
         "mlflow.source.git.commit": git("rev-parse", "HEAD", root=workspace),
-        "lethe.previous": before.info.run_id if before else None,
+        "lethe.previous": before and before.info.run_id,
     }
-    point = f" {workspace.resolve().name}" if workspace.resolve() != home else ""
-    title = time.strftime("pipeline %Y-%m-%d %H:%M:%S") + point
-    given = {key: value for key, value in tags.items() if value}
-    run_id = client.create_run(experiment, run_name=title, tags=given).info.run_id
+    tags = {key: value for key, value in stated.items() if value}
+    title = time.strftime("pipeline %Y-%m-%d %H:%M:%S")
+    if folder != home:  # a copy of the repository, in which DVC runs an experiment
+        title += f" {folder.name}"
+    run_id = client.create_run(experiment, run_name=title, tags=tags).info.run_id
     log_numbers(client, run_id, {}, pipeline.params)
     for name in ("params.yaml", "dvc.lock"):
         if (workspace / name).exists():
@@ -124,16 +123,12 @@ def newest_pipeline(client: MlflowClient, experiment: str) -> Run | None:
     runs = client.search_runs(
         [experiment], query, max_results=1, order_by=["attributes.start_time DESC"]
     )
-    return runs[0] if runs else None
+    return next(iter(runs), None)
 
 
 def _log_entry(
     client: MlflowClient, experiment: str, parent: str, entry: Entry, workspace: Path
 ) -> str:
-    stages = {}
-    for address, stage in entry.stages.items():
-        outs = (f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", []))
-        stages[f"stage.{address.partition('@')[0]}"] = f"{address}: {', '.join(outs)}"[:MAX_TAG]
     pipeline = client.get_run(parent).info.run_name or ""
     tags = {
         "mlflow.parentRunId": parent,
@@ -141,9 +136,12 @@ def _log_entry(
         FINGERPRINT: entry.fingerprint,
         "lethe.kind": entry.kind,
         f"lethe.{entry.kind}": entry.name,
-        **stages,
-        **_guarantees({key: bound for key, bound in entry.bounds.items() if key in entry.metrics}),
     }
+    for address, stage in entry.stages.items():
+        outs = [f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", [])]
+        tags[f"stage.{address.partition('@')[0]}"] = f"{address}: {', '.join(outs)}"[:MAX_TAG]
+    metrics = entry.metrics
+    tags |= _guarantees({key: bound for key, bound in entry.bounds.items() if key in metrics})
     if entry.refused:
         tags["lethe.refused"] = " ".join(entry.refused)[:MAX_TAG]
     name = f"{entry.name}{pipeline.removeprefix('pipeline')}"
@@ -162,13 +160,15 @@ def _log_entry(
 def log_file(uri: str, place: str | None, results: FromFile) -> str:
     """Log results read from a file; return the start of a sentence that says where."""
     client = client_of(uri)
+    experiment = experiment_of(client, place, LOGS)
     tags = _guarantees(results.bounds) | {"lethe.kind": "log"}
-    run_id = client.create_run(
-        experiment_of(client, place, LOGS), run_name=results.name, tags=tags
-    ).info.run_id
-    values = {**results.numbers, **{key: bound.value for key, bound in results.bounds.items()}}
-    own = {key: str(value) for key, value in results.params.items() if value is not None}
-    log_numbers(client, run_id, values, own)
+    run = client.create_run(experiment, run_name=results.name, tags=tags)
+    run_id = run.info.run_id
+    numbers = dict(results.numbers)
+    for key, bound in results.bounds.items():
+        numbers[key] = bound.value
+    params = {key: str(value) for key, value in results.params.items() if value is not None}
+    log_numbers(client, run_id, numbers, params)
     _log_tables(client, run_id, {"questions.json": results.table})
     client.set_terminated(run_id)
     return f"MLflow: run {results.name!r} ({run_id}) in experiment {LOGS!r}"
@@ -188,12 +188,14 @@ def log_numbers(
     steps: Sequence[tuple[int, Mapping[str, float]]] = (),
 ) -> None:
     """Log numbers, those of the steps of training, and params in as many calls as MLflow needs; NaN is left out."""
-    named = [(_name(key), value, 0) for key, value in numbers.items()]
-    named += [
-        (f"training/{_name(key)}", value, step) for step, row in steps for key, value in row.items()
-    ]
     now = int(time.time() * 1000)
-    metrics = [Metric(key, value, now, step) for key, value, step in named if value == value]
+    metrics = []
+    for key, value in numbers.items():
+        metrics.append(Metric(_name(key), value, now, 0))
+    for step, row in steps:
+        for key, value in row.items():
+            metrics.append(Metric(f"training/{_name(key)}", value, now, step))
+    metrics = [metric for metric in metrics if not math.isnan(metric.value)]
     for start in range(0, len(metrics), MAX_METRICS):
         client.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
     logged = [Param(key, value) for key, value in _params(params).items()]

@@ -37,64 +37,72 @@ def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
 
 
 def models(pipeline: Pipeline) -> pd.DataFrame:
-    rows = [
-        {"model": one.name, "verdict": one.standing or one.kind, **one.metrics}
-        for one in pipeline.entries
-    ]
+    """A row per model, audit and game: its words, and the numbers that are logged of it."""
+    rows = []
+    for entry in pipeline.entries:
+        words = {"model": entry.name, "verdict": entry.standing or entry.kind}
+        rows.append(words | entry.metrics)
     return pd.DataFrame(rows)
 
 
 def metrics(entry: Entry) -> pd.DataFrame:
+    """A row per number of an entry, with what its guarantee says; the facts of a number without one are empty."""
     rows = []
     for key, value in entry.numbers.items():
+        row = {"metric": key, "value": shown(entry, key), "exact": value}
         bound = entry.bounds.get(key)
         guarantee = bound.guarantee_dict() if bound else {}
-        facts = {
-            name: guarantee.get(name) for name in ("side", "alpha", "covers", "assumes", "method")
-        }
-        rows.append({"metric": key, "value": shown(entry, key), "exact": value, **facts})
+        for fact in ("side", "alpha", "covers", "assumes", "method"):
+            row[fact] = guarantee.get(fact)
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def shown(entry: Entry, key: str) -> str:
     """A number of the entry in a few digits; empty if the entry has no number of this name."""
-    return worded(entry.numbers[key], entry.bounds.get(key)) if key in entry.numbers else ""
+    if key not in entry.numbers:
+        return ""
+    return worded(entry.numbers[key], entry.bounds.get(key))
 
 
 def worded(value: float, bound: Bound | None) -> str:
     """A number in a few digits; one that has the guarantee of ``bound`` is rounded away from its claim."""
-    return replace(bound, value=value).significant() if bound else f"{value:.4g}"
+    if bound is None:
+        return f"{value:.4g}"
+    return replace(bound, value=value).significant()
 
 
 def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
     """A row per forget question, the one that may leak most first; the numbers of leaks stand before the others."""
     asked = _asked(workspace)
     measured = Results({entry.name: entry.rows}).questions(entry.name)
-    rows = [
-        {
-            "prompt_id": plain(item),
-            "question": _question(asked, item),
-            **{
-                key: plain(own) if isinstance(own, str) else own
-                for key, own in numbers.values.items()
-            },
-        }
-        for item, numbers in measured.items()
-    ]
+    rows = []
+    for item, numbers in measured.items():
+        row: dict[str, object] = {"prompt_id": plain(item), "question": _question(asked, item)}
+        for key, value in numbers.values.items():
+            row[key] = plain(value) if isinstance(value, str) else value
+        rows.append(row)
     table = pd.DataFrame(rows).dropna(axis="columns", how="all")
-    uppers = [
-        name
-        for row in reversed(QUESTION)
-        if row.basis in SAME_DRAWS and (name := row.names[2]) in table
-    ]
-    by = [name for kind in ("leak", "score") for name in uppers if name in _names(kind)]
-    table = table.sort_values(by, ascending=False, kind="stable") if by else table
-    first = [key for key in table if key in ("prompt_id", "question", *_names("leak"))]
-    return table[[*first, *(key for key in table if key not in first)]].reset_index(drop=True)
+    leaks = _names("leak")
+    by = [name for name in (*_uppers("leak"), *_uppers("score")) if name in table]
+    if by:
+        table = table.sort_values(by, ascending=False, kind="stable")
+    first = [key for key in table if key in ("prompt_id", "question", *leaks)]
+    others = [key for key in table if key not in first]
+    return table[first + others].reset_index(drop=True)
 
 
 def _names(quantity: str) -> list[str]:
     return [name for row in QUESTION if row.key == quantity for name in row.names if name]
+
+
+def _uppers(quantity: str) -> list[str]:
+    """The names of the upper ends of a quantity that all questions have by the same draws, the last of them first."""
+    uppers = []
+    for row in reversed(QUESTION):
+        if row.key == quantity and row.basis in SAME_DRAWS:
+            uppers.append(row.names[2])
+    return uppers
 
 
 def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
@@ -103,91 +111,105 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     The 0/1 score decides, then the score whose distribution is bounded; among equals the answer drawn most often. An
     answer that scores 0 throughout is left out, and so is one that was not judged; ``answers`` counts all draws.
     """
-    files = tuple(
-        workspace / "data" / kind / entry.name / "forget.parquet"
-        for kind in ("generations", "scores")
-    )
-    if not all(file.is_file() for file in files):
+    drawn = workspace / "data" / "generations" / entry.name / "forget.parquet"
+    scored = workspace / "data" / "scores" / entry.name / "forget.parquet"
+    if not (drawn.is_file() and scored.is_file()):
         return pd.DataFrame()
-    tables = AnswerTables({"forget": (files[0], files[1])})
-    named = [entry.params.get(f"metrics.{name}") for name in ("binary", "leak")]
-    scorers = [name for name in named if name is not None and name in tables.columns("forget")]
+    tables = AnswerTables({"forget": (drawn, scored)})
+    columns = tables.columns("forget")
+    stated = (entry.params.get("metrics.binary"), entry.params.get("metrics.leak"))
+    scorers = [name for name in stated if name is not None and name in columns]
     if not scorers:
         return pd.DataFrame()
-    references, asked = read_references(files[0].parent), _asked(workspace)
-    drawn = question_answers(tables, scorers, scorers[-1], 1) or {}
-    rows = [
-        {
+    references = read_references(drawn.parent)
+    asked = _asked(workspace)
+    answers = question_answers(tables, scorers, scorers[-1], 1) or {}
+    rows = []
+    for worst in worst_most(answers.values(), len(answers)):
+        answer = ""
+        if worst.prompt_id in asked:
+            answer = expected(asked[worst.prompt_id], references)
+        row: dict[str, object] = {
             "question": _question(asked, worst.prompt_id),
             "worst_answer": plain(worst.text),
-            "expected": plain(
-                expected(asked[worst.prompt_id], references) if worst.prompt_id in asked else ""
-            ),
-            **dict(zip(scorers, worst.scores, strict=True)),
+            "expected": plain(answer),
+        }
+        row |= zip(scorers, worst.scores, strict=True)
+        row |= {
             "drawn": worst.times,
-            "answers": drawn[worst.prompt_id].drawn,
+            "answers": answers[worst.prompt_id].drawn,
             "greedy_too": worst.greedy,
             "prompt_id": plain(worst.prompt_id),
         }
-        for worst in worst_most(drawn.values(), len(drawn))
-    ]
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def plain(text: str) -> str:
-    names = (named(character) or character for character in text[:LONGEST])
-    visible = "".join(name if len(name) == 1 else f"<{name}>" for name in names)
-    return visible + (
-        f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else ""
-    )
+    """A text with the names of invisible characters in their places, cut after `LONGEST` characters."""
+    visible = []
+    for character in text[:LONGEST]:
+        name = named(character) or character
+        visible.append(name if len(name) == 1 else f"<{name}>")
+    if len(text) > LONGEST:
+        visible.append(f" … cut here: {len(text):,} characters in all")
+    return "".join(visible)
 
 
 def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
     """A row per question and leaking text, the likeliest first; empty without exact bounds."""
-    rows = [
-        {
-            "question": question,
-            "leak": plain(leak.text),
-            "probability": leak.probability,
-            "leaks_at_least": tree.bounds["lower"].significant(),
-            "leaks_at_most": tree.bounds["upper"].significant(),
-            "prompt_id": plain(tree.id),
-        }
-        for question, tree in _trees(name, workspace)
-        for leak in tree.heaviest_leaks
-    ]
-    return pd.DataFrame(sorted(rows, key=lambda row: -float(str(row["probability"]))))
+    leaks = []
+    for question, tree in _trees(name, workspace):
+        for leak in tree.heaviest_leaks:
+            row = {
+                "question": question,
+                "leak": plain(leak.text),
+                "probability": leak.probability,
+                "leaks_at_least": tree.bounds["lower"].significant(),
+                "leaks_at_most": tree.bounds["upper"].significant(),
+                "prompt_id": plain(tree.id),
+            }
+            leaks.append((leak.probability, row))
+    leaks.sort(key=lambda pair: pair[0], reverse=True)
+    return pd.DataFrame([row for _, row in leaks])
 
 
 def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
     """A row per question, the worst first: queries until an even chance of a leak, and leak@N from and to."""
-    rows: list[dict[str, object]] = []
+    rows = []
     for question, tree in sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower):
-        first, last = (
-            queries if math.isfinite(queries) else None for queries in tree.queries_until_half
-        )
-        row: dict[str, object] = {"question": question, "queries_from": first, "queries_to": last}
+        row: dict[str, object] = {"question": question}
+        ends = ("queries_from", "queries_to")
+        for end, queries in zip(ends, tree.queries_until_half, strict=True):
+            row[end] = queries if math.isfinite(queries) else None
         for n, (low, high) in tree.leak_at.items():
-            row |= {f"leak@{n} from": low, f"leak@{n} to": high}
-        rows.append(row | {"prompt_id": plain(tree.id)})
+            row[f"leak@{n} from"] = low
+            row[f"leak@{n} to"] = high
+        row["prompt_id"] = plain(tree.id)
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
+    """The questions of a model with exact bounds, and their answer trees."""
     path = table.place(workspace / "data", "exact", name)
-    exact = (
-        certificates_of(table.Results({name: tuple(table.read_rows(path))}), name)
-        if path.is_file()
-        else None
-    )
+    if not path.is_file():
+        return []
+    exact = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name)
+    if not exact:
+        return []
     asked = _asked(workspace)
-    return [(_question(asked, tree.id), tree) for tree in (exact.trees if exact else ())]
+    return [(_question(asked, tree.id), tree) for tree in exact.trees]
 
 
 def _asked(workspace: Path) -> dict[str, Row]:
-    there = (workspace / "data" / "dataset" / "forget.jsonl").is_file()
-    return read_items("forget", workspace / "data") if there else {}
+    data = workspace / "data"
+    if not (data / "dataset" / "forget.jsonl").is_file():
+        return {}
+    return read_items("forget", data)
 
 
 def _question(asked: Mapping[str, Row], item: str) -> str:
-    return plain(asked[item]["question"]) if item in asked else ""
+    if item not in asked:
+        return ""
+    return plain(asked[item]["question"])
