@@ -26,9 +26,8 @@ from lethe.registry import JUDGES, METHODS
 from lethe.sampling.tasks import UTILITY_SPLITS
 from lethe.unlearning.protocol import Method
 
-PROMPT_TOKENS = (
-    64  # of a question, assumed for the cache where only the number of questions is known
-)
+# Of a question, assumed for the cache where only the number of questions is known.
+PROMPT_TOKENS = 64
 CHARACTERS = 3  # per token, where the tokenizer is missing
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Questions of published data sets, for a plan without the data: the forget set and what is asked for utility.
@@ -42,19 +41,27 @@ Cost = dict[str, Json]  # an entry of the keys models, judges and stages of `let
 
 
 def questions_of(params: Params, questions: int | None) -> dict[str, int]:
+    """Return the number of questions of each split: stated, published, or counted in the data.
+
+    Raises `BadInput` where the data are missing, and ``questions`` of the forget set are not given.
+    """
     data = params.data
     published = PUBLISHED.get(data.forget if data.kind == "tofu" else data.kind)
-    if questions is not None or published is not None:
-        return {**(published or {}), **({} if questions is None else {"forget": questions})}
+    counts = dict(published or {})
+    if questions is not None:
+        counts["forget"] = questions
+    if counts:
+        return counts
     try:
         splits = load_splits(data)
     except BadInput as error:
         raise BadInput(
             f"The questions cannot be counted: {error} Or give their number (--questions)."
         ) from None
-    return {
-        split: len(rows) for split, rows in splits.items() if split in ("forget", *UTILITY_SPLITS)
-    }
+    for split, rows in splits.items():
+        if split in ("forget", *UTILITY_SPLITS):
+            counts[split] = len(rows)
+    return counts
 
 
 class ModelSize(NamedTuple):
@@ -64,11 +71,17 @@ class ModelSize(NamedTuple):
     cache_bytes_per_token: int  # keys and values of one token, at two bytes per number
     stored: str  # dtype of the checkpoint
 
-    def number(self, dtype: str) -> int:
-        return BYTES.get(self.stored if dtype == "auto" else dtype, 4)
+    def weight_bytes(self, dtype: str) -> int:
+        return self.parameters * self.bytes_per_number(dtype)
+
+    def bytes_per_number(self, dtype: str) -> int:
+        if dtype == "auto":
+            dtype = self.stored
+        return BYTES.get(dtype, 4)
 
 
 def size_of(folder: Path) -> ModelSize | None:
+    """Return the size that the settings of a folder state, None where there are none."""
     stated = _stated(folder)
     if not stated:
         return None
@@ -93,45 +106,53 @@ def _stated(folder: Path | None) -> dict[str, Json]:
 def model_costs(
     params: Params, questions: Mapping[str, int], rate: float | None, missing: ModelSize | None
 ) -> list[Cost]:
+    """The cost of the answers of every model, at ``rate`` tokens a second; ``missing`` is the size of an absent one."""
     made = {f"data/models/{name}" for name in (*params.train.models, *params.unlearn.methods)}
-    start, sample = params.train.recipe.start_from, params.sample
+    start = params.train.recipe.start_from
+    sample = params.sample
     answers = _generations(sample, questions)
-    tokens, longest = answers * sample.max_new_tokens, PROMPT_TOKENS + sample.max_new_tokens
-    positions = min(sample.max_rows, questions["forget"] * (sample.most + 1)) * longest
+    tokens = answers * sample.max_new_tokens
+    rows = min(sample.max_rows, questions["forget"] * (sample.most + 1))
+    positions = rows * (PROMPT_TOKENS + sample.max_new_tokens)
     costs = []
     for name, model in params.models.items():
-        size = size_of(Path(model.path)) or (
-            size_of(Path(start)) if start and model.path in made else None
-        )
+        size = size_of(Path(model.path))
+        if size is None and start and model.path in made:
+            size = size_of(Path(start))
         size = size or missing
-        number = size.number(sample.dtype) if size else 0
-        cost: Cost = {
-            "model": name,
-            "path": model.path,
-            "parameters": size.parameters if size else None,
-        }
-        cost["weight_bytes"] = size.parameters * number if size else None
-        cache = size.cache_bytes_per_token * number // 2 * positions if size else 0
+        cost: Cost = {"model": name, "path": model.path, **_of_size(size, sample.dtype)}
+        cache = 0
+        if size:
+            number = size.bytes_per_number(sample.dtype)
+            cache = size.cache_bytes_per_token * number // 2 * positions
         cost |= {
             "cache_bytes_at_most": cache or None,
             "generations": answers,
             "tokens_at_most": tokens,
+            "tokens_per_second": rate,
+            "seconds_at_most": tokens / rate if rate else None,
         }
-        costs.append(
-            cost | {"tokens_per_second": rate, "seconds_at_most": tokens / rate if rate else None}
-        )
+        costs.append(cost)
     return costs
 
 
+def _of_size(size: ModelSize | None, dtype: str) -> Cost:
+    if size is None:
+        return {"parameters": None, "weight_bytes": None}
+    return {"parameters": size.parameters, "weight_bytes": size.weight_bytes(dtype)}
+
+
 def _generations(sample: Sample, questions: Mapping[str, int]) -> int:
-    share = read_language(sample.language).share if sample.language else None
-    second = share.prompts * share.answers if share else 0
-    utility = sum(
-        min(count, sample.utility_questions)
-        for split, count in questions.items()
-        if split != "forget"
-    )
-    return questions["forget"] * (sample.most + 1) + utility * (sample.utility_n + 1) + second
+    """Return the number of answers that a model draws, the greedy ones among them."""
+    answers = questions["forget"] * (sample.most + 1)
+    for split, count in questions.items():
+        if split != "forget":
+            answers += min(count, sample.utility_questions) * (sample.utility_n + 1)
+    if sample.language:
+        share = read_language(sample.language).share
+        if share:
+            answers += share.prompts * share.answers
+    return answers
 
 
 def drawing(params: Params, stages: Collection[str]) -> str:
@@ -140,17 +161,12 @@ def drawing(params: Params, stages: Collection[str]) -> str:
         costs = model_costs(params, questions_of(params, None), None, None)
     except BadInput:
         return ""
-    costs = [one for one in costs if f"sample@{one['model']}" in stages]
-    sizes = [
-        one["weight_bytes"] and one["weight_bytes"] + (one["cache_bytes_at_most"] or 0)
-        for one in costs
-    ]
-    memory = (
-        f"at most {max(sizes) / (1 << 30):.1f} GiB"
-        if all(sizes) and sizes
-        else "unknown before training"
-    )
-    answers = sum(one["generations"] for one in costs)
+    costs = [cost for cost in costs if f"sample@{cost['model']}" in stages]
+    memory = "unknown before training"
+    if costs and all(cost["weight_bytes"] for cost in costs):
+        largest = max(cost["weight_bytes"] + (cost["cache_bytes_at_most"] or 0) for cost in costs)
+        memory = f"at most {largest / (1 << 30):.1f} GiB"
+    answers = sum(cost["generations"] for cost in costs)
     return f"Answers to draw: at most {answers:,}. Memory of a model and its rows: {memory}. "
 
 
@@ -158,35 +174,47 @@ def judge_costs(
     params: Params, answers: int, rate: float | None, missing: ModelSize | None = None
 ) -> list[Cost]:
     """The cost of every judge that reads ``answers`` drawn answers, and those that measure its error."""
-    judges: list[tuple[str, str, ScorerParams, str | None]] = [
-        (name, entry.judge, entry.params, entry.labelled) for name, entry in params.judges.items()
-    ]
-    judges += [
-        (name, name, own, None) for name, own in params.score.params.items() if name in JUDGES
-    ]
     costs = []
-    for name, kind, own, labelled in judges:
-        model, count = str(getattr(own, "model", "")), answers
-        size = size_of(Path(model)) or missing
-        if labelled is not None and Path(labelled).is_file():
-            count += sum(
-                1
-                for line in Path(labelled).read_text(encoding="utf-8").splitlines()
-                if line.strip()
-            )
-        longest = min(
-            params.sample.max_new_tokens, int(getattr(own, "clip", params.sample.max_new_tokens))
-        )
-        around = _counter(Path(model))(JUDGES[kind].around(own))
-        number = size.number(str(getattr(own, "dtype", "auto"))) if size else 0
-        cost: Cost = {"name": name, "kind": kind, "model": model, "answers_at_most": count}
-        cost["tokens_at_most"] = count * (around + PROMPT_TOKENS + longest)
-        cost["parameters"] = size.parameters if size else None
-        cost["weight_bytes"] = size.parameters * number if size else None
-        costs.append(
-            cost | {"answers_per_second": rate, "seconds_at_most": count / rate if rate else None}
-        )
+    for name, entry in params.judges.items():
+        measuring = _lines(entry.labelled)
+        costs.append(_judge(params, name, entry.judge, entry.params, answers + measuring, missing))
+    for name, settings in params.score.params.items():
+        if name in JUDGES:
+            costs.append(_judge(params, name, name, settings, answers, missing))
+    for cost in costs:
+        seconds = cost["answers_at_most"] / rate if rate else None
+        cost |= {"answers_per_second": rate, "seconds_at_most": seconds}
     return costs
+
+
+def _judge(
+    params: Params,
+    name: str,
+    kind: str,
+    settings: ScorerParams,
+    answers: int,
+    missing: ModelSize | None,
+) -> Cost:
+    model = str(getattr(settings, "model", ""))
+    longest = params.sample.max_new_tokens
+    longest = min(longest, int(getattr(settings, "clip", longest)))
+    around = _counter(Path(model))(JUDGES[kind].around(settings))
+    return {
+        "name": name,
+        "kind": kind,
+        "model": model,
+        "answers_at_most": answers,
+        "tokens_at_most": answers * (around + PROMPT_TOKENS + longest),
+        **_of_size(size_of(Path(model)) or missing, str(getattr(settings, "dtype", "auto"))),
+    }
+
+
+def _lines(file: str | None) -> int:
+    """Return how many lines of a file are not blank; 0 where there is no file."""
+    if file is None or not Path(file).is_file():
+        return 0
+    text = Path(file).read_text(encoding="utf-8")
+    return sum(bool(line.strip()) for line in text.splitlines())
 
 
 def _counter(folder: Path | None) -> Callable[[str], int]:
@@ -207,8 +235,10 @@ def stage_costs(params: Params, rate: float | None) -> list[Cost]:
 
 
 def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None) -> Iterator[Cost]:
-    starts = [params.unlearn.recipe.start_from, params.train.recipe.start_from]
-    start = next((Path(one) for one in starts if one and _stated(Path(one))), None)
+    start: Path | None = None
+    for folder in (params.unlearn.recipe.start_from, params.train.recipe.start_from):
+        if start is None and folder and _stated(Path(folder)):
+            start = Path(folder)
     count = _counter(start)
 
     def tokens(*names: str) -> int:
@@ -216,60 +246,65 @@ def _stages(params: Params, splits: Mapping[str, list[Row]], rate: float | None)
         rows = [row for name in names for row in splits.get(name, [])]
         return sum(count(f"{row['question']} {row['answer']}") for row in rows)
 
-    def cost(
-        stage: str, name: str, trained: int, answers: int, reference: Cost | None = None
-    ) -> Cost:
-        seconds = (
-            answers * params.sample.max_new_tokens / rate if rate and stage == "attack" else None
-        )
-        numbers = {
-            "tokens": trained,
-            "answers": answers,
-            "seconds": seconds,
-            "reference": reference,
-        }
-        return {"stage": stage, "name": name, **numbers}
-
     for name, entry in params.train.models.items():
         recipe = recipe_of(params.train, name)
-        yield cost("train", name, recipe.epochs * tokens(*ROWS[entry.rows], *recipe.knowledge), 0)
+        yield _stage("train", name, recipe.epochs * tokens(*ROWS[entry.rows], *recipe.knowledge))
     answers = [row["answer"] for split in ("forget", "retain") for row in splits.get(split, [])]
+    answer_tokens = sum(map(count, answers))
     for name, method in params.unlearn.methods.items():
-        # the forget set once per epoch, and the retain rows beside it
-        steps = method.epochs * -(-len(splits["forget"]) // params.unlearn.recipe.forget_batch)
-        beside = (
-            steps
-            * params.unlearn.recipe.retain_batch
-            * tokens("retain")
-            / max(1, len(splits["retain"]))
+        # The forget set once per epoch, and the retain rows beside it.
+        steps = method.epochs * math.ceil(
+            len(splits["forget"]) / params.unlearn.recipe.forget_batch
         )
+        rows = steps * params.unlearn.recipe.retain_batch
+        beside = rows * tokens("retain") / max(1, len(splits["retain"]))
         trained = method.epochs * tokens("forget") + round(beside)
-        yield cost(
-            "unlearn", name, trained, 0, _reference(params, method, start, sum(map(count, answers)))
-        )
+        reference = _reference(params, method, start, answer_tokens)
+        yield _stage("unlearn", name, trained, reference=reference)
     for name, attack in params.attacks.items():
-        # every budget and seed is asked anew, the model before the attack too
-        lists = [
-            value
-            for value in attack.after.model_dump().values()
-            if isinstance(value, (list, tuple))
-        ]
-        asked = len(attack.seeds) * ((len(lists[0]) if lists else 1) + 1) * len(splits["forget"])
-        yield cost("attack", name, 0, asked * (attack.n + 1))
+        # Every budget and seed is asked anew, the model before the attack too.
+        budgets = 1
+        for value in attack.after.model_dump().values():
+            if isinstance(value, (list, tuple)):
+                budgets = len(value)
+                break
+        asked = len(attack.seeds) * (budgets + 1) * len(splits["forget"])
+        drawn = asked * (attack.n + 1)
+        seconds = drawn * params.sample.max_new_tokens / rate if rate else None
+        yield _stage("attack", name, answers=drawn, seconds=seconds)
+
+
+def _stage(
+    stage: str,
+    name: str,
+    tokens: int = 0,
+    answers: int = 0,
+    seconds: float | None = None,
+    reference: Cost | None = None,
+) -> Cost:
+    return {
+        "stage": stage,
+        "name": name,
+        "tokens": tokens,
+        "answers": answers,
+        "seconds": seconds,
+        "reference": reference,
+    }
 
 
 def _reference(params: Params, method: MethodParams, start: Path | None, tokens: int) -> Cost:
     """Bytes that the model before unlearning takes: whole (frozen), or as values on the answers (cached)."""
-    member, recipe = METHODS[method.loss](method), params.train.recipe
+    member = METHODS[method.loss](method)
     chosen = params.unlearn.recipe.reference
     if not (member.needs.reference_model or (member.uses_retain and method.retain_loss == "kl")):
         return {"needs": "nothing", "frozen_bytes": 0, "cached_bytes": 0, "chosen": chosen}
-    states = type(member).reference_block is not Method.reference_block
-    size = size_of(start) if start else None
-    key, fresh = ("hidden_size", recipe.hidden) if states else ("vocab_size", recipe.vocabulary)
+    needs, key, fresh = "logits", "vocab_size", params.train.recipe.vocabulary
+    if type(member).reference_block is not Method.reference_block:
+        needs, key, fresh = "states", "hidden_size", params.train.recipe.hidden
     number = BYTES["float32"]  # of weights in training and of values
+    size = size_of(start) if start else None
     return {
-        "needs": "states" if states else "logits",
+        "needs": needs,
         "frozen_bytes": number * size.parameters if size else None,
         "cached_bytes": number * int(_stated(start).get(key) or fresh) * tokens,
         "chosen": chosen,

@@ -3,15 +3,17 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from lethe.config.evaluating import JudgeEntry, Score
+from lethe.config.evaluating import JudgeEntry, Parts, Score
 from lethe.errors import BadInput, MissingArtifact
 from lethe.io import artifacts
 from lethe.io.answer_ends import CUT_OFF
+from lethe.io.artifacts import Row
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json, write_text
 from lethe.io.tables import read_arrow, read_table, write_parquet
 from lethe.progress import progress, tell
@@ -44,36 +46,24 @@ def run(
     generations = artifacts.Tables(root / "generations" / name, f"sample@{name}")
     references = artifacts.read_references(root / "generations" / name)
     likelihoods = {}
-    for split, given in artifacts.Tables(root / "likelihood" / name, f"likelihood@{name}").items():
-        likelihoods[split] = score_likelihoods(given, artifacts.read_items(split, root))
+    values = artifacts.Tables(root / "likelihood" / name, f"likelihood@{name}")
+    for split, table in values.items():
+        likelihoods[split] = score_likelihoods(table, artifacts.read_items(split, root))
     how = (score.names, score.params, verdicts, references)
+    judged = {judge: root / "judged" / judge / name for judge in judges or ()}
+    prompts = None
     second = root / "generations" / name / artifacts.SECOND
     if second.is_file():
-        drawn = read_table(second)
-        answers, items = (
-            answer_parts.answers_of(drawn, score.parts),
-            artifacts.read_items("forget", root),
-        )
-        scored = score_answers(answers, items, *how)
-        prompts = scored.assign(
-            prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy()
-        )
-        for judge in judges or {}:
-            place = root / "judged" / judge / name / artifacts.SECOND
-            prompts = _joined(
-                prompts, read_table(_there(place, judge)), place, ("prompt_id", "prompt", "sample")
-            )
+        prompts = _second(second, artifacts.read_items("forget", root), score, how, judged)
     missing: dict[str, Counter[str]] = {}
     rows: dict[str, int] = {}
     with atomic_folder(root / "scores" / name) as folder:
-        if second.is_file():
+        if prompts is not None:
             write_parquet(folder / artifacts.SECOND, prompts)
         for split, path in generations.paths.items():
             missing[split] = Counter()
             items = artifacts.read_items(split, root)
-            places = {
-                judge: root / "judged" / judge / name / f"{split}.parquet" for judge in judges or ()
-            }
+            places = {judge: place / f"{split}.parquet" for judge, place in judged.items()}
             label = f"score {name} {split}"
             if ROUGE_NAMES & {*score.names} and split not in warned:
                 for sentence in rouge.doubts(items.values()):
@@ -81,22 +71,40 @@ def run(
             parts = _counted(_scored(label, path, score, (items, *how), places), missing[split])
             rows[split] = artifacts.write_parts(folder / f"{split}.parquet", parts)
         if not likelihoods:
-            given_none = (root / "likelihood" / name / artifacts.NO_TABLES).read_text(
-                encoding="utf-8"
-            )
-            write_text(folder / "likelihood" / artifacts.NO_TABLES, given_none)
+            stated = root / "likelihood" / name / artifacts.NO_TABLES
+            reason = stated.read_text(encoding="utf-8")
+            write_text(folder / "likelihood" / artifacts.NO_TABLES, reason)
         for split, table in likelihoods.items():
             write_parquet(folder / "likelihood" / f"{split}.parquet", table)
         about = {
             "schema": SCHEMA_VERSION,
-            "scorers": [*score.names, *(judges or ())],
+            "scorers": [*score.names, *judged],
             "missing": missing,
             "normalisation": RULE,
         }
         write_json(folder / "about.json", about)
-    print(
-        f"{name}: answers scored:", ", ".join(f"{split} {count}" for split, count in rows.items())
+    counts = ", ".join(f"{split} {count}" for split, count in rows.items())
+    print(f"{name}: answers scored:", counts)
+
+
+def _second(
+    path: Path,
+    items: Mapping[str, Row],
+    score: Score,
+    how: tuple,
+    judged: Mapping[str, Path],
+) -> pd.DataFrame:
+    """The scores of the second sample of a language of prompts, with the verdicts in the folders of the judges."""
+    drawn = read_table(path)
+    scored = score_answers(answer_parts.answers_of(drawn, score.parts), items, *how)
+    scored = scored.assign(
+        prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy()
     )
+    for judge, folder in judged.items():
+        place = folder / artifacts.SECOND
+        verdicts = read_table(_there(place, judge))
+        scored = _joined(scored, verdicts, place, ("prompt_id", "prompt", "sample"))
+    return scored
 
 
 def _scored(
@@ -111,114 +119,142 @@ def _scored(
     for judge, place in judged.items():
         _there(place, judge)
     total = -(-artifacts.rows_of(path) // artifacts.ROWS)
-    for part in progress(
-        _columns(path, score, how), label, f"parts of {artifacts.ROWS:,} answers", total
-    ):
+    unit = f"parts of {artifacts.ROWS:,} answers"
+    for part in progress(_columns(path, score, how), label, unit, total):
         for place in judged.values():
-            part = _joined(
-                part, read_arrow(place, part["prompt_id"].unique().tolist()).to_pandas(), place
-            )
+            verdicts = read_arrow(place, part["prompt_id"].unique().tolist()).to_pandas()
+            part = _joined(part, verdicts, place)
         yield part
 
 
+@dataclass(frozen=True)
+class ScoredTurn:
+    """The answers of one turn, a row for each conversation, with their scores."""
+
+    texts: pd.DataFrame  # ``asked``: whether the conversation came to this turn
+    scores: pd.DataFrame
+    thoughts: pd.DataFrame | None  # scores of the thinking; None where nothing thinks
+
+    @property
+    def asked(self) -> np.ndarray:
+        return self.texts["asked"].to_numpy()
+
+    @property
+    def cut_off(self) -> np.ndarray:
+        return (self.texts["finish_reason"] == CUT_OFF).to_numpy()
+
+    def never_ended(self, marks: Parts | None) -> np.ndarray:
+        """Whether the thinking of an answer has no end."""
+        return answer_parts.unclosed(self.texts, marks) & self.asked
+
+
 def _columns(path: Path, score: Score, how: tuple) -> Iterator[pd.DataFrame]:
-    """The scores of a table. Where answers have turns, the scorer's own column has its worst turn; what the
-    thinking says, and each turn, has columns of its own."""
+    """The scores of a table, in parts.
+
+    Where answers have turns, the scorer's own column has the worst turn, and each turn has a column of its own. Where
+    they think, what the thinking says has columns of its own too.
+    """
     columns = [column for column in artifacts.columns_of(path) if column in READ]
-    turns, thinks = _turns(path), score.parts is not None
-    if "thinking" in columns:
-        thinks |= any(
-            part["thinking"].notna().any()
-            for part in artifacts.read_parts(path, ["prompt_id", "thinking"])
-        )
-    if not turns and not thinks:
+    last_turn = 1 + _turns(path)
+    thinks = score.parts is not None or ("thinking" in columns and _has_thinking(path))
+    if last_turn == 1 and not thinks:
         yield from scored_parts(lambda: artifacts.read_parts(path, columns), *how)
         return
+    streams = []
+    for turn in range(1, last_turn + 1):
+        streams.append(_scored_turns(path, turn, columns, score.parts, thinks, how))
+    for turns in zip(*streams, strict=True):
+        yield _joined_turns(turns, score.parts, thinks)
 
-    def drawn(turn: int) -> Iterator[pd.DataFrame]:
+
+def _has_thinking(path: Path) -> bool:
+    parts = artifacts.read_parts(path, ["prompt_id", "thinking"])
+    return any(part["thinking"].notna().any() for part in parts)
+
+
+def _scored_turns(
+    path: Path, turn: int, columns: Sequence[str], marks: Parts | None, thinks: bool, how: tuple
+) -> Iterator[ScoredTurn]:
+    """One turn of a table, in parts."""
+
+    def drawn() -> Iterator[pd.DataFrame]:
         return _of_turn(path, [*columns, "finish_reason"], turn)
 
-    def scored_of(turn: int, texts_of: Callable[..., pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        return scored_parts(lambda: (texts_of(one, score.parts) for one in drawn(turn)), *how)
+    def scored(texts_of: Callable[..., pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        return scored_parts(lambda: (texts_of(part, marks) for part in drawn()), *how)
 
-    every = []
-    for turn in range(1, turns + 2):
-        thoughts: Iterator = (
-            scored_of(turn, answer_parts.thinking_of) if thinks else itertools.repeat(None)
-        )
-        every.append(
-            zip(drawn(turn), scored_of(turn, answer_parts.answers_of), thoughts, strict=False)
-        )
-    for part in zip(*every, strict=True):
-        asked = [texts["asked"].to_numpy() for texts, _, _ in part]
-        made: dict[str, np.ndarray] = {}
-        names = [name for name in part[0][1] if name not in artifacts.KEYS]
-        for name in names:
-            scores = [scored[name].to_numpy() for _, scored, _ in part]
-            made[name] = (
-                answer_parts.worst_turn(list(zip(asked, scores, strict=True)))
-                if turns
-                else scores[0]
-            )
-            if turns:
-                made |= {
-                    name + answer_parts.TURN.format(turn): own
-                    for turn, own in enumerate(scores, start=1)
-                }
-        for name in names if thinks else ():
-            scores = [thought[name].to_numpy() for _, _, thought in part]
-            made[name + answer_parts.THINKING] = answer_parts.worst_turn(
-                list(zip(asked, scores, strict=True))
-            )
-        open_ended = [
-            answer_parts.unclosed(texts, score.parts) & own
-            for (texts, _, _), own in zip(part, asked, strict=True)
-        ]
-        cut = [(texts["finish_reason"] == CUT_OFF).to_numpy() for texts, _, _ in part]
-        made[answer_parts.ASKED] = np.sum(asked, axis=0)
-        made[answer_parts.CUT] = np.any([*cut, *(open_ended if thinks else [])], axis=0).astype(
-            np.float64
-        )
-        if thinks:
-            made[answer_parts.UNCLOSED] = np.any(open_ended, axis=0).astype(np.float64)
-        yield part[0][1][[*artifacts.KEYS]].assign(**made)
+    answers = scored(answer_parts.answers_of)
+    thoughts: Iterator[pd.DataFrame | None] = itertools.repeat(None)
+    if thinks:
+        thoughts = scored(answer_parts.thinking_of)
+    # strict=False: the repetition of None has no end
+    for texts, scores, thought in zip(drawn(), answers, thoughts, strict=False):
+        yield ScoredTurn(texts, scores, thought)
+
+
+def _joined_turns(turns: Sequence[ScoredTurn], marks: Parts | None, thinks: bool) -> pd.DataFrame:
+    """One row per conversation."""
+    first = turns[0].scores
+    scorers = [name for name in first if name not in artifacts.KEYS]
+    made: dict[str, np.ndarray] = {}
+    for name in scorers:
+        scores = [turn.scores[name].to_numpy() for turn in turns]
+        if len(turns) == 1:
+            made[name] = scores[0]
+            continue
+        made[name] = _worst_turn(turns, scores)
+        for number, values in enumerate(scores, start=1):
+            made[name + answer_parts.TURN.format(number)] = values
+    if thinks:
+        for name in scorers:
+            scores = [turn.thoughts[name].to_numpy() for turn in turns if turn.thoughts is not None]
+            made[name + answer_parts.THINKING] = _worst_turn(turns, scores)
+
+    made[answer_parts.ASKED] = np.sum([turn.asked for turn in turns], axis=0)
+    cut_off = np.any([turn.cut_off for turn in turns], axis=0)
+    if thinks:
+        never_ended = np.any([turn.never_ended(marks) for turn in turns], axis=0)
+        cut_off = cut_off | never_ended
+    made[answer_parts.CUT] = cut_off.astype(np.float64)
+    if thinks:
+        made[answer_parts.UNCLOSED] = never_ended.astype(np.float64)
+    return first[[*artifacts.KEYS]].assign(**made)
+
+
+def _worst_turn(turns: Sequence[ScoredTurn], scores: Sequence[np.ndarray]) -> np.ndarray:
+    asked = [turn.asked for turn in turns]
+    return answer_parts.worst_turn(list(zip(asked, scores, strict=True)))
 
 
 def _turns(path: Path) -> int:
     later = path.parent / artifacts.TURNS
     if path.stem != "forget" or not later.is_file():
         return 0
-    return (
-        int(max(part["turn"].max() for part in artifacts.read_parts(later, ["prompt_id", "turn"])))
-        - 1
-    )
+    parts = artifacts.read_parts(later, ["prompt_id", "turn"])
+    last = max(part["turn"].max() for part in parts)
+    return int(last) - 1
 
 
 def _of_turn(path: Path, columns: Sequence[str], turn: int) -> Iterator[pd.DataFrame]:
     """The answers of one turn, a row for each conversation; ``asked`` says whether it came to that turn."""
+    later = path.parent / artifacts.TURNS
     for part in artifacts.read_parts(path, columns):
         if turn == 1:
             yield part.assign(asked=True)
             continue
-        own = read_arrow(
-            path.parent / artifacts.TURNS, part["prompt_id"].unique().tolist()
-        ).to_pandas()
+        turns = read_arrow(later, part["prompt_id"].unique().tolist()).to_pandas()
         first = part[[name for name in part if name in (*artifacts.KEYS, "production")]]
-        given = [name for name in own if name in (*artifacts.KEYS, *columns)]
-        yield first.merge(
-            own.loc[own["turn"] == turn, given].assign(asked=True), on=[*artifacts.KEYS], how="left"
-        ).assign(asked=lambda table: table["asked"].notna())
+        kept = [name for name in turns if name in (*artifacts.KEYS, *columns)]
+        answers = turns.loc[turns["turn"] == turn, kept].assign(asked=True)
+        joined = first.merge(answers, on=[*artifacts.KEYS], how="left")
+        yield joined.assign(asked=joined["asked"].notna())
 
 
 def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:
     for part in parts:
-        missing.update(
-            {
-                column: int(part[column].isna().sum())
-                for column in part
-                if column not in artifacts.KEYS
-            }
-        )
+        for column in part:
+            if column not in artifacts.KEYS:
+                missing[column] += int(part[column].isna().sum())
         yield part
 
 
