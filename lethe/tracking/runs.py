@@ -98,14 +98,15 @@ def _pipeline_run(
         return run.info.run_id
     folder = workspace.resolve()
     before = newest_pipeline(client, experiment)
-    stated = {
+    stated: dict[str, str | None] = {
         "lethe.kind": "pipeline",
         FINGERPRINT: pipeline.fingerprint,
         "lethe.folder": str(folder),
         "lethe.experiment": os.environ.get("DVC_EXP_NAME"),
         "mlflow.source.git.commit": git("rev-parse", "HEAD", root=workspace),
-        "lethe.previous": before and before.info.run_id,
     }
+    if before is not None:
+        stated["lethe.previous"] = before.info.run_id
     tags = {key: value for key, value in stated.items() if value}
     title = time.strftime("pipeline %Y-%m-%d %H:%M:%S")
     if folder != home:  # a copy of the repository, in which DVC runs an experiment
