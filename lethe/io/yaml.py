@@ -36,8 +36,8 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Json:
         _check_depth(value)
         return value
     except RecursionError:
-        problem = f"nested too deeply; the depth must be at most {DEEPEST} levels"
-        raise BadFile(path, problem) from None
+        legal = f"the depth must be at most {DEEPEST} levels"
+        raise BadFile(path, f"nested too deeply; {legal}") from None
     # An impossible date raises ValueError, as does a number of 5,000 digits; a mapping as a key raises TypeError.
     except (YAMLError, ValueError, TypeError) as error:
         problem = getattr(error, "problem", None)

@@ -258,18 +258,11 @@ def _read(path: Path, filter: str | None, by: str | None) -> Log:
         return replace(_read_table(path, by), format=TABLE.name)
     with path.open("rb") as file:
         is_archive = file.read(2) == b"PK"
-    if is_archive:
-        source: Source | Path = path
-        form: Format | None = inspect_ai.FORMAT
-    else:
+    source: Source | Path = path
+    form = inspect_ai.FORMAT
+    if not is_archive:
         source = Source(path)
-        first = source.first
-        form = _format_of(first)
-        if form is None and "text" in first and not _is_nested(first):
-            form = TABLE  # a column of another name names its questions, and the reader asks for it
-        if form is None:
-            known = "; ".join(known.holds for known in FORMATS)
-            raise BadFile(path, _unknown(first), f"Known are {known}.")
+        form = _known_format_of(path, source.first)
     if filter is not None and form is not lm_eval.FORMAT:
         raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
     if form is TABLE:
@@ -278,6 +271,16 @@ def _read(path: Path, filter: str | None, by: str | None) -> Log:
         check(by is None, "by", by, f"left out: a log of format {form.name} names its prompts")
         log = form.read(source) if filter is None else form.read(source, filter)
     return replace(log, format=form.name)
+
+
+def _known_format_of(path: Path, first: Mapping[str, Json]) -> Format:
+    form = _format_of(first)
+    if form is not None:
+        return form
+    if "text" in first and not _is_nested(first):
+        return TABLE  # a column of another name names its questions, and the reader asks for it
+    known = "; ".join(known.holds for known in FORMATS)
+    raise BadFile(path, _unknown(first), f"Known are {known}.")
 
 
 def _unknown(first: Mapping[str, Json]) -> str:

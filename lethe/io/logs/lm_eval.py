@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeGuard
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
 from lethe.io.facts import Meaning, named
@@ -113,11 +113,11 @@ def _metrics(row: Mapping[str, Json]) -> dict[str, Json]:
     return {name: row.get(name) for name in names if isinstance(name, str)}
 
 
-def _is_texts(value: Json) -> bool:
+def _is_texts(value: Json) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _is_lists(value: Json) -> bool:
+def _is_lists(value: Json) -> TypeGuard[list[list[Json]]]:
     """Whether a value is a list of at least one item, all of which are lists."""
     return isinstance(value, list) and value != [] and all(isinstance(item, list) for item in value)
 

@@ -350,8 +350,9 @@ class Row:
     def of(cls, place: int, row: Mapping[str, Json]) -> "Row":
         response = object_at(row, "response")
         output = response.get("output")
-        text = output
-        if not isinstance(output, str):
+        if isinstance(output, str):
+            text = output
+        else:
             text = json.dumps(output, ensure_ascii=False)
         case = object_at(row, "testCase")
         options = object_at(case, "options")
@@ -403,9 +404,10 @@ def _read_promptfoo(source: Source) -> Log:
     rows: Iterable[Json] = (row for _, row in source.lines())
     if not source.first.keys() >= ROW_KEYS:
         head = source.object
-        rows = object_at(head, "results").get("results")
-        if not isinstance(rows, list):
+        listed = object_at(head, "results").get("results")
+        if not isinstance(listed, list):
             raise BadFile(path, "`results.results` must be a list")
+        rows = listed
     tests: dict[str, list[Row]] = {}
     for count, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not isinstance(row.get("promptIdx"), int):
