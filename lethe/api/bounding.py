@@ -236,11 +236,12 @@ class Bounds(Measurement):
     def _of_passes(self, prompts: str) -> list[str]:
         lines = []
         for row in self.model.series("pass_hat_k"):
+            lower, upper = row.ends
             answers = plural(int(row.at or 0), "answer")
             estimate = "" if row.estimate is None else f"{row.estimate:.3f} (estimate), "
             lines.append(
                 f"Pass^{row.at:.10g}, the probability that all of {answers} score 1, is "
-                f"{estimate}{_range(*row.ends, prompts)}."
+                f"{estimate}{_range(lower, upper, prompts)}."
             )
         return lines
 
@@ -265,8 +266,9 @@ class Bounds(Measurement):
         largest = f"The bound is that of {worst.prompt_id}."
         lines.append(f"{worst.bound.sentence(TRUE_LEAK, prompts)} {largest}")
         for row in _asked(self.model, "leak_at_k_worst", "judged"):
+            lower, upper = row.ends
             leak_at_k = f"Leak@{bounded.SHOWN_QUERIES:,} of true leaks"
-            lines.append(f"{leak_at_k} is {_range(*row.ends, prompts)}.")
+            lines.append(f"{leak_at_k} is {_range(lower, upper, prompts)}.")
         return lines
 
     def _misfit(self, prompts: str) -> str:

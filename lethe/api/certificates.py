@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 DRAWS = 200
 BATCH = 64  # answers to a question between two looks at its e-value
+ASKED = ("question", "context")  # the keys of a row that make its prompt
 PLAIN = "qa"  # the package's own template, whose place is another on every machine
 
 
@@ -356,8 +357,8 @@ def facts(model: Path | Endpoint, rows: Sequence[Row], how: How) -> dict[str, st
         raise BadInput("The rows hold no question.")
     references, asked = [], []
     for row in rows:
-        references.append({key: row[key] for key in row if key not in ("question", "context")})
-        asked.append({key: row.get(key) for key in ("id", "question", "context")})
+        references.append({key: value for key, value in row.items() if key not in ASKED})
+        asked.append({key: row.get(key) for key in ("id", *ASKED)})
     # The hash of the tokenizer covers its chat template.
     template = "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
     settings = {"name": how.scorer, "params": scorer_params(how.scorer), "text": RULE}

@@ -457,7 +457,7 @@ def evaluate(
         max_thinking_tokens=max_thinking_tokens,
         prompt=text_of(prompt) or None,
         engine=engine,
-        dtype=dtype,
+        dtype=dtype,  # type: ignore[arg-type]  # another word is refused
         memory=memory,
         scorer=scorer,
         above=above,

@@ -420,7 +420,7 @@ def extract(
         top_p=top_p,
         near=near,
         distance=distance,
-        unit=unit,
+        unit=unit,  # type: ignore[arg-type]  # another word is refused
         beam=beam,
         further=further,
         samples=samples,

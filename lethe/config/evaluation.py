@@ -17,7 +17,7 @@ from lethe.config.evaluating import (
 )
 from lethe.config.schema import Report
 
-UNMARKED = ("",)  # the marks of thinking with which everything is answer
+UNMARKED = [""]  # the marks of thinking with which everything is answer
 
 
 class EvaluationSettings(fields.Direct, Drawing):
@@ -36,7 +36,7 @@ class EvaluationSettings(fields.Direct, Drawing):
     memory: int = MEMORY
     scorer: str | None = None
     above: float = EXACT.above
-    thinking: tuple[str, ...] | None = None
+    thinking: list[str] | None = None
     tau: Chance | None = None
     seed: fields.Seed = SAMPLE.seed
     skip_too_long: bool = False
@@ -46,7 +46,7 @@ class EvaluationSettings(fields.Direct, Drawing):
 
     @field_validator("thinking")
     @classmethod
-    def _two_marks_or_none(cls, marks: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _two_marks_or_none(cls, marks: list[str] | None) -> list[str] | None:
         if marks is None or marks == UNMARKED:
             return marks
         if len(marks) != 2 or "" in marks:
