@@ -120,7 +120,8 @@ def whole(design: Design, outcomes: Mapping[str, Mapping[str, Json]]) -> dict[st
     for step in design.steps[:-1]:
         rows += [Result(**row) for row in outcomes[step]["rows"]]
     sampled = [row for row in rows if (row.quantity, row.basis) == ("leak", "sampled")]
-    greedy = [row.estimate for row in rows if (row.quantity, row.basis) == ("leak", "greedy")]
+    greedy = [row for row in rows if (row.quantity, row.basis) == ("leak", "greedy")]
+    greedy_leaks = np.array([row.estimate for row in greedy], dtype=np.float64)
     bounds = np.array([row.upper for row in sampled], dtype=np.float64)
     shares = np.array([row.estimate for row in sampled], dtype=np.float64)
     return {
@@ -128,6 +129,6 @@ def whole(design: Design, outcomes: Mapping[str, Mapping[str, Json]]) -> dict[st
         "answers": design.answers,
         "share of M_bin above": float(np.mean(bounds > design.above)),
         "share with a sampled leak": float(np.mean(shares > 0)),
-        "share with a greedy leak": float(np.mean(greedy)),
+        "share with a greedy leak": float(np.mean(greedy_leaks)),
         "models": sorted({outcomes[step]["model"] for step in design.steps[:-1]}),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from lethe.config.fields import WithParams
 from lethe.config.schema import AttackParams
@@ -54,7 +54,8 @@ class Attack(WithParams[P]):
 def linear_weights(model: PreTrainedModel) -> list[torch.Tensor]:
     """Return the weights of the linear layers inside the blocks, in order, without embeddings, norms and the last layer."""
     last = model.get_output_embeddings()
-    return [module.weight for module in model.modules() if is_inner(module, last)]
+    inner = [module for module in model.modules() if is_inner(module, last)]
+    return [cast("torch.Tensor", module.weight) for module in inner]
 
 
 def is_inner(module: torch.nn.Module, last: torch.nn.Module) -> bool:

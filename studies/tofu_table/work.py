@@ -127,11 +127,10 @@ class Work:
         self._write_learned(root, step.forget or self.design.forget_sets[0])
         if step.kind == "train":
             params = self.design.params(step.forget or self.design.forget_sets[0])
-            recipe = params.train.recipe.model_copy(
-                update={"start_from": str(self.place.pretrained)}
-            )
+            pretrained = {"start_from": str(self.place.pretrained)}
+            learned = params.train.recipe.model_copy(update=pretrained)
             rows = "all" if step.model == BASE else "retain"
-            train.train(_folder_name(step), recipe, rows, root)
+            train.train(_folder_name(step), learned, rows, root)
             return folder
 
         base = self._trained(Step("train", "", BASE))
@@ -263,7 +262,7 @@ def _means(
     """The mean score of sampled answers on each set that was asked, with ends at ``level``."""
     alone = params.model_copy(update={"models": {name: source}})
     (model,) = load(alone, root, {}).models
-    means = {}
+    means: dict[str, Mapping[str, Json]] = {}
     for split in ("forget", *UTILITY_SPLITS):
         measured = mean_score(split, params.metrics.leak).measure(model, level)
         if measured is not None:
