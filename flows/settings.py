@@ -13,9 +13,9 @@ from ruamel.yaml import YAML
 from flows import workspace
 from lethe import config
 from lethe.audits.unlearning_game.text_game import Params as TextGame
-from lethe.config.evaluating import NO_BINARY
 from lethe.config.load import read_preset as preset_in
 from lethe.config.load import section_of
+from lethe.config.measuring import NO_BINARY
 from lethe.config.schema import PLAIN, Params
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash

@@ -161,7 +161,7 @@ class Sources:
         return f"{above}.{base}".rstrip(".")
 
     def _constants(self, module: str) -> frozenset[str]:
-        """The constants of `lethe.config` that a module reads, such as ``lethe.config.evaluating:SAMPLE.dtype``."""
+        """The constants of `lethe.config` that a module reads, such as ``lethe.config.measuring:SAMPLE.dtype``."""
         if module not in self.constants:
             found: set[str] = set()
             if any(

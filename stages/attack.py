@@ -11,7 +11,7 @@ import pandas as pd
 
 from lethe.attacks.protocol import Knowledge
 from lethe.config import Params
-from lethe.config.evaluating import Drawing
+from lethe.config.measuring import Drawing
 from lethe.config.schema import Attack
 from lethe.io.artifacts import read_split
 from lethe.io.files import SCHEMA_VERSION, Json, atomic_folder, flat_numbers, write_json

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lethe.config import Params
-from lethe.config.evaluating import Exact
+from lethe.config.measuring import Exact
 from lethe.errors import plural
 from lethe.io.artifacts import Tables
 from lethe.measure.likelihood_metrics import against_retrain

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lethe.config import Params
-from lethe.config.evaluating import SERVED, Model
+from lethe.config.measuring import SERVED, Model
 from lethe.config.schema import EpsilonStar
 from lethe.io.artifacts import read_split
 from lethe.io.files import atomic_folder

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from lethe import config
-from lethe.config.evaluating import Model
 from lethe.config.fields import Count, Section, Share
 from lethe.config.load import changed_document, read_preset
+from lethe.config.measuring import Model
 from lethe.config.schema import Params
 from lethe.data.rows import load_splits
 from lethe.errors import BadInput

@@ -47,7 +47,7 @@ def main(stages: list[str]) -> None:
 
 def unhashed_of(entry: str, ran: set[tuple[str, str]], settings: object) -> list[str]:
     """The files and settings' properties that ran in the entry of a stage, and that its identity lacks."""
-    from lethe.config import evaluating, fields, schema
+    from lethe.config import fields, measuring, schema
     from lethe.identity import library, resolved
     from stages import sources
 
@@ -68,7 +68,7 @@ def unhashed_of(entry: str, ran: set[tuple[str, str]], settings: object) -> list
         found = [file for file in found if not file.startswith("results/quantities/")]
     models = [
         value
-        for module in (evaluating, fields, schema)
+        for module in (measuring, fields, schema)
         for value in vars(module).values()
         if isinstance(value, type)
     ]

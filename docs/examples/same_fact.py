@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place
+from lethe.config.measuring import ScorerParams
 from lethe.scoring import judges
 from lethe.scoring.judges import Asked
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from lethe.api.parameters import Place, Typed, documented
 from lethe.api.result import Measurement, View, frame
-from lethe.config.evaluating import METRICS
+from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, BadValue, check, plural
 from lethe.io.facts import DOCUMENTED
 from lethe.io.files import Json

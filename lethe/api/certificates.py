@@ -18,8 +18,8 @@ from lethe.api.parameters import Place, documented, served_by
 from lethe.api.result import TableWithSentences, View, frame
 from lethe.certificates import certificate
 from lethe.certificates.certificate import Audit, check_facts, merged, read_certificate
-from lethe.config.evaluating import SAMPLE, Drawing, Endpoint, scorer_params
 from lethe.config.fields import Direct
+from lethe.config.measuring import SAMPLE, Drawing, Endpoint, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, check
 from lethe.identity import cache_key, digest, module_of
 from lethe.io.files import Json, read_text

@@ -26,7 +26,7 @@ from lethe.api.parameters import (
 )
 from lethe.api.result import TableWithSentences, View
 from lethe.api.runs import Run, load_run
-from lethe.config.evaluating import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE
+from lethe.config.measuring import ENDPOINT, EXACT, MEMORY, METRICS, SAMPLE
 from lethe.errors import BadValue, check, plural
 from lethe.io.files import SCHEMA_VERSION
 from lethe.io.tries import Try

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from lethe.api.bounding import QUANTITY, SHOWN
 from lethe.api.parameters import InPython, Place, documented
 from lethe.api.result import Measurement, View, frame
-from lethe.config.evaluating import METRICS
+from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, check, plural
 from lethe.io.files import Json
 from lethe.labels.bounds import measure_labels

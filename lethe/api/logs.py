@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from lethe.api.parameters import Place, Rows, documented, file_of, rows_of
 from lethe.api.result import Measurement, TableWithSentences, View, frame
-from lethe.config.evaluating import METRICS
+from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, BadValue, plural, shortened
 from lethe.io import logs
 from lethe.io.logs import _log

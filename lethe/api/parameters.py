@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.config.evaluating import Endpoint
+    from lethe.config.measuring import Endpoint
     from lethe.io.artifacts import Row
     from lethe.models.checkpoints import Origin, Source
 
@@ -158,7 +158,7 @@ def served_by(values: Mapping[str, object], model: str) -> Endpoint:
     """
     from pydantic import ValidationError
 
-    from lethe.config.evaluating import Endpoint
+    from lethe.config.measuring import Endpoint
 
     if "endpoint" not in values:
         names = sorted(values.keys() - SERVERLESS)
@@ -182,7 +182,7 @@ IN_MEMORY = "model"  # the name of a model in memory
 
 def name_of(source: Origin) -> str:
     """Return the name under which the results of a model are kept."""
-    from lethe.config.evaluating import Endpoint
+    from lethe.config.measuring import Endpoint
 
     if isinstance(source, Endpoint):
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", source.name).strip("-.") or IN_MEMORY

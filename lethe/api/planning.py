@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from lethe import config
 from lethe.api.parameters import Place
 from lethe.api.result import TableWithSentences, View, frame
-from lethe.config.evaluating import METRICS, SAMPLE
 from lethe.config.load import changed_document, read_preset
+from lethe.config.measuring import METRICS, SAMPLE
 from lethe.errors import BadArguments, BadInput, BadValue, check
 from lethe.io.files import Json
 from lethe.progress import duration

@@ -27,7 +27,7 @@ from lethe.api.parameters import (
     text_of,
 )
 from lethe.api.result import Measurement, View, frame, short
-from lethe.config.evaluating import EXACT, SAMPLE, Endpoint, ExtractSettings
+from lethe.config.measuring import EXACT, SAMPLE, Endpoint, ExtractSettings
 from lethe.errors import BadArguments, BadFile, BadInput, check, plural
 from lethe.io.files import read_text
 from lethe.results import views

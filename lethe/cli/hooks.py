@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import typer
 
-from lethe.config.evaluating import EXACT
+from lethe.config.measuring import EXACT
 from lethe.errors import BadFile, BadInput, BadValue, LetheError, check, plural, visible
 from lethe.io.files import Json
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
+from lethe.config.measuring import BY_NUMBER, JudgeEntry, columns_of, is_binary, scorer_params
 from lethe.errors import BadFile, BadInput, BadValue, shortened
 from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.facts import DOCUMENTED, LeakIs

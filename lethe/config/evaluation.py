@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import field_validator
 
 from lethe.config import fields
-from lethe.config.evaluating import (
+from lethe.config.measuring import (
     EXACT,
     MEMORY,
     METRICS,

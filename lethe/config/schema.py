@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from lethe.config import evaluating, fields
+from lethe.config import fields, measuring
 from lethe.io.files import Json
 from lethe.io.label_places import ANSWERS, CALIBRATION, LABELS, PLACES
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
@@ -258,7 +258,7 @@ class Attack(fields.Section):
     after: After
     n: fields.Draws = 256
     seeds: Annotated[tuple[fields.Seed, ...], Field(min_length=1)] = (0, 1)
-    scorer: evaluating.ScorerName = "keyword_leak"
+    scorer: measuring.ScorerName = "keyword_leak"
     alpha: fields.Alpha = 0.05
 
 
@@ -330,15 +330,15 @@ class Params(fields.Section):
     data: Data
     train: Train
     unlearn: Unlearn
-    models: Annotated[dict[fields.Name, evaluating.Model], Field(min_length=1)]
-    sample: Annotated[evaluating.Sample, fields.Complete(but=("language", "truncated"))]
-    score: evaluating.Score
-    judges: dict[fields.Name, evaluating.JudgeEntry]
+    models: Annotated[dict[fields.Name, measuring.Model], Field(min_length=1)]
+    sample: Annotated[measuring.Sample, fields.Complete(but=("language", "truncated"))]
+    score: measuring.Score
+    judges: dict[fields.Name, measuring.JudgeEntry]
     metrics: Annotated[
-        evaluating.Metrics, fields.Complete(but=("together", "calibration", "labels", "utility"))
+        measuring.Metrics, fields.Complete(but=("together", "calibration", "labels", "utility"))
     ]
-    exact: Annotated[evaluating.Exact, fields.Complete()] | None
-    extract: evaluating.Extract | None
+    exact: Annotated[measuring.Exact, fields.Complete()] | None
+    extract: measuring.Extract | None
     epsilon_star: EpsilonStar
     attacks: dict[fields.Name, Attack]
     audits: dict[fields.Name, Audit]
@@ -371,7 +371,7 @@ class Params(fields.Section):
 
     @model_validator(mode="after")
     def _names_meet(self) -> Self:
-        evaluating.check_together(self.score, self.metrics, self.sample, self.judges)
+        measuring.check_together(self.score, self.metrics, self.sample, self.judges)
         for key, name in [
             ("base", self.report.base),
             *(("retrain", name) for name in self.report.retrains),
@@ -406,13 +406,13 @@ class Params(fields.Section):
 class EvaluationParams(fields.Section):
     """The params of an evaluation outside the pipeline: no training, no comparison, no DVC."""
 
-    models: Annotated[dict[fields.DottedName, evaluating.Model], Field(min_length=1)]
-    sample: evaluating.Sample
-    score: evaluating.Score
-    metrics: evaluating.Metrics
+    models: Annotated[dict[fields.DottedName, measuring.Model], Field(min_length=1)]
+    sample: measuring.Sample
+    score: measuring.Score
+    metrics: measuring.Metrics
     report: Report = Report(base=None, retrain=None)
 
     @model_validator(mode="after")
     def _names_meet(self) -> Self:
-        evaluating.check_together(self.score, self.metrics, self.sample)
+        measuring.check_together(self.score, self.metrics, self.sample)
         return self

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import Metrics
+from lethe.config.measuring import Metrics
 from lethe.io.answer_ends import CUT_OFF
 from lethe.io.artifacts import GREEDY, columns_in, parts_of
 from lethe.io.files import Json

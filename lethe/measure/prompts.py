@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from lethe.config.evaluating import METRICS
+from lethe.config.measuring import METRICS
 from lethe.errors import BadInput, check
 from lethe.io.cache import Levels
 from lethe.measure.scores import Missing, PromptScores, mean, plain_rows, plain_statistics

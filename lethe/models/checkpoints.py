@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from lethe.config.evaluating import Endpoint
+from lethe.config.measuring import Endpoint
 from lethe.config.schema import Lora, TrainRecipe
 from lethe.errors import BadFile, ParamsClash, shortened
 from lethe.identity import content_digest, digest, versions

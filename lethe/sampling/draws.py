@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import Drawing, Threshold
 from lethe.config.fields import Direct
+from lethe.config.measuring import Drawing, Threshold
 from lethe.models.agreement import Diverged
 
 if TYPE_CHECKING:

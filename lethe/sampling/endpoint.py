@@ -12,7 +12,7 @@ from itertools import count, zip_longest
 from math import ceil
 from pathlib import Path
 
-from lethe.config.evaluating import Endpoint
+from lethe.config.measuring import Endpoint
 from lethe.errors import BadInput, LetheError, plural, visible
 from lethe.identity import digest
 from lethe.io.answer_ends import ANSWERED, ASKED_AGAIN, FAILED, FILTERED

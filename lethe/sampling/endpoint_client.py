@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from lethe.config.evaluating import Endpoint
+from lethe.config.measuring import Endpoint
 from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.answer_ends import (
     ANSWERED,

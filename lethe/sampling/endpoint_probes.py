@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lethe.config.evaluating import Endpoint
+from lethe.config.measuring import Endpoint
 from lethe.errors import LetheError, plural
 from lethe.io.answer_ends import ASKED_AGAIN
 from lethe.sampling.drift import LEVEL as NO_CHANGE

@@ -19,8 +19,8 @@ import numpy as np
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from lethe.config.evaluating import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.config.fields import Count, Direct, NameIn, Natural, problem
+from lethe.config.measuring import BY_NUMBER, SAMPLE, Drawing, Endpoint, Threshold
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.identity import cache_key, module_of, versions
 from lethe.io.answer_ends import ASKED_AGAIN, STOPPED

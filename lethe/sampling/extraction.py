@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import ExtractSettings
+from lethe.config.measuring import ExtractSettings
 from lethe.errors import BadValue
 from lethe.results.extraction import Near
 from lethe.sampling.answer_tree.enumeration import Level, Predictor

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pandas as pd
 
-from lethe.config.evaluating import Endpoint, Model, Parts, Sample, Sequential
+from lethe.config.measuring import Endpoint, Model, Parts, Sample, Sequential
 from lethe.data.prompt_language import Language, Production, productions
 from lethe.errors import BadInput, LetheError
 from lethe.identity import content_digest, digest

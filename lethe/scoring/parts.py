@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import Parts
+from lethe.config.measuring import Parts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.config.evaluating import ScorerParams
+from lethe.config.measuring import ScorerParams
 from lethe.errors import BadValue
 from lethe.registry import JUDGES, SCORERS, Member
 from lethe.scoring.verdicts import AnsweredRow, VerdictStore, judged

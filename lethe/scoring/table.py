@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import ScorerParams
+from lethe.config.measuring import ScorerParams
 from lethe.errors import BadInput
 from lethe.io.artifacts import Reference, References, Row
 from lethe.registry import JUDGES

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lethe.config import Params
-from lethe.config.evaluating import Sample, ScorerParams
+from lethe.config.measuring import Sample, ScorerParams
 from lethe.config.schema import MethodParams
 from lethe.data.prompt_language import read_language
 from lethe.data.rows import load_splits

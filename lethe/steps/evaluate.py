@@ -14,7 +14,8 @@ from itertools import chain
 from pathlib import Path
 
 from lethe.config import evaluation_params
-from lethe.config.evaluating import (
+from lethe.config.evaluation import UNMARKED, EvaluationSettings
+from lethe.config.measuring import (
     SAMPLE,
     SERVED,
     Endpoint,
@@ -24,7 +25,6 @@ from lethe.config.evaluating import (
     Sample,
     is_binary,
 )
-from lethe.config.evaluation import UNMARKED, EvaluationSettings
 from lethe.config.schema import EvaluationParams
 from lethe.data.prompt_language import as_json, read_language
 from lethe.data.rows import check_splits

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lethe.config.evaluating import (
+from lethe.config.fields import Direct
+from lethe.config.measuring import (
     EXACT,
     SAMPLE,
     Drawing,
@@ -21,7 +22,6 @@ from lethe.config.evaluating import (
     Sample,
     Threshold,
 )
-from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
 from lethe.identity import module_of
 from lethe.io.artifacts import Row, read_split

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import Extract, ExtractSettings, Model, Sample
+from lethe.config.measuring import Extract, ExtractSettings, Model, Sample
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import Row, read_split
 from lethe.io.files import Json, restored

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lethe.config.evaluating import SERVED, Endpoint, Model, Sample
+from lethe.config.measuring import SERVED, Endpoint, Model, Sample
 from lethe.io.artifacts import NO_TABLES
 from lethe.io.files import SCHEMA_VERSION, atomic_folder, write_json
 from lethe.io.tables import write_parquet

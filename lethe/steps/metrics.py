@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from lethe.config.evaluating import NO_BINARY, JudgeEntry, Metrics
+from lethe.config.measuring import NO_BINARY, JudgeEntry, Metrics
 from lethe.errors import ParamsClash
 from lethe.io.artifacts import GREEDY, KEYS, SECOND, Tables, read_split
 from lethe.io.files import SCHEMA_VERSION, read_artifact, write_json

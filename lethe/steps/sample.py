@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lethe.config.evaluating import Endpoint, Model, Parts, Sample
+from lethe.config.measuring import Endpoint, Model, Parts, Sample
 from lethe.data.prompt_language import Language, as_json, read_language
 from lethe.errors import BadInput, BadValue, plural
 from lethe.io.artifacts import TURNS, Row, write_parts

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lethe.config.evaluating import JudgeEntry, Parts, Score
+from lethe.config.measuring import JudgeEntry, Parts, Score
 from lethe.errors import BadInput, MissingArtifact
 from lethe.io import artifacts
 from lethe.io.answer_ends import CUT_OFF

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.config.evaluating import Model
+from lethe.config.measuring import Model
 from lethe.config.schema import Params
 from lethe.data.rows import load_splits
 from lethe.errors import BadInput

@@ -185,7 +185,7 @@ def sampling(
 def chat(folder: Path, size: Size) -> Iterator[Measured]:
     """`lethe.evaluate`, `lethe.exact` and both engines on a chat model, with the defaults of the commands."""
     import lethe
-    from lethe.config.evaluating import SAMPLE
+    from lethe.config.measuring import SAMPLE
     from lethe.io.tables import read_table
     from lethe.models import checkpoints
     from lethe.models.encoding import Encoder

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.config.evaluating import ExtractSettings
+from lethe.config.measuring import ExtractSettings
 from lethe.sampling.draws import Law
 from lethe.sampling.extraction import near_verbatim, path_of, windows_of
 from lethe.sampling.predictor import ModelPredictor

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper
 
-from lethe.config.evaluating import ExtractSettings
+from lethe.config.measuring import ExtractSettings
 from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Window, scan, windows_of
 from lethe.sampling.predictor import ModelPredictor

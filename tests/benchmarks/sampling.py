@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.config.evaluating import MEMORY, SAMPLE
+from lethe.config.measuring import MEMORY, SAMPLE
 from tests.small import ROOT
 
 PROMPT = ROOT / "lethe/models/prompts/qa.txt"

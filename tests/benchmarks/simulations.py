@@ -18,7 +18,7 @@ from scipy.stats import binom, fisher_exact
 
 from lethe.api.certificates import counted
 from lethe.certificates.certificate import FACTS, Audit, Certificate
-from lethe.config.evaluating import ExtractSettings
+from lethe.config.measuring import ExtractSettings
 from lethe.io.files import read_jsonl
 from lethe.labels.bounds import measure_labels
 from lethe.labels.draws import Draws

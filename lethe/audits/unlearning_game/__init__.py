@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from lethe.config.evaluating import SAMPLE, EngineName, ScorerName
 from lethe.config.fields import (
     Alpha,
     Count,
@@ -24,6 +23,7 @@ from lethe.config.fields import (
     Section,
     Seed,
 )
+from lethe.config.measuring import SAMPLE, EngineName, ScorerName
 from lethe.config.schema import Data, GameParams, Method, TrainRecipe, UnlearnRecipe
 from lethe.registry import TEXT_ATTACKS
 

@@ -16,8 +16,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from lethe.config.evaluating import Exploring
 from lethe.config.fields import Direct, Integer, Weight
+from lethe.config.measuring import Exploring
 from lethe.errors import BadValue
 from lethe.io.files import restored
 from lethe.progress import progress

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 import numpy as np
 from pydantic import Field
 
-from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place, WithParams
+from lethe.config.measuring import ScorerParams
 from lethe.io.files import Json
 from lethe.models.encoding import PublishedPrompt, open_ids
 from lethe.models.first_token import FirstToken, clipped, neutral

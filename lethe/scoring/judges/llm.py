@@ -14,8 +14,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, field_validator
 
-from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Place, Share
+from lethe.config.measuring import ScorerParams
 from lethe.errors import BadFile
 from lethe.io.files import Json, read_text
 from lethe.models.chat_template import filled_in

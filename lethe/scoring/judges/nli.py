@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place
+from lethe.config.measuring import ScorerParams
 from lethe.errors import BadFile
 from lethe.models import checkpoints
 from lethe.models.agreement import LIMIT, LIMIT_OF_HALF

@@ -18,8 +18,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Real
+from lethe.config.measuring import ScorerParams
 from lethe.scoring.keyword import Match, equals, keyword_form, keywords_of, occurs
 from lethe.scoring.text import is_text, score_distinct
 

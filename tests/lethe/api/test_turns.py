@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import lethe
-from lethe.config.evaluating import Parts, Score
+from lethe.config.measuring import Parts, Score
 from lethe.errors import BadInput
 from lethe.labels.draws import refuse_references
 from lethe.sampling.engine import Answers

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import lethe
 from lethe import config
-from lethe.config.evaluating import EXACT, METRICS, SAMPLE
 from lethe.config.load import changed_document, read_preset
+from lethe.config.measuring import EXACT, METRICS, SAMPLE
 from lethe.errors import BadFile, BadInput, BadParam, BadRow, BadValue, ParamsClash
 from tests.cases import cases, merged
 from tests.small import ROOT

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lethe.config.evaluating import Metrics
+from lethe.config.measuring import Metrics
 from lethe.measure.measure import measure_stopped
 from lethe.sampling.engine import AnswerStore, Prompt, Settings
 from lethe.sampling.tasks import SplitTask, draw_sequentially

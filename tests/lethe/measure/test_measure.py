@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from lethe import config
-from lethe.config.evaluating import Metrics
+from lethe.config.measuring import Metrics
 from lethe.data.prompt_language import as_json, read_language
 from lethe.measure.measure import measure, measure_language, measure_stopped
 from lethe.results.table import Numbers, Result, in_language

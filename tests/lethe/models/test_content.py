@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lethe.api.certificates import How, facts
-from lethe.config.evaluating import Endpoint
+from lethe.config.measuring import Endpoint
 from lethe.config.schema import Compute
 from lethe.errors import ParamsClash
 from lethe.models import checkpoints

@@ -25,7 +25,7 @@ from scipy.stats import chisquare
 
 import lethe
 from lethe.config import load
-from lethe.config.evaluating import SERVED, Endpoint
+from lethe.config.measuring import SERVED, Endpoint
 from lethe.config.schema import CHAT_FILE
 from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.artifacts import write_splits
@@ -520,7 +520,7 @@ def test_the_cap_stops_before_it_is_exceeded_and_a_larger_one_continues(tmp_path
 KILLED = """
 import sys
 from pathlib import Path
-from lethe.config.evaluating import Endpoint
+from lethe.config.measuring import Endpoint
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Prompt, Settings
 endpoint = Endpoint(endpoint=sys.argv[1], name="m", concurrency=4, retries=0)

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from lethe.api.evaluating import evaluate
-from lethe.config.evaluating import MOST_DRAWN
+from lethe.config.measuring import MOST_DRAWN
 from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models.model import Model
 from lethe.sampling import engine as opening

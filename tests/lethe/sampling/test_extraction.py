@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance.Levenshtein import distance as levenshtein
 
-from lethe.config.evaluating import ExtractSettings
+from lethe.config.measuring import ExtractSettings
 from lethe.errors import BadValue
 from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Window, near_verbatim, windows_of

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from transformers import AutoTokenizer
 
 import lethe
-from lethe.config.evaluating import Endpoint
+from lethe.config.measuring import Endpoint
 from lethe.models import checkpoints
 from lethe.models.encoding import Encoder
 from lethe.sampling.endpoint import EndpointEngine

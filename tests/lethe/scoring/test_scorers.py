@@ -17,7 +17,7 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
 from lethe import config
-from lethe.config.evaluating import Score, ScorerParams, is_binary
+from lethe.config.measuring import Score, ScorerParams, is_binary
 from lethe.data.prompt_language import as_json, read_language
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.io.artifacts import SECOND, expected, read_references

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lethe.config.evaluating import JudgeEntry
+from lethe.config.measuring import JudgeEntry
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
 from lethe.statistics.bound import Bound, Covers, Interval

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.config.evaluating import ScorerParams
+from lethe.config.measuring import ScorerParams
 from lethe.errors import BadInput
 from lethe.scoring import judges
 from lethe.scoring.verdicts import AnsweredRow, VerdictStore, judged

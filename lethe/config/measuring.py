@@ -1,4 +1,4 @@
-"""The schema of an evaluation: how a model is sampled, scored, measured and walked, with every default."""
+"""The settings by which a model is sampled, scored, measured and walked, with every default."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +14,8 @@ NO_BINARY = "which measures the error of the scorer binary, and binary is null"
 MOST_DRAWN = 1 << 16  # the largest number of answers per question that ``sample.n: auto`` draws
 SERVED = "lethe/models/served"
 SEEDED = "seeded"
-BY_NUMBER = (
-    "prefix",
-    "vllm",
-)  # engines whose j-th answers depend on the seed, the question and j alone
+# Engines whose j-th answers depend on the seed, the question and j alone.
+BY_NUMBER = ("prefix", "vllm")
 EngineName = Annotated[str, fields.NameIn((ENGINES,), also=("auto",), quoted=True)]
 ScorerName = Annotated[str, fields.NameIn((SCORERS, JUDGES))]
 Threshold = Annotated[fields.Real, Field(gt=0, le=1)]
