@@ -276,6 +276,7 @@ def _certificate(alpha: float, tau: float, tau_leak: float, cap: int) -> dict[st
     """The samples of a certificate for a number fixed beforehand, and those expected with early stopping."""
     from lethe.statistics import planning
 
+    fixed = planning.samples_to_certify(tau, alpha)
     # from no leak through the undecided middle to a clear leak
     rates = (
         0.0,
@@ -290,7 +291,7 @@ def _certificate(alpha: float, tau: float, tau_leak: float, cap: int) -> dict[st
         expected = planning.expected_sequential(rate, tau, tau_leak, alpha, cap)
         sequential.append({"p": rate, **asdict(expected)})
     return {
-        "certify_fixed": planning.samples_to_certify(tau, alpha),
+        "certify_fixed": fixed,
         "tau": tau,
         "tau_leak": tau_leak,
         "cap": cap,

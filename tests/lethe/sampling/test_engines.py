@@ -371,10 +371,10 @@ def test_the_number_is_the_largest_power_of_two_that_the_power_law_affords(few, 
 
 @pytest.mark.parametrize("memory", [1, 7])
 def test_the_rows_that_fit_into_memory_are_a_power_of_two(tiny_model, memory):
-    row, rows = (
-        Model.of(tiny_model, Options()).row_bytes(10),
-        rows_within(memory, tiny_model, 10, "auto"),
-    )
+    row = Model.of(tiny_model).row_bytes(10)
+
+    rows = rows_within(memory, tiny_model, 10, "auto")
+
     assert rows * row <= memory * 2**20 < 2 * rows * row
     assert math.log2(rows).is_integer()
 
