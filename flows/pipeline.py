@@ -295,7 +295,10 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Ru
         )
     wait(list(futures.values()))
     for stage in stages:
-        stage.end = stage.end or "failed"  # only if Prefect itself lost the task
+        if stage.end:
+            continue
+        # Prefect starts no task behind one that a signal stopped; otherwise it lost the task.
+        stage.end = "not started" if processes.stopped else "failed"
 
 
 @task(cache_policy=NO_CACHE)  # only DVC knows what is up to date
