@@ -160,7 +160,8 @@ def _run_changed(
     root: Path, set_: list[str], preset: str | None, name: str | None, order: Order
 ) -> tuple[RunRecord | None, dict[str, str | None], LetheError | None]:
     """Change params.yaml and run the pipeline by ``order``; return the record, experiment and error."""
-    from flows import record, remote, server, settings, workspace
+    from flows import record, remote, settings, workspace
+    from flows.beginning import current_graph
     from flows.overview import standard
     from lethe import config
     from lethe.config.load import parse
@@ -176,13 +177,7 @@ def _run_changed(
             )
         for line in settings.change_here(root, changes):
             standard().print(line)
-        settings.check(config.load(), root)
-        workspace.keep_params(root)
-        if server.named():
-            server.require()  # before anything runs
-        if order.pull:
-            standard().print(remote.pull(root))
-        graph = workspace.read_graph(root)
+        graph = current_graph(root, order.pull)
         if order.wanted:
             graph = graph.towards(order.wanted)
         error = _bring_up_to_date(root, graph, order)

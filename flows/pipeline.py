@@ -30,7 +30,8 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
 
-from flows import ending, record, remote, settings, workspace
+from flows import ending, record, workspace
+from flows.beginning import current_graph
 from flows.overview import Overview, standard
 from flows.server import require
 from flows.stage import ENDS, Stage, stages_of
@@ -262,11 +263,7 @@ def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
         yield this.graph
         return
     with workspace.only_run(root):
-        settings.check(config.load(), root)  # before DVC, whose messages name neither key nor line
-        workspace.keep_params(root)
-        if pull:
-            standard().print(remote.pull(root))
-        yield workspace.read_graph(root)
+        yield current_graph(root, pull)
 
 
 def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: Runner) -> None:

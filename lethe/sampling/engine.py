@@ -13,7 +13,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import Annotated, Protocol, cast
 
 import numpy as np
 from pydantic import model_validator
@@ -34,9 +34,6 @@ from lethe.progress import tell
 from lethe.registry import ENGINES
 from lethe.sampling.answer import Answer, Answers
 from lethe.statistics.streams import stream
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
