@@ -164,19 +164,19 @@ class Unreachable(LetheError):
 
 
 def require() -> None:
-    """Raise `Unreachable` if the server that PREFECT_API_URL names does not answer; call within `temporary_server`."""
+    """Raise `Unreachable` if the server that PREFECT_API_URL names does not answer; the environment must name one."""
     import httpx
 
     address = os.environ[ADDRESS].rstrip("/")
     until = time.monotonic() + PATIENCE
     while True:
-        own = OwnServer.running
+        started = OwnServer.running
         try:
             httpx.get(f"{address}/health", timeout=max(1.0, min(120.0, until - time.monotonic())))
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):  # its text may quote a password
             raise Unreachable(without_password(address), "no valid address") from None
         except httpx.HTTPError as error:
-            if own is None or own.given_up or time.monotonic() > until:
+            if started is None or started.given_up or time.monotonic() > until:
                 raise Unreachable(
                     without_password(address), str(error) or type(error).__name__
                 ) from None

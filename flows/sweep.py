@@ -203,9 +203,9 @@ def concluded(preset: SweepPreset | None, result: dict[str, Json], place: Path) 
     outcomes = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
     drawn = sweep_figure(picture, preset.figure, result["rows"])
     result["figure"] = {"file": picture.name, "points": drawn, **preset.figure.model_dump()}
-    result["claims"] = [dataclasses.asdict(one) for one in outcomes]
+    result["claims"] = [dataclasses.asdict(tested) for tested in outcomes]
     write_json(place.with_suffix(".json"), result)
-    return [*(one.sentence for one in outcomes), f"Figure: {picture}"]
+    return [*(tested.sentence for tested in outcomes), f"Figure: {picture}"]
 
 
 def shown(result: dict[str, Json]) -> tuple[list[str], list[list[object]]]:

@@ -114,9 +114,8 @@ def agreement(engine: Watched, source: object, vocabulary: int, context: int | N
         steps = list(engine.watched(prompts, SAMPLES, tokens))
     except Diverged:
         return Agreement(unchecked="The next-token probabilities of the model are not numbers")
-    except (
-        Exception
-    ) as error:  # an engine may meet anything in an architecture that it does not know
+    except Exception as error:
+        # An engine may meet anything in an architecture that it does not know.
         if isinstance(error, LetheError) or of_the_machine(error):
             raise
         return Agreement(failure=f"{type(error).__name__} ({shortened(error, LONGEST)})")

@@ -50,9 +50,8 @@ def make_private(
     drawn = torch.Generator().manual_seed(seed)
     noise = torch.Generator(next(model.parameters()).device).manual_seed(seed + 1)
     loader = DPDataLoader(data, sample_rate=sample_rate, generator=drawn)
-    if (
-        steps is not None
-    ):  # batches per pass, which Opacus derives from the sampling rate and offers no option for
+    if steps is not None:
+        # Batches per pass, which Opacus derives from the sampling rate and offers no option for.
         if not hasattr(loader.batch_sampler, "steps"):
             missing = AttributeError("batch_sampler.steps")
             raise LibraryChanged("opacus", "the number of batches of a loader", missing)

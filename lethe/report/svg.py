@@ -72,9 +72,8 @@ def inline(figure: Figure, name: str, label: str) -> Markup:
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     ElementTree.register_namespace("", _SVG)
     root = ElementTree.fromstring(buffer.getvalue())
-    for parent in list(
-        root.iter()
-    ):  # a style element inside an inline SVG would restyle the whole page
+    # A style element inside an inline SVG would restyle the whole page.
+    for parent in list(root.iter()):
         for child in [
             child for child in parent if child.tag in (f"{{{_SVG}}}metadata", f"{{{_SVG}}}style")
         ]:

@@ -166,9 +166,8 @@ def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
     """
     from opacus.optimizers import DPOptimizer
 
-    if not hasattr(
-        DPOptimizer, "_get_flat_grad_sample"
-    ):  # private, and the only place to group gradients
+    # Private, and the only place to group gradients.
+    if not hasattr(DPOptimizer, "_get_flat_grad_sample"):
         missing = AttributeError("DPOptimizer._get_flat_grad_sample")
         raise LibraryChanged("opacus", "the gradients of single rows", missing)
 
