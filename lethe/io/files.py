@@ -218,24 +218,30 @@ def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
     return rows
 
 
+def check_text(path: str | os.PathLike, line: int, value: Json) -> None:
+    """Refuse a lone surrogate anywhere in a value: JSON can hold one, and neither a UTF-8 file nor a terminal can."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        problem = f"lone surrogate {half} is not valid text"
+        raise BadRow(path, line, problem, "Write the full character.") from None
+    except RecursionError:
+        raise BadRow(path, line, "nested too deeply") from None
+
+
 def _parsed(path: str | os.PathLike, line: int, text: str, members: Callable | None = None) -> Json:
     try:
         value = json.loads(text, object_pairs_hook=members)
-        # Possibly a lone surrogate, which neither a UTF-8 file nor a terminal can take.
-        if r"\ud" in text or r"\uD" in text:
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
     except json.JSONDecodeError as error:
         raise BadRow(path, line + error.lineno - 1, f"not valid JSON ({error.msg})") from None
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(error.object[error.start]):04x}"
-        raise BadRow(
-            path, line, f"lone surrogate {half} is not valid text", "Write the full character."
-        ) from None
     except RecursionError:
         raise BadRow(path, line, "nested too deeply") from None
     except ValueError as error:  # a duplicate key, or an integer of thousands of digits
         raise BadRow(path, line, str(error).split(";")[0]) from None
+    if r"\ud" in text or r"\uD" in text:  # possibly a lone surrogate
+        check_text(path, line, value)
+    return value
 
 
 def without_doubles(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -19,7 +19,7 @@ from lethe.io import ids
 from lethe.io.answer_ends import CUT_OFF, missing_kind
 from lethe.io.artifacts import GREEDY
 from lethe.io.facts import of_column
-from lethe.io.files import Json, check_file
+from lethe.io.files import Json, check_file, check_text
 from lethe.io.logs import benchmarks, inspect_ai, lm_eval, openai_batch, red_team
 from lethe.io.logs._log import Format, Log, Table, as_text
 from lethe.io.logs._untrusted import Source, decode, first_line
@@ -79,7 +79,11 @@ def _frame(source: Source | Path, path: Path, name: str) -> pd.DataFrame:
     suffix = path.suffix.lower()
     if isinstance(source, Source) and suffix not in (".jsonl", ".json"):
         # JSON lines under another name
-        frame = frame_of(path, [row for _, row in source.lines()], [name])
+        rows = []
+        for number, row in source.lines():
+            check_text(path, number, row)
+            rows.append(row)
+        frame = frame_of(path, rows, [name])
         ids_as_text(path, frame, [name])
         return frame
     frame = read_table(path, text=["text", RESPONSE], ids=[name], optional=["sample"])

@@ -81,6 +81,18 @@ def test_half_a_character_is_refused_by_name(tmp_path):
         read_log(path)
 
 
+@pytest.mark.parametrize("name", ["table.jsonl", "table.txt"])
+@pytest.mark.parametrize("column", ["prompt_id", "text"])
+def test_half_a_character_in_a_table_is_refused_by_its_line_under_any_name(tmp_path, name, column):
+    rows = [{"prompt_id": "a", "sample": place, "text": "x"} for place in range(2)]
+    rows[1][column] = "\ud83d"
+    path = tmp_path / name
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+    with pytest.raises(BadRow, match=r"line 2: lone surrogate"):
+        read_log(path)
+
+
 def test_documents_beyond_the_bound_are_refused_unread(tmp_path, monkeypatch):
     monkeypatch.setattr(_untrusted, "LARGEST", 200)
     for kind in ("inspect-json", "open-unlearning", "harmbench"):
