@@ -330,7 +330,8 @@ def prepare(valid: Path) -> None:
     plain = save_small_checkpoint(valid / "plain")
     chat = shutil.copytree(plain, valid / "chat")
     (chat / "chat_template.jinja").write_text(
-        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
     )
     model, tokenizer = small_model([row["answer"] for row in QUESTIONS])
     model.save_pretrained(valid / "sharded", max_shard_size="20KB")
