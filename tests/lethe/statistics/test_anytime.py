@@ -61,6 +61,22 @@ def test_every_value_of_the_oracle_is_met(shared, capsys):
     assert status == 0, capsys.readouterr().out
 
 
+def test_one_pair_of_counts_has_the_value_that_it_has_in_an_array():
+    chance = np.random.default_rng(5)
+    for _ in range(300):
+        n, k = chance.integers(0, 2000, size=2)
+        leaks = int(chance.integers(0, n + 1) * chance.choice([0, 0.01, 1]))
+        reference_leaks = int(chance.integers(0, k + 1) * chance.choice([0, 0.01, 1]))
+        difference = float(chance.choice([-1, -0.01, 0, 0.01, 1, chance.uniform(-1, 1)]))
+        p_ends, q_ends = np.sort(chance.random(2)), np.sort(chance.random(2))
+        box = anytime.Box(*p_ends, *q_ends) if chance.random() < 0.5 else anytime.EVERYWHERE
+
+        one = anytime.log_beyond(leaks, n, reference_leaks, k, difference, box)
+        many = anytime.log_beyond([leaks], n, reference_leaks, k, difference, box)
+
+        assert one == many[0]
+
+
 @pytest.mark.parametrize("null", [0.002, 0.01, 0.3])
 @pytest.mark.parametrize(("leaks", "n"), [(0, 40), (3, 40), (40, 40)])
 def test_the_mixture_below_a_null_is_the_integral_of_likelihood_ratios(leaks, n, null):
