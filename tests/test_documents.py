@@ -201,7 +201,8 @@ def reader(tmp_path_factory) -> Path:
     copies = {
         "scores.csv": "leaks.csv", "TOFU_EVAL.json": "tofu.json", "retain90/TOFU_EVAL.json": "tofu_retain.json",
         "member.csv": "train.csv", "other.csv": "train.csv", "predictions.csv": "swap.csv", "labelled.csv": "calibration.csv",
-        "verdicts.csv": "leaks.csv", "labels.csv": "random_labels.csv", "data/labels/my-model.jsonl": "labels/letters.jsonl",
+        "verdicts.csv": "leaks.csv", "ranks.csv": "ranks.csv",
+        "labels.csv": "random_labels.csv", "data/labels/my-model.jsonl": "labels/letters.jsonl",
     }  # fmt: skip
     for name, source in copies.items():
         shutil.copy(INPUTS / source, folder / name)

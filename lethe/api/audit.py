@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lethe.api.parameters import Place, Table, path_of
+from lethe.api.parameters import Counts as CountsInPython
+from lethe.api.parameters import Place, Ranks, Table, path_of
 from lethe.api.result import Measurement, View, frame
 from lethe.audits.kinds.guesses import (
     TRADEOFF,
@@ -21,18 +23,24 @@ from lethe.audits.kinds.guesses import (
     read_tradeoff,
     rows_of,
 )
+from lethe.audits.twin_ranks import TwinRanks, read_ranks
+from lethe.config.twins import TWINS
 from lethe.errors import BadArguments, BadValue, check, plural
 from lethe.io.tables import read_losses
 from lethe.results.table import Result, Rows
+from lethe.results.trace import Control, Lift, Trace, Word, lift_of
 from lethe.statistics import epsilon_star as losses
 from lethe.statistics.bound import level
+from lethe.statistics.checks import check_alpha
 from lethe.statistics.epsilon_star.parametric import rejected_fit
 from lethe.statistics.one_run import audit as canaries
 from lethe.statistics.one_run.audit import ASSUMPTIONS, ClaimVerdict, check_levels, not_conservative
 from lethe.statistics.one_run.audit import MethodBound as OneRunResult
 from lethe.statistics.one_run.channel import Channel, Family
 from lethe.statistics.one_run.counts import Counts, release
-from lethe.text import listing
+from lethe.statistics.streams import stream
+from lethe.statistics.twins import check_ranks, twin_test
+from lethe.text import listing, upper_first
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,9 +52,11 @@ __all__ = [
     "OneRunAudit",
     "OneRunResult",
     "SwapAudit",
+    "TwinAudit",
     "epsilon_star",
     "one_run",
     "swap",
+    "twins",
 ]
 
 
@@ -474,3 +484,119 @@ def swap(predictions: Table, *, alpha: float = 0.05) -> SwapAudit:
     from lethe.audits.unlearning_game.swap import audit
 
     return SwapAudit(audit(path_of(predictions), alpha))
+
+
+@dataclass(frozen=True, repr=False)
+class TwinAudit(Measurement):
+    """The twin test of one model: its word, exact p-value, and what the test would have found."""
+
+    trace: Trace
+    VIEW = "trace"
+
+    @property
+    def word(self) -> Word:
+        return self.trace.word
+
+    @property
+    def p(self) -> float:
+        return self.trace.test.p
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per secret: its rank among its candidates."""
+        test = self.trace.test
+        columns = {"rank": test.ranks, "candidates": test.candidates}
+        return frame(columns, index=list(self.trace.secrets))
+
+    def rows(self) -> list[Result]:
+        return self.trace.rows("model")
+
+    def views(self) -> list[View]:
+        trace = self.trace
+        first, last, epsilon = (
+            next(row for row in self.rows() if row.quantity == quantity)
+            for quantity in ("ranked_first", "ranked_last", "trace_epsilon")
+        )
+        rows: list[list[object]] = [
+            ["p", trace.test.p],
+            ["e", math.exp(min(trace.test.log_e, LARGEST))],
+            ["secrets", len(trace.secrets)],
+            ["mean rank", float(np.mean(trace.test.ranks))],
+            ["ranked first", f"{trace.first} (by chance {trace.by_chance:.3g})"],
+            ["ranked last", f"{trace.last} (by chance {trace.by_chance:.3g})"],
+            ["share first, at least", first.lower_bound],
+            ["share first, at most", first.upper_bound],
+            ["share last, at least", last.lower_bound],
+            ["share last, at most", last.upper_bound],
+            ["epsilon, at least", epsilon.lower_bound],
+            ["known secrets that would be found", trace.smallest_known],
+        ]
+        if trace.lift:
+            rows += [["lift found, nats", trace.lift.up], ["fall found, nats", trace.lift.down]]
+        return [View("Twin test", ["", "value"], rows, self.sentences())]
+
+    def sentences(self) -> list[str]:
+        trace = self.trace
+        lines = [upper_first(trace.sentence("this model")), f"Assumes: {trace.design.assumes}."]
+        if not trace.controls:
+            lines.append("No control: give the same table of a model that cannot know the draws.")
+        return lines
+
+
+LARGEST = 700.0  # exp of more has no float
+
+
+def twins(
+    ranks: Ranks,
+    candidates: CountsInPython = None,
+    *,
+    alpha: float = 0.01,
+    control: Table | None = None,
+) -> TwinAudit:
+    """Test whether a model has any trace of secrets that were drawn among twins, exactly and without a Retrain.
+
+    Parameters
+    ----------
+    ranks : CSV, Parquet or JSON lines with the score of each candidate (`secret, candidate, score, true`; 1 is the true
+        candidate), or with the rank of each true candidate (`secret, rank, candidates`; rank 1 is the model's
+        favourite). In Python also such a table, or the ranks themselves.
+    candidates : The number of candidates of each secret, with ranks that are no table.
+    alpha : The probability of a false trace.
+    control : The same table of a model that cannot know the draws. Where it is rejected at 0.001, there is no word.
+
+    Notes
+    -----
+    The test holds where each true candidate was drawn uniformly among its candidates, and the draw reached nothing but
+    the model. A score must be fixed before any score is seen. Equal scores are ordered by a digest of the texts.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> audit = lethe.audit.twins([1, 1, 2, 1, 1, 3], [20] * 6)
+    >>> audit.word, f"{audit.p:.0e}"
+    ('trace', '4e-06')
+    """
+    check_alpha(alpha)
+    read = _twin_ranks(ranks, candidates)
+    test = twin_test(read.ranks, read.candidates)
+    controls: tuple[Control, ...] = ()
+    if control is not None:
+        of_control = read_ranks(path_of(control))
+        null = twin_test(of_control.ranks, of_control.candidates)
+        controls = (Control("the control", null.p, TWINS.control_alpha, null.direction),)
+    lift: Lift | None = None
+    if read.scores is not None:
+        lift = lift_of(read.scores, alpha, np.random.default_rng(stream(0, "twins", "lift")))
+    return TwinAudit(Trace(test, read.secrets, alpha, controls=controls, lift=lift))
+
+
+def _twin_ranks(ranks: Ranks, candidates: CountsInPython) -> TwinRanks:
+    """The ranks of a file, of a table, or as numbers with their numbers of candidates."""
+    if isinstance(ranks, (list, tuple, np.ndarray)):
+        if candidates is None:
+            raise BadArguments(("candidates",), "give the number of candidates of each secret.")
+        places, sizes = check_ranks(list(ranks), list(candidates))
+        names = tuple(str(number) for number in range(1, len(places) + 1))
+        return TwinRanks(names, places, sizes)
+    if candidates is not None:
+        raise BadArguments(("candidates",), "a table holds them; leave the argument out.")
+    return read_ranks(path_of(ranks))

@@ -39,6 +39,8 @@ class InPython:
 Place: TypeAlias = Annotated[str | os.PathLike[str], Typed(Path)]
 Table: TypeAlias = Annotated["Place | pd.DataFrame", Typed(Path)]
 Rows: TypeAlias = Annotated["Place | Sequence[Mapping[str, object]] | pd.DataFrame", Typed(Path)]
+Ranks: TypeAlias = Annotated["Place | pd.DataFrame | Sequence[int]", Typed(Path)]
+Counts: TypeAlias = Annotated["Sequence[int] | None", InPython()]
 ModelOrPlace: TypeAlias = Annotated["Place | PreTrainedModel", Typed(Path)]
 Tokenizer: TypeAlias = Annotated["PreTrainedTokenizerBase | None", InPython()]
 PlaceInPython: TypeAlias = Annotated[Place | None, InPython()]

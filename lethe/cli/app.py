@@ -105,6 +105,7 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
                 "audit epsilon-star --train member.csv --population other.csv --delta 1e-5",
             ),
             "swap": Command("audit:swap", "audit swap --predictions predictions.csv"),
+            "twins": Command("audit:twins ranks", "audit twins ranks.csv --alpha 0.01"),
         },
     ),
     "score": (

@@ -10,6 +10,7 @@ from itertools import combinations
 from lethe.io.files import Json
 from lethe.results.quantities import MODEL
 from lethe.results.table import Numbers, Result, Results
+from lethe.results.trace import document
 from lethe.statistics.answer_tree import Masses
 
 Document = dict[str, Json]
@@ -445,6 +446,11 @@ def swap(rows: Sequence[Result]) -> Document:
     }
     advantage = own.facts("quality", "run")["advantage"]
     return {"quality": own.estimate("quality", "run"), "advantage": advantage, "by_attack": attacks}
+
+
+def trace(rows: Sequence[Result]) -> Document:
+    """Keys of `lethe audit twins --json`, and of a model's ``trace``."""
+    return document(rows)
 
 
 def tofu_log(rows: Sequence[Result]) -> Document:

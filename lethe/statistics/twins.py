@@ -329,22 +329,26 @@ def threshold(candidates: Sequence[int], alpha: float, way: Way = "preferred") -
     return lowest + int((tails > alpha).sum())
 
 
-def smallest_known(m: int, k: int, alpha: float, power: float = 0.95) -> int | None:
+def smallest_known(candidates: Sequence[int], alpha: float, power: float = 0.95) -> int | None:
     """Return how few secrets a model must know for certain to be found with probability ``power``.
 
-    The known secrets rank first, the other ones uniformly; the test is the way *preferred* at
-    ``alpha`` / 3. None where a model that knows all ``m`` secrets, of ``k`` candidates each, would
-    not be found.
+    The known secrets, those with the fewest of the (m,) ``candidates`` first, rank first and the
+    other ones uniformly; the test is the way *preferred* at ``alpha`` / 3. Each further known
+    secret raises the statistic. None where a model that knows all secrets would not be found.
     """
     check_alpha(alpha)
     check_share("power", power)
-    t = threshold([k] * m, alpha / 3)
-    best = int(score_table(k)[0])
+    candidates = sorted(candidates)
+    t = threshold(candidates, alpha / 3)
+    m = len(candidates)
 
     def is_found(known: int) -> bool:
+        left = t
+        for k in candidates[:known]:
+            left -= int(score_table(k)[0])
         if known == m:
-            return t <= m * best
-        return math.exp(log_tail(t - known * best, [k] * (m - known))) >= power
+            return left <= 0
+        return math.exp(log_tail(left, candidates[known:])) >= power
 
     if not is_found(m):
         return None

@@ -19,7 +19,7 @@ SHOWN = (
         "bounds-no-file",
     ),
     *("compare-tables", "compare-gate-closed", "log-inspect", "tofu-log", "plan", "plan-refused"),
-    *("one-run", "one-run-refused", "epsilon-star", "swap", "eval-greedy", "eval-refused"),
+    *("one-run", "one-run-refused", "epsilon-star", "swap", "twins", "eval-greedy", "eval-refused"),
 )
 
 

@@ -86,6 +86,7 @@ def _tables() -> list[Reader]:
     import pandas as pd
 
     from lethe.audits.kinds.guesses import read_guesses, read_tradeoff
+    from lethe.audits.twin_ranks import read_ranks
     from lethe.audits.unlearning_game.swap import advantages
     from lethe.io.judged_answers import read_calibration, read_labelled
     from lethe.io.tables import read_losses
@@ -119,6 +120,23 @@ def _tables() -> list[Reader]:
         ),
         ("losses", pd.DataFrame({"loss": [0.5, 1.25, 3.0]}), read_losses),
         ("predictions", swap, advantages),
+        (
+            "twins",
+            pd.DataFrame(
+                {
+                    "secret": ["a", "a", "b", "b"],
+                    "candidate": ["1", "2", "3", "4"],
+                    "score": [0.5, -1.0, 2.0, 2.0],
+                    "true": [0, 1, 1, 0],
+                }
+            ),
+            read_ranks,
+        ),
+        (
+            "ranks of twins",
+            pd.DataFrame({"secret": ["a", "b"], "rank": [1, 3], "candidates": [20, 5]}),
+            read_ranks,
+        ),
         (
             "trade-off",
             pd.DataFrame({"alpha": [0.0, 0.25, 1.0], "beta": [1.0, 0.5, 0.0]}),

@@ -99,7 +99,7 @@ def twin_errors(oracle: dict) -> Iterator[Error]:
         m, k, alpha = plan["rows"], plan["candidates"], plan["alpha"]
         threshold = twins.threshold([k] * m, alpha / 3)
         yield f"planning {place} threshold", float(abs(threshold - plan["threshold"]))
-        known = twins.smallest_known(m, k, alpha)
+        known = twins.smallest_known([k] * m, alpha)
         yield f"planning {place} smallest_known", float(known != plan["smallest_known"])
 
 

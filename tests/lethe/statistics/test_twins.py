@@ -60,10 +60,10 @@ def test_an_oracle_with_an_unknown_key_is_not_passed_over(tmp_path):
 
 
 def test_smallest_known_of_the_specification():
-    assert twins.smallest_known(30, 20, 0.01) == 9
-    assert twins.smallest_known(30, 20, 0.00125) == 10
-    assert twins.smallest_known(10, 5, 0.01) == 7
-    assert twins.smallest_known(3, 2, 0.01) is None  # eight draws cannot refute at 1%
+    assert twins.smallest_known([20] * 30, 0.01) == 9
+    assert twins.smallest_known([20] * 30, 0.00125) == 10
+    assert twins.smallest_known([5] * 10, 0.01) == 7
+    assert twins.smallest_known([2] * 3, 0.01) is None  # eight draws cannot refute at 1%
 
 
 def test_a_model_without_knowledge_ranks_every_draw_equally_often():

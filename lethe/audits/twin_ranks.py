@@ -1,0 +1,128 @@
+"""The reader of a table of twins: the score of every candidate, or the rank of each true one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.errors import BadFile, BadRow, check_columns
+from lethe.io.ids import id_text
+from lethe.io.tables import file_line, numeric_column, read_table
+from lethe.statistics.twins import ranks_of, tie_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCORED = ("secret", "candidate", "score", "true")
+RANKED = ("secret", "rank", "candidates")
+IN_MEMORY = Path("ranks")  # the name in errors of a table without a file
+MOST_CANDIDATES = 1_000_000  # of a secret; the statistic's tables have a place for each
+PUBLIC = (
+    b""  # orders candidates with one score by their texts alone, where no sealed key is at hand
+)
+
+
+@dataclass(frozen=True)
+class TwinRanks:
+    """The rank of each true candidate, in the order of the file.
+
+    ``scores`` (m, k) are those of all candidates; None where the file has ranks, or secrets differ in their number.
+    """
+
+    secrets: tuple[str, ...]
+    ranks: tuple[int, ...]
+    candidates: tuple[int, ...]
+    scores: np.ndarray | None = None
+
+
+def read_ranks(source: Path | pd.DataFrame) -> TwinRanks:
+    """Read a file or a table with the columns ``secret, candidate, score, true``, or ``secret, rank, candidates``.
+
+    Raises
+    ------
+    BadFile, BadRow
+        If a column is absent, or a secret has no true candidate, several, fewer than two candidates, the same candidate
+        twice, or a score that is no number; or a rank is not among its candidates.
+    """
+    path = IN_MEMORY
+    if isinstance(source, Path):
+        path = source
+        source = read_table(path, ("secret",), text=("candidate",), ids=("secret",))
+    table = source
+    check_columns(path, ("secret",), table.columns)
+    if not len(table):
+        raise BadFile(path, "has no rows", "Give at least one secret.")
+    of_ranks = "rank" in table.columns and "candidate" not in table.columns
+    check_columns(path, RANKED if of_ranks else SCORED, table.columns)
+    _refuse(table["secret"].isna().to_numpy(), path, "secret: got nothing; must be an id")
+    secrets = [id_text(secret) for secret in table["secret"]]
+    if of_ranks:
+        return _ranked(table, secrets, path)
+    return _scored(table, secrets, path)
+
+
+def _refuse(broken: np.ndarray, path: Path, problem: str) -> None:
+    """Raise `BadRow` of the first broken row, if there is one."""
+    if broken.any():
+        raise BadRow(path, file_line(path, int(np.argmax(broken))), problem)
+
+
+def _ranked(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
+    candidates = numeric_column(table, "candidates", path)
+    ranks = numeric_column(table, "rank", path)
+    possible = (candidates >= 2) & (candidates <= MOST_CANDIDATES) & (candidates % 1 == 0)
+    _refuse(~possible, path, f"candidates: must be a whole number from 2 to {MOST_CANDIDATES:,}")
+    among = (ranks >= 1) & (ranks <= candidates) & (ranks % 1 == 0)
+    _refuse(~among, path, "rank: must be a whole number from 1 to the number of candidates")
+    repeated = table["secret"].map(id_text).duplicated().to_numpy()
+    _refuse(repeated, path, "secret: stands in an earlier row; each secret has a single rank")
+    return TwinRanks(tuple(secrets), _whole(ranks), _whole(candidates))
+
+
+def _whole(values: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)
+
+
+def _scored(table: pd.DataFrame, secrets: list[str], path: Path) -> TwinRanks:
+    scores = numeric_column(table, "score", path)
+    true = numeric_column(table, "true", path)
+    _refuse(np.isnan(scores), path, "score: got nothing; every candidate needs a number")
+    _refuse(~np.isin(true, (0, 1)), path, "true: must be 1 for the true candidate and 0 for a twin")
+    _refuse(table["candidate"].isna().to_numpy(), path, "candidate: got nothing; must be a text")
+    texts = [id_text(candidate) for candidate in table["candidate"]]
+
+    rows_of_secret: dict[str, list[int]] = {}
+    for row, secret in enumerate(secrets):
+        rows_of_secret.setdefault(secret, []).append(row)
+    ranks = []
+    for secret, rows in rows_of_secret.items():
+        _check_candidates(path, secret, rows, [texts[row] for row in rows], true[rows])
+        digests = np.array([tie_digest(PUBLIC, secret, texts[row]) for row in rows])
+        order = np.argsort(np.argsort(digests))
+        place = int(np.argmax(true[rows]))
+        ranks.append(int(ranks_of([scores[rows]], [place], [order])[0]))
+    sizes = tuple(map(len, rows_of_secret.values()))
+    matrix = None
+    if len(set(sizes)) == 1 and np.isfinite(scores).all():
+        matrix = np.array([scores[rows] for rows in rows_of_secret.values()])
+    return TwinRanks(tuple(rows_of_secret), tuple(ranks), sizes, matrix)
+
+
+def _check_candidates(
+    path: Path, secret: str, rows: list[int], texts: list[str], true: np.ndarray
+) -> None:
+    line = file_line(path, rows[0])
+    name = f"secret {secret}"
+    if len(rows) < 2:
+        raise BadRow(path, line, f"{name}: got 1 candidate; must be at least 2")
+    if len(rows) > MOST_CANDIDATES:
+        problem = f"{name}: got {len(rows):,} candidates; must be at most {MOST_CANDIDATES:,}"
+        raise BadRow(path, line, problem)
+    if true.sum() != 1:
+        problem = f"{name}: got {int(true.sum())} true candidates; must be exactly 1"
+        raise BadRow(path, line, problem)
+    if len(set(texts)) < len(texts):
+        raise BadRow(path, line, f"{name}: a candidate stands twice; its twins must differ")
