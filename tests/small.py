@@ -85,7 +85,8 @@ def make_repository(folder: Path, params: dict[str, Any], git: bool = True) -> P
     for name in COPIED:
         source, target = ROOT / name, folder / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            # With compiled modules, which stay valid: a copy keeps the times of its sources.
+            shutil.copytree(source, target)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)

@@ -120,7 +120,8 @@ class TreeServer(FaultServer):
 
 
 def case(chance: random.Random, valid: Path, folder: Path) -> Case:
-    name = chance.choice(("eval", "plain", "exact", "exact"))  # `exact` writes no page: half the time
+    # `exact` writes no page, which takes half of the time of `eval`.
+    name = chance.choice(("eval", "plain", "exact", "exact"))
     start = chance.choice((0, 0, 1, 20, 60))  # replies that are sound
     share = chance.choice((1.0, 1.0, 0.5, 0.1))  # of the later replies that are broken
     how, break_reply = broken(chance)
