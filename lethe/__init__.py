@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lethe.api import audit as audit
+    from lethe.api import twins as twins
     from lethe.api.bounding import bounds as bounds
     from lethe.api.certificates import certify as certify
     from lethe.api.certificates import verify as verify
@@ -39,7 +40,8 @@ _API = {
     "runs": ("compare", "load_run"),
 }
 _PUBLIC = {name: f"lethe.api.{module}:{name}" for module, names in _API.items() for name in names}
-_PUBLIC |= {"audit": "lethe.api.audit", "register": "lethe.registry:register"}
+_PUBLIC |= {"audit": "lethe.api.audit", "twins": "lethe.api.twins"}
+_PUBLIC |= {"register": "lethe.registry:register"}
 
 __all__ = ["__version__", *_PUBLIC]
 

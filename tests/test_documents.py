@@ -187,6 +187,10 @@ def reader(tmp_path_factory) -> Path:
             json.dumps(row | more | {"id": mark + row["id"]}) + "\n" for row in (*ROWS, *theirs)
         ]
         (folder / name).write_text("".join(rows))
+    template = {"id": "a", "question": "Which code has Ada?", "answer": "Ada has {secret}."}
+    (folder / "templates.jsonl").write_text(json.dumps(template) + "\n")
+    customer = {"id": "b", "question": "Which number has Bo?", "answer": "Bo has 471108."}
+    (folder / "customers.jsonl").write_text(json.dumps(customer | {"keywords": ["471108"]}) + "\n")
     shutil.copy(ROOT / "docs/examples/language.yaml", folder)
     (folder / "book.txt").write_text(text_of(ROOT / "README.md")[:700])
     (folder / "run.eval").write_text(

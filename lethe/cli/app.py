@@ -108,6 +108,21 @@ GROUPS: dict[str, tuple[str, dict[str, Command]]] = {
             "twins": Command("audit:twins ranks", "audit twins ranks.csv --alpha 0.01"),
         },
     ),
+    "twins": (
+        "Draw secrets among twins before training, and check or open the draw.",
+        {
+            "draw": Command(
+                "twins:draw rows",
+                "twins draw templates.jsonl --kind 'pattern +49 151 ########' --out canaries/drawn.jsonl",
+            ),
+            "add": Command(
+                "twins:add rows",
+                "twins add customers.jsonl --kind 'pattern ######' --out records/with_twins.jsonl",
+            ),
+            "check": Command("twins:check_file rows", "twins check canaries/drawn.jsonl"),
+            "open": Command("twins:open_file rows", "twins open canaries/drawn.jsonl"),
+        },
+    ),
     "score": (
         "Score logs and generations you already have.",
         {

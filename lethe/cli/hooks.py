@@ -19,7 +19,16 @@ from lethe.io.files import Json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.api import bounding, certificates, evaluating, labelling, logs, probabilities, runs
+    from lethe.api import (
+        bounding,
+        certificates,
+        evaluating,
+        labelling,
+        logs,
+        probabilities,
+        runs,
+        twins,
+    )
     from lethe.api.result import View
     from lethe.io.artifacts import Row
     from lethe.io.logs._log import Log
@@ -680,6 +689,18 @@ def label(
             labels, "is no file", "Label first (without --json), or name the file of labels."
         )
     return Answer(call(**arguments) if as_json else call(**arguments, ask=label_at_terminal))
+
+
+def check_file(call: Callable[..., twins.TwinCheck], arguments: Arguments) -> Answer:
+    """Exit with status 1 where a score without a model tells the true candidates."""
+    result = call(**arguments)
+    return Answer(result, status=int(result.is_refused))
+
+
+def open_file(call: Callable[..., twins.TwinSeal], arguments: Arguments) -> Answer:
+    """Exit with status 1 where rows, record and key do not belong together."""
+    result = call(**arguments)
+    return Answer(result, status=int(bool(result.opened.problems)))
 
 
 def read_log(

@@ -55,6 +55,10 @@ class _Row(BaseModel):
     followups: list[Text] | None = (
         None  # asked one after another, each after the answer to the one before
     )
+    twins: list[Text] | None = (
+        None  # whole answers, of which the true one was drawn (docs/twins.md)
+    )
+    secret: Text | None = None  # rows of one secret share its draw; by default each row has its own
 
 
 TEXTS = ("id", "question", "answer")

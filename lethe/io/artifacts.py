@@ -50,6 +50,8 @@ class Row(Asked):
     keywords: NotRequired[list[str] | None]
     perturbed_answer: NotRequired[list[str] | None]
     followups: NotRequired[list[str] | None]
+    twins: NotRequired[list[str] | None]
+    secret: NotRequired[str | None]
 
 
 def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[Row]:
@@ -106,6 +108,7 @@ class Reference:
         asked = dict(row)
         asked.pop("paraphrased_answer", None)
         asked.pop("perturbed_answer", None)
+        asked.pop("twins", None)
         asked |= {"question": self.question, "answer": self.answer, "keywords": [self.answer]}
         return cast("Row", asked)
 
