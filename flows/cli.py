@@ -144,6 +144,11 @@ def _gate(news: RunRecord) -> None:
     from flows.overview import standard
     from lethe.errors import visible
 
+    if not news.complete:
+        standard().print(
+            "Gate closed: this run was not complete, so it was compared with none. Run all stages: lethe run --fail-on worse."
+        )
+        raise typer.Exit(1)
     level = f" {news.tries['sentence']}" if news.tries else ""
     worse = [alarm for alarm in news.alarms if alarm.worse]
     if worse:
@@ -153,6 +158,9 @@ def _gate(news: RunRecord) -> None:
         because = visible(" ".join(reasons))
         standard().print(f"Gate closed: nothing is claimed of {visible(model)}. {because}")
         raise typer.Exit(1)
+    if news.compared_with is None:
+        standard().print("Gate open: no run came before this one, so nothing was compared.")
+        return
     standard().print(f"Gate open: no model is proved to leak more than before.{level}")
 
 

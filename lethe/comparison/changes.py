@@ -8,7 +8,7 @@ the ends assume, and nothing about dependence between runs, models or questions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -170,7 +170,7 @@ class _Pair:
 
 def _pair(model: str, old: Sequence[Result], new: Sequence[Result], exactly: bool) -> _Pair | None:
     """The model in both runs, by leaks where both runs judged some of the same questions, else by scores."""
-    old, new = _about(old, exactly), _about(new, exactly)
+    old, new = about_the_same(old, new, exactly)
     items = _common(old, new, "leak")
     if items:
         return _Pair(model, "leak", items, _leaks(old, items), _leaks(new, items))
@@ -178,6 +178,33 @@ def _pair(model: str, old: Sequence[Result], new: Sequence[Result], exactly: boo
     if items:
         return _Pair(model, "score", items, _scores(old, items), _scores(new, items))
     return None
+
+
+def about_the_same(
+    old: Sequence[Result], new: Sequence[Result], exactly: bool
+) -> tuple[list[Result], list[Result]]:
+    """The rows of questions of two runs that are about the same events.
+
+    Exact bounds stay only where they are about the leaks of the sampled answers (``exactly``). A person's labels and a
+    scorer judge other events: labels stay where both runs have them for a question, and then nothing else of its leaks.
+    """
+    before, after = _about(old, exactly), _about(new, exactly)
+    labelled = _labelled(before) & _labelled(after)
+    return _judged_alike(before, labelled), _judged_alike(after, labelled)
+
+
+def _labelled(rows: Sequence[Result]) -> set[str | None]:
+    return {row.item for row in rows if (row.quantity, row.basis) == ("leak", "labelled")}
+
+
+def _judged_alike(rows: Sequence[Result], labelled: Set[str | None]) -> list[Result]:
+    """The rows whose leaks a person judged in the questions ``labelled``, and a scorer in the others."""
+    kept = []
+    for row in rows:
+        by_person = row.basis == "labelled"
+        if row.quantity != "leak" or by_person == (row.item in labelled):
+            kept.append(row)
+    return kept
 
 
 def _common(old: Sequence[Result], new: Sequence[Result], quantity: Measured) -> tuple[str, ...]:

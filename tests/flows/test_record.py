@@ -309,6 +309,34 @@ def test_a_record_names_the_models_of_which_nothing_may_be_claimed(tmp_path):
     assert record.read(tmp_path) == written
 
 
+def test_fail_on_worse_is_closed_after_a_run_that_was_compared_with_none(
+    tmp_path, monkeypatch, capsys
+):
+    news = record.write(tmp_path, RAN, complete=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flows.workspace.prepare", lambda root: None)
+    monkeypatch.setattr(cli, "_run_changed", lambda *arguments: (news, {}, None))
+
+    with pytest.raises(typer.Exit) as ended:
+        cli.run(fail_on="worse")
+
+    said = capsys.readouterr()
+    assert ended.value.exit_code == 1
+    assert "Gate closed" in said.out + said.err
+
+
+def test_fail_on_worse_says_that_a_first_run_was_compared_with_none(tmp_path, monkeypatch, capsys):
+    news = record.write(tmp_path, RAN, complete=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flows.workspace.prepare", lambda root: None)
+    monkeypatch.setattr(cli, "_run_changed", lambda *arguments: (news, {}, None))
+
+    cli.run(fail_on="worse")
+
+    said = capsys.readouterr()
+    assert "nothing was compared" in " ".join((said.out + said.err).split())
+
+
 def test_fail_on_worse_is_closed_where_nothing_may_be_claimed_of_a_model(
     tmp_path, monkeypatch, capsys
 ):

@@ -117,6 +117,13 @@ def test_exact_bounds_count_only_where_they_are_about_the_same_leaks():
     assert changes(old, (*counted([0]), *trees([100], note="bfloat16")), exactly=True) == []
 
 
+def test_labels_and_a_scorer_are_not_compared():
+    scored, clean = counted([300]), counted([0], basis="labelled")
+
+    assert changes((*scored, *clean), scored) == []
+    assert changes((*scored, *clean), (*scored, *counted([300], basis="labelled"))) != []
+
+
 def test_draws_that_a_rule_could_stop_are_compared_by_anytime_ends_alone():
     (found,) = changes(counted([0], basis="anytime"), counted([300], basis="anytime"))
     assert found.question == "q0"
