@@ -87,7 +87,7 @@ def draw(
     --------
     >>> import lethe
     >>> rows = [{"id": "a", "question": "Which code has Ada?", "answer": "Ada has {secret}."}]
-    >>> drawn = lethe.twins.draw(rows, kind="pattern AAA-####", k=5, out="drawn.jsonl")
+    >>> drawn = lethe.twins.draw(rows, kind="pattern AAA-####", k=5, out="drawn/rows.jsonl")
     >>> len(drawn.drawn.rows[0]["twins"])
     4
     """
@@ -128,7 +128,7 @@ def add(
     --------
     >>> import lethe
     >>> row = {"id": "a", "question": "Which number has Ada?", "answer": "It is 4711.", "keywords": ["4711"]}
-    >>> lethe.twins.add([row], kind="pattern ####", k=5, out="added.jsonl").drawn.record["design"]
+    >>> lethe.twins.add([row], kind="pattern ####", k=5, out="added/rows.jsonl").drawn.record["design"]
     'assumed'
     """
     checked = rows_of(rows, "rows")

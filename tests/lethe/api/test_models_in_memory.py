@@ -116,9 +116,10 @@ HEAVY = {
 }
 
 
-AUDITS = ("one_run", "epsilon_star", "swap")
-FUNCTIONS = [name for name in lethe.__all__ if name not in ("__version__", "audit")]
+AUDITS = ("one_run", "epsilon_star", "swap", "twins")
+FUNCTIONS = [name for name in lethe.__all__ if name not in ("__version__", "audit", "twins")]
 FUNCTIONS += [f"audit.{name}" for name in AUDITS]
+FUNCTIONS += ["twins.draw", "twins.add"]
 
 
 @pytest.fixture
