@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -512,13 +511,11 @@ class TwinAudit(Measurement):
 
     def views(self) -> list[View]:
         trace = self.trace
-        first, last, epsilon = (
-            next(row for row in self.rows() if row.quantity == quantity)
-            for quantity in ("ranked_first", "ranked_last", "trace_epsilon")
-        )
+        of_model = {row.quantity: row for row in self.rows() if row.scope == "model"}
+        first, last = of_model["ranked_first"], of_model["ranked_last"]
         rows: list[list[object]] = [
             ["p", trace.test.p],
-            ["e", math.exp(min(trace.test.log_e, LARGEST))],
+            ["e", of_model["trace_e"].estimate],
             ["secrets", len(trace.secrets)],
             ["mean rank", float(np.mean(trace.test.ranks))],
             ["ranked first", f"{trace.first} (by chance {trace.by_chance:.3g})"],
@@ -527,7 +524,7 @@ class TwinAudit(Measurement):
             ["share first, at most", first.upper_bound],
             ["share last, at least", last.lower_bound],
             ["share last, at most", last.upper_bound],
-            ["epsilon, at least", epsilon.lower_bound],
+            ["epsilon, at least", of_model["trace_epsilon"].lower_bound],
             ["known secrets that would be found", trace.smallest_known],
         ]
         if trace.lift:
@@ -540,9 +537,6 @@ class TwinAudit(Measurement):
         if not trace.controls:
             lines.append("No control: give the same table of a model that cannot know the draws.")
         return lines
-
-
-LARGEST = 700.0  # exp of more has no float
 
 
 def twins(
